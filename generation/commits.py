@@ -81,7 +81,7 @@ class Committer:
 
     Attributes:
         unanswered: whether the coordinator may yet receive a commit of this generation that got no
-            answer. Then the member must not go on under the same generation id; see ``Member``.
+            answer. Then the member must not continue under the same generation id; see ``Member``.
     """
 
     def __init__(self, member: MemberContext, lifecycle: Lifecycle, positions: Positions) -> None:

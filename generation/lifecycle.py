@@ -30,7 +30,7 @@ other cases the first end is the recorded one.
 
 **The drain** waits until no work is left, or for its deadline: ``drain_timeout``, or less where
 the rebalance would time out earlier. That is counted from the last heartbeat that was sent and
-answered without an error, because the rebalance cannot have begun before it. Heartbeats go on
+answered without an error, because the rebalance cannot have begun before it. Heartbeats continue
 through the whole drain: without them a long drain would cost the membership. The body of the loop
 counts as work, because a program may process and commit there without any task. What is still
 running at the deadline is cancelled, and `cut_short` says so.
@@ -360,8 +360,8 @@ class Lifecycle:
     def working(self) -> Iterator[None]:
         """Let what a service does in the block count as work, so that the drain waits for it.
 
-        Heartbeats then go on beside it. A service that only shields itself is waited for as well,
-        but after all other services were cancelled.
+        Heartbeats continue meanwhile. If a service only shielded itself, the generation would wait
+        for it too, but without heartbeats, because the other services are cancelled before.
         """
         self._working += 1
         try:

@@ -71,7 +71,7 @@ class ReceivedAssignment:
 @final
 @attrs.frozen
 class AcceptedAssignment:
-    """An assignment as the member goes on with it.
+    """The part of a received assignment that the member can read.
 
     Attributes:
         received: what can be read of it, and what was left out.

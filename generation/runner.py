@@ -4,8 +4,8 @@ The steps of a rebalance within a generation, in their order. Most steps have a 
 which is named below; ``lifecycle`` says how a generation ends and drains. The steps between two
 generations are in ``kgroup.member``.
 
-1. `run` opens the generation's tasks. From here on heartbeats go on until the last task has ended,
-   because every step below may take longer than the session.
+1. `run` opens the generation's tasks. From here on, heartbeats are sent until the last task has
+   ended, because every step below may take longer than the session.
 2. The leader computes the assignment (``leader_assignment``); SyncGroup brings each member its own.
 3. The assignment is checked (``received_assignment``). If a partition that the member owned is
    missing from it, another member waits for that partition: the generation ends, and the next
@@ -329,10 +329,10 @@ class GenerationRunner:
             )
         offer(self)
 
-    # Services that go on beside the program's tasks; most of them can end the generation.
+    # Services that run beside the program's tasks; most of them can end the generation.
 
     async def _keep_membership(self) -> End:
-        """Send heartbeats; a rebalance begins the drain, through which heartbeats go on."""
+        """Send heartbeats; a rebalance begins the drain, through which heartbeats continue."""
         member, config = self._member, self._member.config
         heartbeats = Heartbeats(
             member.coordinator,

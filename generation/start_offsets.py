@@ -136,7 +136,7 @@ class StartOffsets:
 
         Raises:
             NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refuses the request, and would refuse it again.
             StaleGenerationError: the generation's end began before the leaders had answered; the
                 partitions keep the positions they had.
         """
@@ -206,7 +206,7 @@ class StartOffsets:
 
         Raises:
             NoOffsetError: ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refuses the request, and would refuse it again.
         """
         if self._rule is AutoOffsetReset.ERROR:
             names = ", ".join(map(str, sorted(partitions)))
@@ -232,7 +232,7 @@ class StartOffsets:
 
         Raises:
             OffsetOutOfRangeError: the very one, where ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refuses the request, and would refuse it again.
         """
         if self._rule is AutoOffsetReset.ERROR:
             raise error
@@ -258,7 +258,7 @@ class StartOffsets:
             isolation_level: the group's by default.
 
         Raises:
-            BrokerError: a leader refuses for good.
+            BrokerError: a leader refuses the request, and would refuse it again.
 
         Cancellation: nothing changes.
         """

@@ -282,7 +282,7 @@ class OffsetStream(PartitionStream):
 
         Raises:
             NoOffsetError: no offset is committed, and ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refused the request for good.
+            BrokerError: a leader refused the request, and would refuse it again.
             StaleGenerationError: the generation began to end before a leader answered.
 
         Cancellation: nothing changes.
@@ -295,7 +295,7 @@ class OffsetStream(PartitionStream):
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refused the request for good.
+            BrokerError: a leader refused the request, and would refuse it again.
             StaleGenerationError: the generation began to end before the leader answered.
         """
         error = OffsetOutOfRangeError(
@@ -314,7 +314,7 @@ class OffsetStream(PartitionStream):
         A partition whose leader does not answer now is left out.
 
         Raises:
-            BrokerError: a leader refused the request for good.
+            BrokerError: a leader refused the request, and would refuse it again.
         """
         return await self._starts.list_offsets(self.partitions, EARLIEST)
 
@@ -330,7 +330,7 @@ class OffsetStream(PartitionStream):
             isolation_level: the group's by default.
 
         Raises:
-            BrokerError: a leader refused the request for good.
+            BrokerError: a leader refused the request, and would refuse it again.
         """
         return await self._starts.list_offsets(self.partitions, LATEST, isolation_level)
 

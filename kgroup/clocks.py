@@ -1,7 +1,7 @@
 """The clocks that measure leases.
 
 INVARIANT: no lease is measured by a clock that stops while the machine is suspended, because the
-coordinator's clock goes on.
+coordinator's clock keeps running.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import Final, final
 import trio
 
 _COUNTS_SUSPENSION: Final = ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC")
-"""The first that the system has is used: Linux has the first. macOS has the second, which goes on;
-its ``time.monotonic`` is another clock (``mach_absolute_time``), which stops."""
+"""The first clock that the system has is used. Linux has ``CLOCK_BOOTTIME``. macOS has only
+``CLOCK_MONOTONIC``, which keeps running; ``time.monotonic`` reads another clock there
+(``mach_absolute_time``), which stops."""
 
 
 def _clock() -> Callable[[], float]:
     for name in _COUNTS_SUSPENSION:
         if hasattr(time, name):
             return partial(time.clock_gettime, getattr(time, name))
-    # On Windows, the monotonic clock goes on while the machine is suspended.
+    # On Windows, the monotonic clock keeps running while the machine is suspended.
     return time.monotonic
 
 

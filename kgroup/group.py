@@ -95,7 +95,7 @@ class ConsumerGroup:
     Raises (from ``async with``):
         ExceptionGroup: tasks of a generation raised. It has their exceptions, and the body's if
             that raised too, without further nesting. Catch them with ``except*``.
-        FatalGroupError: the group is closed for good, and no `next()` has raised this error.
+        FatalGroupError: a fatal error closed the group, and no `next()` has raised it yet.
     """
 
     def __init__(
@@ -321,7 +321,7 @@ class ConsumerGroup:
             raise self._fatal
 
     async def _manage(self) -> None:
-        """Run the member until it is closed, fails for good, or is cancelled."""
+        """Run the member until it is closed, fails, or is cancelled."""
         try:
             if self._closing is None:
                 with self._until_closing() as around:

@@ -41,9 +41,9 @@ from kgroup.runtime import Runtime
 from kgroup.types import Cause, End, Membership
 
 JOINS_AT_ONCE: Final = 20
-"""So many JoinGroups in a row are sent as the error policy says: rebalances come in bursts."""
+"""This many JoinGroups in a row are sent without extra waits, because rebalances come in bursts."""
 JOINS_PER_SECOND: Final = 2.0
-"""How often JoinGroup is sent after that many, as long as they go on."""
+"""The most JoinGroups a second after the first ``JOINS_AT_ONCE`` in a row."""
 _FIRST: Final = "the program called next() for the first time"
 
 
@@ -63,8 +63,8 @@ class Member:
         self._runtime = runtime
         self._emitter = emitter
         self._cluster = Cluster(config, runtime.open_stream, runtime.random, runtime.compute())
-        # Each has a thread of its own: even while an assignor that was given up goes on, answers
-        # of brokers and of the coordinator are read, and assignments are checked.
+        # Each has a thread of its own: an assignor that was given up may still run, and meanwhile
+        # responses of brokers and of the coordinator are read, and assignments are checked.
         assignor_thread, checking_thread = runtime.compute(), runtime.compute()
         self._coordinator = CoordinatorClient(self._cluster, config, runtime.compute())
         self._subscription = Subscription(config.topics, self._cluster)

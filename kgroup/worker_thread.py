@@ -1,6 +1,6 @@
 """Threads beside the event loop: for long computations, and for functions of the program.
 
-`WorkerThread` runs computations that would block the event loop, so that it goes on sending
+`WorkerThread` runs computations that would block the event loop, so that it keeps sending
 heartbeats. `ThreadCall` is one call of a program's function in a thread, for which tasks wait.
 
 A thread cannot be cancelled. A cancelled caller stops waiting for it; the thread runs on until its
@@ -46,7 +46,7 @@ class WorkerThread:
 async def compute_inline(work: Callable[[], T], name: str) -> T:
     """Implements `Compute` in the event loop, which is blocked meanwhile.
 
-    For tests in virtual time: beside a thread, the virtual clock would go on.
+    For tests in virtual time: beside a thread, the virtual clock would keep running.
     """
     del name
     await trio.lowlevel.checkpoint()
@@ -100,7 +100,7 @@ class ThreadCall(Generic[T]):
     async def wait(self) -> None:
         """Wait until the call has ended.
 
-        Cancellation: the call goes on.
+        Cancellation: the call itself continues in its thread.
         """
         await self._finished.wait()
 

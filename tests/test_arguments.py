@@ -116,7 +116,7 @@ WRONG: list[Callable[[Generation, Any], object]] = [
 async def test_a_wrong_argument_changes_nothing(
     running: tuple[World, Generation], wrong: Callable[[Generation, Any], object]
 ) -> None:
-    """Whatever is passed where something else belongs, the generation goes on as before."""
+    """Whatever is passed where something else belongs, the generation continues as before."""
     here, generation = running
     for bad in NO_NUMBERS:
         with pytest.raises(ArgumentError):

@@ -178,7 +178,7 @@ async def test_the_observer_sees_each_batch_before_the_handler(autojump_clock: M
 
 
 async def test_an_observer_that_lacks_a_method_is_refused(autojump_clock: MockClock) -> None:
-    """When the runtime is made, and not as a program seeks for the first time."""
+    """The runtime refuses it when it is made, and not at the program's first seek."""
     observer: Any = Onlooker()
     observer.sought = None
     async with world(1) as here:
@@ -187,7 +187,7 @@ async def test_an_observer_that_lacks_a_method_is_refused(autojump_clock: MockCl
 
 
 async def test_the_observer_sees_where_the_program_seeks(autojump_clock: MockClock) -> None:
-    """And nothing of where kgroup itself goes on."""
+    """The observer sees the program's seeks, and none of the source's own starts."""
     async with world() as here:
         await here.append(3)
         onlooker = Onlooker()

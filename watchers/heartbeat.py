@@ -2,7 +2,7 @@
 
 A member of a classic group learns of a rebalance only from the response to a heartbeat. The first
 heartbeats of a generation follow each other quickly, because rebalances come in bursts. While the
-coordinator is unavailable, the generation goes on until its lease expires.
+coordinator is unavailable, the generation continues until its lease expires.
 
 Source: Kafka's ``AbstractCoordinator.HeartbeatThread``; KIP-62, KIP-124 (throttling).
 """
@@ -159,7 +159,7 @@ class Heartbeats:
         """Send one request; return its throttle time, or None if the lease expires meanwhile.
 
         After a suspension, the lease has expired. Then one heartbeat is sent all the same: if the
-        coordinator still knows the member, the generation goes on.
+        coordinator still knows the member, the generation continues.
         """
         left = self._lease.left
         if left <= 0:

@@ -2,7 +2,7 @@
 
 Each request and response has a limit of its own; this is the limit for all of them together. When
 it is exceeded, the connection whose bytes have not moved for the longest time is cut. So a client
-that sends half a request, or never reads, makes room for the clients that go on.
+that sends half a request, or never reads, makes room for clients that make progress.
 
 Source: Kafka's ``queued.max.request.bytes`` (KIP-72). Kafka mutes connections instead, so that
 enough stalled clients can keep all others from being read.

@@ -32,7 +32,7 @@ Traps:
 - None is a response too: Kafka never answers this request. The task is woken, and its connection
   falls silent (``kgroup.broker.request_context.NEVER_ANSWERED``).
 - A timer that raises an exception has expired all the same. The error is recorded, and the alarm
-  goes on with the other timers.
+  continues with the other timers.
 
 INVARIANT: each response of the coordinator is delivered to its ticket at most once.
 """
@@ -105,7 +105,7 @@ class Alarm:
                 continue
             try:
                 self._on_time()
-            # The timer has expired although its function failed; the other timers go on.
+            # The timer has expired although its function failed; the other timers continue.
             except Exception as error:
                 if self.internal_errors is None:
                     raise

@@ -1,7 +1,7 @@
 r"""Regular expressions from clients, matched in time that grows with the text and the pattern.
 
 Kafka uses RE2, which never backtracks. Python's expressions do: ``(a+)+b`` against forty letters
-would stop the broker for good. So the broker matches a part of RE2's language itself: characters,
+would block the broker for ever. So the broker matches a part of RE2's language itself: characters,
 ``.``, classes in brackets, ``\d \w \s`` and their opposites, each with an optional ``*``, ``+`` or
 ``?`` behind it, and ``|`` between whole alternatives. Groups and counts are refused.
 """

@@ -49,6 +49,6 @@ NEVER_ANSWERED: Final = NoResponse()
 NO_ACKS: Final = 0
 """The ``acks`` of a Produce that wants no response."""
 
-#: Returns the fields of the response. None: nothing is sent, and the connection goes on (Produce
+#: Returns the fields of the response. None: nothing is sent, and the connection stays open (Produce
 #: with acks=0).
 Handler = Callable[[RequestContext], Awaitable[ResponseFields | NoResponse | None]]

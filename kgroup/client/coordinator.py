@@ -5,7 +5,7 @@ This is the client's side. The coordinator of the embedded broker is in ``kgroup
 A broker answers the requests of one connection in order, so a slow commit would delay a heartbeat
 behind it. INVARIANT: JoinGroup and Heartbeat have one connection, and the offsets have another.
 SyncGroup uses that of the offsets, because the coordinator holds its response back until the
-leader's SyncGroup, and heartbeats must go on meanwhile. LeaveGroup has a connection of its own.
+leader's SyncGroup, and heartbeats must continue meanwhile. LeaveGroup has a connection of its own.
 ``BrokerConnection`` replaces a connection after a failure.
 
 This module neither retries nor decides: an error in a response is raised as the class that the

@@ -240,7 +240,7 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         ErrorCode.UNKNOWN_MEMBER_ID: _UNKNOWN_MEMBER,
         ErrorCode.FENCED_INSTANCE_ID: _FENCED,
         # A coordinator that is away or moving cannot have reassigned the partitions: the generation
-        # goes on until its lease expires.
+        # continues until its lease expires.
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _RETRY,
         ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,

@@ -7,7 +7,7 @@ A coordinator assigns a member's partitions to another member in two ways only. 
 from which it has heard nothing for the session time-out; or it completes a rebalance without a
 member that has not joined within the rebalance time-out. It answers no question about either in
 advance: a member that was suspended (SIGSTOP, a paused virtual machine, a closed laptop) finds out
-with its next request, after its handler has already gone on with records that another member may be
+with its next request, after its handler has already processed records that another member may be
 reading. So each member measures for itself how long it is safe, and stops by itself.
 
 The lease is the earlier of two times:

@@ -14,9 +14,9 @@ and then it fetches nothing until ``Fetcher.resume_fetching`` clears it.
 **How much is where.** librdkafka's own queue may hold half of the buffer (``LIBRDKAFKA_PART``),
 because a record costs least there: a Python object that waits is visited by the garbage collector
 and drops out of the processor's cache. The queues here may hold the other half. Fetching stops
-when they hold a quarter of the whole (``FULL``), and goes on when half of that has left
+when they hold a quarter of the whole (``FULL``), and resumes when half of that has left
 (``RESUME``). If a reader waits for a partition while others fill the queues, those that hold more
-than their equal part of ``FULL`` are held back and fetching goes on. All others together hold less
+than their equal part of ``FULL`` are held back and fetching resumes. All others together hold less
 than ``FULL``, so the queues never hold more than twice ``FULL``. One delivery can exceed each of
 these bounds.
 """
@@ -41,7 +41,7 @@ LIBRDKAFKA_PART: Final = Fraction(1, 2)
 FULL: Final = Fraction(1, 4)
 """The part of the buffer that the queues hold when fetching stops."""
 RESUME: Final = Fraction(1, 2)
-"""Fetching goes on when no more than this part of ``FULL`` is left."""
+"""Fetching resumes when no more than this part of ``FULL`` is left."""
 RELEASE: Final = Fraction(1, 4)
 """A held partition is released when it has no more than this part of its share."""
 
@@ -93,7 +93,7 @@ class PartitionQueue:
         return self.opened and not self.paused and (bool(self._runs) or self.fault is not None)
 
     def continues_at(self, offset: int) -> bool:
-        """Whether a reader at this offset would go on with exactly what is queued or under way.
+        """Whether a reader at this offset would continue with exactly what is queued or under way.
 
         Between the position and the first queued record the log has nothing to read (markers of
         transactions, records compacted away), so every offset in between continues here.
@@ -187,7 +187,7 @@ class BufferLimits:
         return self.records >= self._full_records or self.bytes >= self._full_bytes
 
     def is_low(self) -> bool:
-        """Whether fetching can go on after it stopped."""
+        """Whether fetching can resume after it stopped."""
         return self.records <= self._low_records and self.bytes <= self._low_bytes
 
     def over_share(self, records: int, size: int, partitions: int) -> bool:
@@ -195,7 +195,7 @@ class BufferLimits:
         return records * partitions >= self._full_records or size * partitions >= self._full_bytes
 
     def far_below_share(self, records: int, size: int, partitions: int) -> bool:
-        """Whether a partition that was held back has little enough left to go on."""
+        """Whether a partition that was held back has little enough left to resume."""
         return (
             records * partitions <= self._full_records * RELEASE
             and size * partitions <= self._full_bytes * RELEASE

@@ -12,7 +12,7 @@ cancelled cannot take records that belong to the next generation.
 **Positions.** The position of a partition is ``PartitionQueue.position`` and nothing else: the
 offset of the next record to hand out. A fetch reads ahead, so its own offset is further on.
 The two meet in ``continues_at``: in a new generation, a partition keeps its queue and its fetch if
-a reader at its start position would go on with exactly what is queued; otherwise it begins a new
+a reader at its start position would continue with exactly what is queued; otherwise it begins a new
 fetch there. A position that jumps (``seek``, a new start position) always gets a new fetch id, so
 that records of the old fetch, which may still be on their way from the fetcher's thread, are
 recognised and dropped.
@@ -21,11 +21,11 @@ recognised and dropped.
 which they wait for their turn. A partition that had its turn goes to the end, so one with a long
 queue does not starve the others. The same holds one step earlier: if a reader waits while the
 buffer is full of other partitions' records, those that hold more than their equal part are held
-back (``_hold_over_share``) and fetching goes on for the rest.
+back (``_hold_over_share``) and fetching continues for the rest.
 
 **Faults.** What was fetched before a fault is handed out first. A fault of one partition is then
 raised by every ``receive`` that names it, until ``seek``. A fault that passes is reported to
-``on_fault``, once until reading has gone on. If the fetcher itself breaks, every ``receive`` fails,
+``on_fault``, once until reading has resumed. If the fetcher itself breaks, every ``receive`` fails,
 and the next ``assign`` replaces it.
 
 INVARIANTS
@@ -60,7 +60,7 @@ from kgroup.records.fetcher import (
 from kgroup.types import TopicPartition, partition_fault
 
 FAULT_REPEAT_INTERVAL: Final = 60.0
-"""Seconds for which a fault is not reported again, even if reading went on meanwhile."""
+"""Seconds for which a fault is not reported again, even if reading resumed meanwhile."""
 OnFault = Callable[[TopicPartition | None, str], None]
 """Reports a fault that is retried: of which partition, and what happened."""
 
@@ -98,8 +98,8 @@ class BufferedSource:
     def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
         """Begin a generation; see ``RecordSource``.
 
-        The queued records of a partition are kept if a reader at the given offset would go on with
-        exactly them; markers of transactions and compacted records in between make no difference.
+        The queued records of a partition are kept if a reader at the given offset would continue
+        with exactly them; transaction markers and compacted records in between do not matter.
         If the fetcher broke, another one takes its place, which is reported as a fault.
 
         Raises:
@@ -215,7 +215,7 @@ class BufferedSource:
         self._switch(epoch, partitions, paused=False)
 
     def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:
-        """Go on at this offset; see ``RecordSource``. Another epoch is ignored.
+        """Continue at this offset; see ``RecordSource``. Another epoch is ignored.
 
         Raises:
             NotOwnedError: the partition was not assigned.
@@ -225,7 +225,7 @@ class BufferedSource:
             return
         (queue,) = self._owned((partition,))
         if type(offset) is not int or offset < 0:
-            raise UsageError(f"{partition} cannot go on at {offset!r}; nothing has changed")
+            raise UsageError(f"{partition} cannot continue at {offset!r}; nothing has changed")
         self._limits.count_removed(*queue.clear())
         queue.position = offset
         if queue.opened:
@@ -429,7 +429,7 @@ class BufferedSource:
             self._fetcher.stop(stopped)
 
     def _resume_if_possible(self) -> None:
-        """Let a stopped fetcher go on if there is room again, or if a reader waits in vain."""
+        """Let a stopped fetcher continue if there is room, or if a reader's queues are empty."""
         if not self._limits.stopped or self._epoch is None:
             return
         if self._limits.is_low():

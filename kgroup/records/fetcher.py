@@ -94,7 +94,7 @@ class FetchFailure:
 
     Attributes:
         partition: the partition, or None for the connection as a whole.
-        kind: the fault's name; one kind is reported again only after reading has gone on.
+        kind: the fault's name; one kind is reported again only after reading has resumed.
         reason: what happened, for the event.
     """
 
@@ -106,7 +106,7 @@ class FetchFailure:
 @final
 @attrs.frozen
 class FetcherBroken:
-    """The fetcher cannot go on; every ``receive`` fails until the next generation."""
+    """The fetcher cannot continue; every ``receive`` fails until the next generation."""
 
     reason: str
     cause: BaseException | None = None
@@ -138,11 +138,11 @@ class Fetcher(Protocol):
         ...
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Deliver nothing of these until ``release``; they then go on where they were."""
+        """Deliver nothing of these until ``release``; they then continue where they were."""
         ...
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Go on with partitions that were held."""
+        """Resume partitions that were held."""
         ...
 
     def resume_fetching(self) -> None:

@@ -3,7 +3,7 @@
 It connects a ``ConsumerThread`` with the queues that all sources share
 (``kgroup.records.buffered_source``) and manages the thread's life: the thread starts at entry and
 is joined at exit, or is reported with its stack if it does not end in time. A thread that died, or
-whose Consumer failed for good, is replaced when the next generation begins.
+whose Consumer failed, is replaced when the next generation begins.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LibrdkafkaSource(BufferedSource):
     can lag by the markers at the end of its partitions.
 
     If a topic is deleted, its partitions are fetched again and again, and ``on_fault`` reports it.
-    If it is created again, reading goes on at the position if the new log has that offset;
+    If it is created again, reading continues at the position if the new log has that offset;
     otherwise the position is out of range.
 
     Args:

@@ -100,7 +100,7 @@ class Batches:
                 is waiting for the next batch.
             NoOffsetError | OffsetOutOfRangeError: a position does not exist and
                 ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refused the request for good.
+            BrokerError: a leader refused the request, and would refuse it again.
 
         Cancellation: nothing is lost; the next call returns the same records.
         """

@@ -1,4 +1,4 @@
-"""Spark job groups that can be cancelled for good: the interface.
+"""Spark job groups in which nothing starts after they are cancelled: the interface.
 
 A cancelled group accepts no later job, so that a function whose jobs were cancelled cannot start
 another one. ``classic_jobs`` implements this for a session whose driver is in this process,

@@ -87,7 +87,7 @@ class OffsetPoller:
 
         Raises:
             NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refused the request for good.
+            BrokerError: a leader refused the request, and would refuse it again.
 
         Cancellation: the positions stay as they are.
         """

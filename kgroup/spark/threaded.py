@@ -139,7 +139,7 @@ class Batches:
                 is waiting for the next batch.
             NoOffsetError | OffsetOutOfRangeError: a position does not exist and
                 ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refused the request for good.
+            BrokerError: a leader refused the request, and would refuse it again.
         """
         following = self._generation.run_in_loop(lambda _: self._next())
         if following is None:

@@ -128,7 +128,7 @@ class Generation(MembershipView):
         """A block for work in the body of the ``for`` loop: ``with generation.scope(): ...``.
 
         A `StaleGenerationError` of this generation ends the block and is not raised, so that the
-        loop goes on with the next generation. Nothing is cancelled, because threads cannot be.
+        loop continues with the next generation. Nothing is cancelled, because threads cannot be.
         """
         try:
             yield

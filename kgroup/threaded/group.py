@@ -61,7 +61,7 @@ class ConsumerGroup:
     Raises (from ``with``):
         ExceptionGroup: handlers raised. It has their exceptions, and the body's if that raised too,
             without further nesting. Catch them with ``except*``.
-        FatalGroupError: the group is closed for good, and no `next()` has raised this error.
+        FatalGroupError: a fatal error closed the group, and no `next()` has raised it yet.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ class Line:
         members: what the assignor was given, sorted by member id.
         answer: Java's, with its hash maps walked in sorted order where that matters.
         exact: whether it is to be equalled; not where Java's verdict on a partition that two
-            members claim depends on whom it reads first.
+            members claim depends on which of them it reads first.
         sizes: how many partitions members get, sorted, in each of Java's answers to this call.
     """
 

@@ -1,4 +1,4 @@
-"""Quotas of equal subscriptions: what is kept, what is dealt, and to whom."""
+"""Quotas of equal subscriptions: what each member keeps, and what it is given."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_racks_come_first() -> None:
 
 
 def test_racks_and_one_above_the_average() -> None:
-    """The ones above the average go within racks too, to whom got to the average first."""
+    """Shares above the average are dealt within racks, to members that reached it first."""
     a, b = frozenset("a"), frozenset("b")
     racks = Racks(["a", "b"], [0, 0, 0], [a, b])
     assert dealt(3, [], [], racks=racks) == [[0, 1], [2]]

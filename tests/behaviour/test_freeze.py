@@ -172,7 +172,7 @@ async def freeze_and_wake(kafka: Kafka, journal: Path, *, lease: bool) -> Frozen
             owned = latest(before)[0]["partitions"]
             await here.ledger.until(lambda: other.owned() == count, "no member took over")
             epoch = other.generation.epoch
-            # It is past the place where the frozen one was, and goes on under load.
+            # The other member has read past the frozen one's position, and still reads.
             await here.ledger.until(
                 lambda: all(
                     len(here.ledger.offsets(here.partition(number))) > 10 * BATCH

@@ -98,7 +98,7 @@ async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> N
 
 
 async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
-    """The later of two members with one instance id stays; the earlier is fenced for good."""
+    """Of two members with one instance id, the later stays; the earlier is fenced and ends."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(["0", "1"])

@@ -1,7 +1,7 @@
 """A member in a process of its own that writes down what it sees; the tests stop and wake it.
 
 Run as ``python worker.py TASK``, where TASK is a `Task` in JSON. Each line of its journal is one
-observation in JSON, written before the worker goes on. It ends when a generation of its own was
+observation in JSON, written before the worker continues. It ends when a generation of its own was
 lost, or when its standard input is closed.
 """
 

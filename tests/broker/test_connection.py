@@ -91,7 +91,7 @@ async def test_a_request_can_come_byte_by_byte(client: Client) -> None:
 async def test_a_bad_request_ends_its_connection_only(
     caplog: pytest.LogCaptureFixture, sent: bytes, why: str
 ) -> None:
-    """The connection is closed, the reason is logged, and others go on."""
+    """The connection is closed, the reason is logged, and other connections stay open."""
     async with connected() as (broker, client):
         await client.stream.send_all(sent)
         assert await client.is_closed()

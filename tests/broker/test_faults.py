@@ -31,7 +31,7 @@ def test_a_fault_can_be_aimed() -> None:
 
 
 def test_a_fault_without_end_can_be_cancelled() -> None:
-    """It goes on until it is taken back."""
+    """The fault lasts until it is cancelled."""
     faults = InjectedFaults()
     fault = faults.plan(None, delay=2.0)
     for api in ("heartbeat", "fetch", "fetch"):

@@ -196,7 +196,7 @@ def test_a_marker_without_records_is_no_aborted_transaction() -> None:
 
 
 def test_records_can_be_read_a_few_at_a_time() -> None:
-    """Reading goes on at the offset that the last read gave, through the middle of batches."""
+    """Reading continues at the offset that the last read gave, through the middle of batches."""
     log = log_of(3, 2, 4)
     seen, at = [], 0
     while at < log.end_offset:
@@ -256,7 +256,7 @@ async def test_waiting_ends_with_an_append(autojump_clock: trio.testing.MockCloc
 async def test_a_cancelled_wait_leaves_nothing_behind(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Nobody is kept on the list of those to wake; a wait is a checkpoint."""
+    """No waiter stays on the list of tasks to wake; a wait is a checkpoint."""
     log = log_of(1)
     with trio.move_on_after(1) as scope:
         await log.wait_beyond(1, committed=False)

@@ -62,7 +62,7 @@ async def test_a_topic_made_again_has_another_id() -> None:
 
 
 async def test_waiting_for_committed_records(autojump_clock: trio.testing.MockClock) -> None:
-    """A reader of committed records goes on waiting in effect until the transaction ends."""
+    """For a reader of committed records, the wait lasts until the transaction has ended."""
     async with in_memory() as broker:
         await broker.create_topic("t")
         log = broker.cluster.topics.log("t", 0)

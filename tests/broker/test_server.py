@@ -97,7 +97,7 @@ async def test_an_ipv6_address_is_written_in_brackets() -> None:
 
 
 async def test_a_port_in_use_is_an_error() -> None:
-    """The second broker on a port says so; the first goes on."""
+    """A second broker on the same port raises an error; the first keeps serving."""
     async with serve() as first:
         with pytest.raises(OSError, match="in use"):
             async with serve(port=first.port):

@@ -108,7 +108,7 @@ async def test_librdkafka_follows_leaders_and_coordinators() -> None:
 
 
 async def test_a_group_of_kgroup_follows_leaders_and_coordinators() -> None:
-    """A generation goes on reading and committing through all of it, and skips nothing."""
+    """A generation continues reading and committing through all of it, and skips nothing."""
     async with serve_cluster(3, settings=SETTINGS) as cluster:
         await cluster.create_topic("t", 3)
         feed = Feed(cluster.bootstrap_servers, "t")

@@ -149,7 +149,7 @@ def test_a_producer_can_raise_its_own_epoch(transactions: Transactions) -> None:
 
 
 def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: Transactions) -> None:
-    """After the last epoch the transactional id goes on with another producer."""
+    """After the last epoch the transactional id continues with another producer."""
     for _ in range(2**15 - 2):
         transactions.init_producer("x", 60)
     assert transactions.init_producer("x", 60) == (0, 2**15 - 2)

@@ -221,7 +221,7 @@ async def blocks(_: Generation) -> None:
 
 
 async def swallows(_: Generation) -> None:
-    """Swallow the cancellation once, and go on."""
+    """Swallow the cancellation once, and continue."""
     try:
         await trio.sleep_forever()
     except trio.Cancelled:

@@ -288,7 +288,7 @@ async def test_a_refused_generation_ends_by_its_transaction_too(code: int, cause
 
 
 async def test_the_producer_s_own_failures_are_its_own() -> None:
-    """They say themselves whether to retry or to abort; the generation goes on."""
+    """They say themselves whether to retry or to abort; the generation continues."""
     bench = Bench()
     failure = KafkaException(KafkaError(KafkaError._STATE, "no transaction"))
     with pytest.raises(KafkaException) as caught:

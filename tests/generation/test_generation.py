@@ -141,7 +141,7 @@ async def test_pause_and_resume(autojump_clock: MockClock) -> None:
 
 
 async def test_seek_moves_the_floor(autojump_clock: MockClock) -> None:
-    """Back on purpose, and commits go on from there."""
+    """Back on purpose, and commits continue from there."""
     made = Made()
     with pytest.raises(OffsetBehindFloorError, match="seek first"):
         await made.generation.commit({P0: 2}, beyond_read=True)

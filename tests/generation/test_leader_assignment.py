@@ -206,7 +206,7 @@ async def test_members_that_cannot_be_read_are_reported(
 
 
 async def test_an_assignor_is_called_beside_the_event_loop(nursery: trio.Nursery) -> None:
-    """In a thread that says what it is for, so that heartbeats go on."""
+    """In a thread that says what it is for, so that heartbeats continue."""
     assignor = Everything(["m-1"])
     it = Led(nursery, assignor=assignor, compute=WorkerThread())
     assert (await it.leader.assign(known()))["m-1"] == (T0, T1)
@@ -238,7 +238,7 @@ async def test_an_assignor_has_until_the_rebalance_time_out(
 async def test_an_assignor_is_given_up_with_its_generation(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """At once, with an event: its thread may go on."""
+    """At once, with an event: its thread may continue."""
     it = Led(nursery, assignor=Everything([]), compute=for_ever)
     with trio.move_on_after(5) as scope:
         await it.leader.assign(known())

@@ -426,7 +426,7 @@ async def test_a_block_lets_other_exceptions_out(autojump_clock: MockClock, runn
 async def test_a_block_that_is_left_is_cancelled_no_more(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """The body goes on after it."""
+    """The body continues after it."""
     with running.life.scope():
         await trio.lowlevel.checkpoint()
     running.life.end(LOSS)
@@ -447,7 +447,7 @@ async def test_closing_bounds_commits_even_after_a_loss(
 async def test_what_a_service_does_as_work_is_waited_for(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """The drain lasts until it is done, and services go on meanwhile."""
+    """The drain lasts until it is done, and services continue meanwhile."""
     life = running.life
     beats = []
 

@@ -51,7 +51,7 @@ async def test_the_partitions_count_as_read(autojump_clock: MockClock) -> None:
 
 
 async def test_an_offset_that_is_gone(autojump_clock: MockClock) -> None:
-    """The rule decides where to go on, and a commit from there is not behind the floor."""
+    """The rule decides where to continue, and a commit from there is not behind the floor."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:

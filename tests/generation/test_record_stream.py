@@ -144,7 +144,7 @@ async def test_a_fetch_error_is_the_handler_s(autojump_clock: MockClock) -> None
 
 
 async def test_a_position_that_is_not_there_is_reset(autojump_clock: MockClock) -> None:
-    """By the reset policy; then reading goes on, without opening again."""
+    """By the reset policy; then reading continues, without opening again."""
     error = OffsetOutOfRangeError("gone", P0, 7)
     around = Around(FakeSource(error=error))
     assert await offsets(around.stream(), 1) == [0]
@@ -206,7 +206,7 @@ async def test_what_the_rule_raises_is_the_handler_s(autojump_clock: MockClock) 
 async def test_past_the_lease_nothing_is_handed_out(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """It waits for a heartbeat, and then goes on where it was."""
+    """It waits for a heartbeat, and then continues where it was."""
     around = Around()
     stream = around.stream()
     await offsets(stream, 2)
@@ -276,7 +276,7 @@ async def test_closed_by_another_task_it_gives_back_what_it_was_about_to_hand_ou
 async def test_two_tasks_on_one_stream_are_told(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """The second is refused; the first goes on."""
+    """The second is refused; the first continues."""
     around = Around(FakeSource(end=0))
     stream = around.stream()
     nursery.start_soon(offsets, stream, 1)

@@ -183,7 +183,7 @@ async def test_closed_by_an_event_handler_it_is_not_handed_over(autojump_clock: 
 
 
 async def test_heartbeats_begin_with_the_join_s_answer(autojump_clock: MockClock) -> None:
-    """They go on while the offsets are slow to come."""
+    """They continue while the offsets are slow to come."""
     async with world() as here:
         here.broker.slow(5.0, "offset_fetch", times=1)
         async with here.group() as group:

@@ -32,7 +32,7 @@ def test_a_stale_error_leaves_nothing(error: Exception) -> None:
     [
         ValueError("broken"),
         StaleGenerationError("of another generation", OTHER),
-        CommitUnknownError("while the generation goes on"),
+        CommitUnknownError("while the generation runs"),
     ],
     ids=repr,
 )

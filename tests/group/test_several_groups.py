@@ -16,7 +16,7 @@ RECORDS = 10
 
 
 async def test_offsets_of_groups_stay_apart(autojump_clock: MockClock) -> None:
-    """Each group reads every record, commits its own offset, and goes on from that one."""
+    """Each group reads every record, commits its own offset, and continues from that one."""
     stops = {name: number + 3 for number, name in enumerate(NAMES)}
     read: dict[str, list[int]] = {name: [] for name in NAMES}
 
@@ -82,7 +82,7 @@ async def test_generations_and_members_of_groups_stay_apart(autojump_clock: Mock
 async def _stay(group: ConsumerGroup, seen: list[Generation]) -> None:
     async with group:
         async for generation in group:
-            seen.append(generation)  # noqa: PERF401 # looked at while it goes on
+            seen.append(generation)  # noqa: PERF401 # read while the loop runs
 
 
 def _members(group: DescribedGroup) -> set[str]:

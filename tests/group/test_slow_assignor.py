@@ -1,4 +1,4 @@
-"""A leader whose assignor computes for long: heartbeats go on, and the group does."""
+"""A leader whose assignor computes for long: heartbeats continue, and so does the group."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Blocking:
 
 
 async def test_a_thread_that_blocks_stops_nothing() -> None:
-    """Heartbeats go on, a rebalance gives it up at once, and the next one waits for its thread."""
+    """Heartbeats continue; a rebalance abandons the assignor; the next one waits for its thread."""
     async with world(2) as here, trio.open_nursery() as nursery:
         quick = {"heartbeat_interval": 0.02, "rejoin_backoff": 0.01}
         one, two = Blocking(), Blocking()

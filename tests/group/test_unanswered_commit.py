@@ -24,7 +24,7 @@ async def commit_and_return(here: World, generation: Generation, *, answered: bo
 
 
 async def join_as_follower(here: World, nursery: trio.Nursery, group: ConsumerGroup) -> Generation:
-    """The generation of ``group`` beside another member, that leads and goes on."""
+    """The generation of ``group`` beside another member, which leads and continues."""
 
     async def lead() -> None:
         async with here.group() as other:

@@ -159,7 +159,7 @@ async def play_group(random: Random) -> tuple[str, str | None]:
 
 
 async def _again(broker: EmbeddedBroker, wire: Wire, seen: Seen) -> None:
-    """Start another member after one that ended for good."""
+    """Start another member after one that ended."""
     async with trio.open_nursery() as nursery:
         again = Seen(seen.offsets)
         nursery.start_soon(_read, broker, wire, again, 1)

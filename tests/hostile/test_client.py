@@ -80,7 +80,7 @@ async def count(here: World, group: ConsumerGroup) -> float:
     with trio.move_on_after(SECONDS):
         try:
             await until_over(group)
-        except Exception:  # noqa: BLE001 # a refusal for good ends it, as it may
+        except Exception:  # noqa: BLE001 # a fatal refusal may end it
             return 0.0
     return len(here.requests) / SECONDS
 

@@ -1,4 +1,4 @@
-"""The layers: pyproject.toml says who may import whom, and import-linter checks it.
+"""The layers: pyproject.toml says which module may import which, and import-linter checks it.
 
 ruff checks the two rules that import-linter has no contract for: no relative imports, and no import
 of the bare names ``generation`` and ``watchers`` (``[tool.ruff.lint.flake8-tidy-imports]``).

@@ -9,7 +9,7 @@ from kgroup.records.buffer import FULL, LIBRDKAFKA_PART, BufferLimits
 
 @pytest.mark.parametrize(("records", "size"), [(120, 10**9), (10**9, 120)])
 def test_either_bound_stops_and_both_must_be_low_again(records: int, size: int) -> None:
-    """Fetching stops at a quarter of either bound, and goes on when half of that is gone."""
+    """Fetching stops at a quarter of either bound, and resumes when half of that is gone."""
     limits = BufferLimits(records, size)
     limits.count_delivered(29, 29)
     assert not limits.is_full()

@@ -44,7 +44,7 @@ async def test_small_runs_make_one_batch() -> None:
 
 
 async def test_a_partition_has_one_waiting_reader() -> None:
-    """A second receive that would wait for the same partition is refused; the first goes on."""
+    """A second receive that would wait for the same partition is refused; the first continues."""
     source, fetcher = scripted()
     source.assign(1, {A: 0, B: 0})
     source.open(1, [A, B])
@@ -119,7 +119,7 @@ async def test_invalid_arguments_are_refused() -> None:
         await source.receive(1, [A], 0)
     for bad in (-1, 2.5, None, True):
         invalid: Any = bad
-        with pytest.raises(UsageError, match=f"go on at {bad}"):
+        with pytest.raises(UsageError, match=f"continue at {bad}"):
             source.seek(1, A, invalid)
     for call in (source.pause, source.resume):
         with pytest.raises(NotOwnedError, match="t-1"):

@@ -359,7 +359,7 @@ async def test_a_thread_is_waited_for_up_to_the_deadline_around_it() -> None:
 
 
 async def test_fetching_stops_when_the_buffer_is_full_and_goes_on() -> None:
-    """With records unread the thread stops polling; reading them lets it go on."""
+    """With records unread the thread stops polling; reading them lets it resume."""
     consumer = ScriptedConsumer()
     async with running(consumer, max_buffered_records=16) as source:
         source.assign(1, {A: 0})

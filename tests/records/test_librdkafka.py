@@ -17,7 +17,7 @@ from tests.records.environments import receive_values
 
 
 async def test_a_broker_that_is_down_is_reported_once_and_waited_for() -> None:
-    """While the broker is down each kind of fault is reported once; then reading goes on."""
+    """While the broker is down each kind of fault is reported once; then reading resumes."""
     async with broker.serve() as running:
         environment = environments.embedded(running)
         partition = TopicPartition(await environment.topic(), 0)

@@ -91,7 +91,7 @@ async def test_a_topic_that_is_created_late_is_reported_and_read(
 
 
 async def test_reading_ahead_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
-    """Fetching stops while no reader takes records, goes on as one does, and loses none."""
+    """Fetching stops while no reader takes records, resumes when one does, and loses none."""
     async with reading() as (running, source):
         await running.create_topic("t", 1)
         for _ in range(10):

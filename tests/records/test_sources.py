@@ -168,7 +168,7 @@ async def test_pause_holds_back_and_resume_loses_nothing(environment: Environmen
 async def test_an_offset_out_of_range_is_raised_until_seek(
     environment: Environment, offset: int
 ) -> None:
-    """Out of range is an error with partition and offset; other partitions go on; seek ends it."""
+    """The error names partition and offset; other partitions are still read; a seek ends it."""
     topic = await environment.topic(2)
     cut, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     await environment.produce(cut, numbered(20))

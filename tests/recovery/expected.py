@@ -42,7 +42,7 @@ class Expect:
         wait: seconds between the failure and the last of them, at least and at most.
         fatal: what `next()` raises, exactly; None where it gives a generation.
         call: what the commit raises.
-        cause: how the generation ends that was running; None where it goes on.
+        cause: how the running generation ends; None if it continues.
         only: whether nothing but ``wire`` is ever sent again.
     """
 

@@ -144,7 +144,7 @@ FAILING = [
 
 @pytest.mark.parametrize(("api", "leaves"), FAILING)
 async def test_an_unknown_error(autojump_clock: MockClock, api: str, leaves: bool) -> None:
-    """The member leaves if it has an id, backs off and starts over; next() goes on waiting."""
+    """The member leaves if it has an id, backs off and starts over; next() continues waiting."""
     async with world() as here:
         scene = Scene(here)
         here.broker.inject(api, 41)

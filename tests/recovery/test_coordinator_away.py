@@ -31,7 +31,7 @@ SHORT: dict[str, object] = {"session_timeout": 10.0, "rebalance_timeout": 10.0}
 async def test_unavailable_for_less_than_the_lease_ends_nothing(
     autojump_clock: MockClock, how: str
 ) -> None:
-    """The generation goes on, and reads and commits afterwards."""
+    """The generation continues, and reads and commits afterwards."""
     async with world() as here, here.group(**SHORT, request_timeout=2.0) as group:
         generation = await group.next()
         await trio.sleep(5)

@@ -79,7 +79,7 @@ async def test_a_commit_in_a_drain_has_the_drain_s_deadline(autojump_clock: Mock
 async def test_membership_lost_in_a_drain_ends_it_at_once(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
-    """Heartbeats go on during a drain; a loss that they find replaces the planned end."""
+    """Heartbeats continue during a drain; a loss that they find replaces the planned end."""
     async with world(2) as here, trio.open_nursery() as nursery:
         cancelled: list[float] = []
         lost: list[float] = []
@@ -193,7 +193,7 @@ async def test_an_explicit_retention_travels_in_v4(autojump_clock: MockClock) ->
 async def test_a_body_under_scope_is_cancelled_with_its_generation(
     autojump_clock: MockClock,
 ) -> None:
-    """Work in the loop's body that outlasts the drain is cancelled, and the loop goes on."""
+    """Work in the loop's body that outlasts the drain is cancelled, and the loop continues."""
     async with world(2) as here, trio.open_nursery() as nursery:
         generations = await bodies(here, nursery, here.group(drain_timeout=3.0))
         assert [generation.end and generation.end.cause for generation in generations] == [

@@ -74,7 +74,7 @@ TWICE = [
     pytest.param(request, failure, form, reaction, id=name_of(request, form))
     for request, failure, reaction in rows()
     for form in forms(failure)[:1]
-    # After a DescribeGroups that fails for good, the group rebalances and sends no other.
+    # After a DescribeGroups that cannot succeed, the group rebalances and sends no other.
     if reaction.action in (Action.RETRY, Action.REJOIN)
     and (request, reaction.action) != (Request.DESCRIBE, Action.REJOIN)
 ]

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(1000)
 
 @final
 class Produced:
-    """A producer that goes on in a thread until the block is left."""
+    """A producer that runs in a thread until the block is left."""
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic

@@ -25,7 +25,7 @@ async def commit(here: World, offset: int) -> None:
 
 
 async def test_retention_passes_a_position_while_it_is_read(autojump_clock: MockClock) -> None:
-    """An event reports records deleted before they were planned, and reading goes on after them."""
+    """An event reports records deleted before they were planned; reading continues after them."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:

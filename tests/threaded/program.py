@@ -81,7 +81,7 @@ def close_on_sigterm(work: Callable[[ConsumerGroup], None], group: ConsumerGroup
 
 
 def interrupt(group: ConsumerGroup) -> None:
-    """Be interrupted in next(), and go on after the block."""
+    """Be interrupted in next(), and continue after the block."""
     try:
         loop(group)
     except KeyboardInterrupt:

@@ -73,7 +73,7 @@ class Events:
 
 
 def member(group: ConsumerGroup, way: str, events: Events) -> None:
-    """Be a member with one handler thread that goes on until it is let go."""
+    """Be a member with one handler thread that runs until it is let go."""
 
     def be_stuck() -> None:
         events.handling.set()

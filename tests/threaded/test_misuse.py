@@ -40,7 +40,7 @@ def test_next_in_a_handler_is_refused(kafka: Kafka) -> None:
 
 
 def test_two_threads_in_next_are_refused() -> None:
-    """The second thread gets an error; the first goes on."""
+    """The second thread gets an error; the first continues."""
     recorded = RecordedEvents()
     nowhere = Stage(Kafka("nobody", "127.0.0.1:1"))
     with nowhere.group(recorded) as group:
@@ -66,7 +66,7 @@ def test_it_is_entered_once(kafka: Kafka) -> None:
 
 
 def test_a_time_out_of_next_loses_nothing(kafka: Kafka) -> None:
-    """The next call goes on where the one was that gave up."""
+    """The next call continues where the call that gave up had stopped."""
     here, recorded = Stage(kafka), RecordedEvents()
     with here.group(recorded) as group:
         with pytest.raises(TimeoutError):

@@ -104,7 +104,7 @@ async def test_heartbeats_follow_their_interval_until_a_rebalance(
 
 
 async def test_through_the_drain_a_rebalance_ends_nothing(autojump_clock: MockClock) -> None:
-    """Heartbeats go on, and renew the session, until the membership is lost."""
+    """Heartbeats continue, and renew the session, until the membership is lost."""
     it = Beating()
     it.coordinator.beats = [
         *[refused(ErrorCode.REBALANCE_IN_PROGRESS)] * 40,
@@ -233,7 +233,7 @@ async def test_a_loop_that_stood_still_is_named(autojump_clock: MockClock) -> No
 async def test_a_process_suspended_past_its_lease_sends_one_heartbeat(
     autojump_clock: MockClock, known: bool
 ) -> None:
-    """If the coordinator knows the member, it goes on; if not, or without a response, it ends."""
+    """The generation continues only if the coordinator responds that it knows the member."""
     clock = Jumping()
     it = Beating(clock=clock)
 

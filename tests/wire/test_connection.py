@@ -323,7 +323,7 @@ async def test_closing_fails_the_request_in_flight(nursery: trio.Nursery) -> Non
 
 
 async def test_refused_and_unknown_addresses_are_lost_connections(nursery: trio.Nursery) -> None:
-    """Where no stream can be opened the error says to whom, and that nothing was sent."""
+    """If no stream can be opened, the error names the address and says that nothing was sent."""
     with pytest.raises(ConnectionLostError, match="no connection to broker:9092") as caught:
         await opened(ScriptedBroker(nursery))
     assert not caught.value.sent

@@ -49,7 +49,7 @@ def test_frames_are_found_in_any_pieces(bodies: list[bytes], cuts: list[int]) ->
 
 
 async def test_a_cancelled_receive_keeps_what_has_arrived() -> None:
-    """A server may stop waiting for a frame and go on later."""
+    """A server may stop waiting for a frame and continue later."""
     ours, theirs = trio.testing.memory_stream_pair()
     frames = FrameStream(ours, "peer")
     await theirs.send_all(b"\0\0\0\x04ab")

@@ -9,4 +9,4 @@ from typing import final
 
 @final
 class DemoError(Exception):
-    """The demo cannot go on; the text says what did not happen, and to whom."""
+    """The demo cannot continue; the text names what did not happen, and in which process."""

@@ -1,8 +1,8 @@
 """The director: starts, stops, kills, freezes and wakes workers, and sends them lines meanwhile.
 
 The stages, and their order, are in ``run``. The director does everything in one task: whenever it
-waits (`Director.wait_until`), it goes on reading the journals, sending lines, and checking that no
-worker has ended by itself.
+waits (`Director.wait_until`), it also reads the journals, sends lines, and checks that no worker
+has ended by itself.
 """
 
 from __future__ import annotations

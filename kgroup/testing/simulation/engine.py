@@ -35,7 +35,7 @@ reads ``time.monotonic``. The trap: such a fault shows only as a trace that diff
 ``tests/testing/simulation/test_determinism.py`` compares processes with different hash seeds.
 
 Freezing. A frozen member must not take a single step, as if the kernel had stopped its process,
-while everything around it goes on. Each program's tasks carry its name in a context variable;
+while everything around it continues. Each program's tasks carry its name in a context variable;
 ``freezing`` takes the tasks of one program out of trio's queue of runnable tasks and puts them
 back when the program thaws. Bytes on their way to it are held by the network. The trap: a task
 that is frozen can never end, so the nursery of this run could never be left. `Engine.run` thaws

@@ -1,4 +1,4 @@
-"""Generates single faults: for each kind, whom it affects and for how long."""
+"""Generates single faults: for each kind, which members it affects and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The faults of a simulation, as values: what happens, to whom, when and for how long.
+"""The faults of a simulation, as values: what happens, what it affects, when and for how long.
 
 The whole schedule of faults is generated from the seed before anything runs, so that a part of it
 can be run again with everything else unchanged. Times are virtual seconds since the beginning.

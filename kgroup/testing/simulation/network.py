@@ -323,7 +323,7 @@ class Network:
 
 @final
 class Plug:
-    """A member's network plug; once it is pulled out, the member is disconnected for good."""
+    """A member's network plug; once it is pulled out, the member stays disconnected."""
 
     def __init__(self, network: Network, member: str) -> None:
         self._network = network
@@ -341,7 +341,7 @@ class Plug:
         return await self._network.open(self, host, port)
 
     def pull_out(self) -> None:
-        """Disconnect the member for good, as if its machine had failed."""
+        """Disconnect the member until the end, as if its machine had failed."""
         self.plugged_in = False
         self._network.cut_all(self.member)
 

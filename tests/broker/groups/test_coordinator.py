@@ -57,7 +57,7 @@ class Anything(RuleBasedStateMachine):
         self.generations: dict[int, tuple[str, str | None]] = {}
 
     def coordinator(self, shards: tuple[int, ...] | None) -> GroupCoordinatorService:
-        """A coordinator of its own; ids go on counting."""
+        """Start another coordinator; member ids continue to count up."""
         return GroupCoordinatorService(
             SETTINGS, lambda: f"id{next(self.ids)}", TOPICS.get, shards=shards
         )

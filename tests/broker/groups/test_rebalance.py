@@ -121,7 +121,7 @@ def test_newcomers_of_a_wait_without_time_left_are_remembered() -> None:
 
 
 def test_unjoined_dynamic_members_are_dropped_at_the_rebalance_timeout() -> None:
-    """The longest time-out of the members counts; who has come goes on, with a new leader."""
+    """The longest time-out of the members counts; those that joined continue with a new leader."""
     bench = Bench()
     m1, m2 = bench.client("m1", rebalance=2.0), bench.client("m2", rebalance=1.0)
     bench.form(m1, m2)

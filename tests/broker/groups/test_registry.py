@@ -174,7 +174,7 @@ def test_crash_finds_groups_whose_offsets_are_gone() -> None:
 
 
 def test_commit_after_a_crash_is_later_than_what_was_pending() -> None:
-    """The order of commits goes on where the crashed coordinator left it."""
+    """The order of commits continues where the crashed coordinator left it."""
     bench = Bench()
     tool = bench.client("tool")
     for offset in range(5):

@@ -148,7 +148,7 @@ async def test_the_cluster_is_described() -> None:
 async def partitions_told(
     client: Client, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> tuple[dict[str, list[int]], tuple[str, int] | None]:
-    """Partitions by topic in an answer to DescribeTopicPartitions, and where to go on."""
+    """Partitions by topic in a DescribeTopicPartitions response, and the cursor to continue at."""
     answer = await client.request(
         "describe_topic_partitions",
         0,

@@ -221,7 +221,7 @@ async def test_a_fetch_waits_for_enough_bytes(autojump_clock: trio.testing.MockC
 async def test_a_waiting_fetch_ends_when_the_topic_is_deleted(
     autojump_clock: trio.testing.MockClock, version: int
 ) -> None:
-    """Nobody waits for a topic that is gone, even if one of its name is made at once."""
+    """No Fetch waits for a deleted topic, even if a topic of the same name is created at once."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await client.send(

@@ -119,7 +119,7 @@ class Confluent:
         self._positions[partition] = offset + 1
 
     def _commit(self, numbers: Iterable[int]) -> bool:
-        """Commit, and say so; False where the rebalance has gone on without this member."""
+        """Commit, and say so; False if the rebalance completed without this member."""
         offsets = {one: self._positions[one] for one in numbers if one in self._positions}
         if not offsets:
             return True
@@ -137,7 +137,7 @@ class Confluent:
         return True
 
     def _revoked(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        # What a rebalance refuses while it goes on is committed here, under the generation that
+        # A commit that was refused during the rebalance is repeated here, under the generation that
         # takes the partitions away. Only a member that was too slow for it is refused here too.
         numbers = [one.partition for one in partitions]
         if not self._commit(numbers):
@@ -244,7 +244,7 @@ async def consume_with_aiokafka(topic: str, settings: dict[str, Any]) -> None:
         found = await consumer.getmany(timeout_ms=int(POLL * 1000), max_records=CHUNK)
         async with busy:
             if rebalances != before:
-                # Of which assignment they are nobody can tell: they are read again.
+                # These records may be of the assignment before, so they are read again.
                 for partition in consumer.assignment() & set(found):
                     consumer.seek(partition, found[partition][0].offset)
                 continue

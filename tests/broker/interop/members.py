@@ -236,7 +236,7 @@ async def _kill(process: trio.Process) -> None:
 def refused(*members: ForeignMember) -> dict[int, int]:
     """From where on a partition may be repeated because a commit of one of these was refused.
 
-    A cooperative member goes on reading in a rebalance that refuses its commits.
+    A cooperative member continues reading in a rebalance that refuses its commits.
     """
     offsets: dict[int, int] = {}
     for member in members:

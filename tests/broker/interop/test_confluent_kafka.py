@@ -56,7 +56,7 @@ async def test_what_is_produced_is_consumed(codec: str, idempotent: bool) -> Non
 
 
 async def test_a_consumer_lives_through_a_restart_of_the_broker() -> None:
-    """After a stop and a start on the same port producing and consuming go on."""
+    """After a stop and a start on the same port producing and consuming continue."""
     async with serve(settings=AT_ONCE) as broker:
         await broker.create_topic("t")
         servers = broker.bootstrap_servers

@@ -89,7 +89,7 @@ async def test_a_group_goes_from_range_to_cooperative_sticky(
         nodes: dict[str, Node] = {}
         all_of_them: list[Node] = []
 
-        async def start_anew(name: str, assignors: str) -> None:
+        async def start_again(name: str, assignors: str) -> None:
             if name in nodes:
                 await nodes.pop(name).leave()
             nodes[name] = await start(here, kinds[name], name, assignors, tmp_path)
@@ -103,11 +103,11 @@ async def test_a_group_goes_from_range_to_cooperative_sticky(
             return sum("gave up" in reason for reason in reasons)
 
         for name in kinds:
-            await start_anew(name, "range")
+            await start_again(name, "range")
         await shared(here, nodes)
         for assignors in (f"{COOPERATIVE},range", COOPERATIVE):
             for name in reversed(kinds):
-                await start_anew(name, assignors)
+                await start_again(name, assignors)
                 await shared(here, nodes)
                 (protocol,) = {node.generation.assignor for node in ours()}
                 chosen.append(protocol)
@@ -116,7 +116,7 @@ async def test_a_group_goes_from_range_to_cooperative_sticky(
         await nodes.pop("two").leave()
         before = await shared(here, nodes)
         earlier = gave_up()  # on a busy machine a restart above is a departure and an arrival
-        await start_anew("two", COOPERATIVE)
+        await start_again("two", COOPERATIVE)
         assert is_sticky(before, await shared(here, nodes))
         assert gave_up() > earlier
         await check_account(here, await producer.stop(), repeatable(all_of_them))

@@ -78,7 +78,7 @@ async def test_a_member_joins_one_is_killed_one_leaves(client: Client, tmp_path:
     ids=str,
 )
 async def test_a_static_member_restarts_without_a_rebalance(client: Client, tmp_path: Path) -> None:
-    """An instance that ends and starts again has its partitions back, and nobody else notices."""
+    """An instance that ends and restarts gets its partitions back; no other member notices."""
     async with played() as (broker, here, producer):
 
         async def start(name: str) -> ForeignMember:

@@ -31,7 +31,7 @@ WOKEN_AT: Final = 55.0
 
 
 class Story:
-    """Writes journals entry by entry; the time goes on by itself."""
+    """Writes journals entry by entry; the time advances by itself."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -40,7 +40,7 @@ class Story:
         self.generations: dict[str, int] = {}
 
     def at(self, time: float) -> None:
-        """Go on to this time."""
+        """Advance to this time."""
         self.time = time
 
     def put(self, worker: str, kind: type[Entry], **more: Any) -> None:

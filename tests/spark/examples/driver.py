@@ -64,10 +64,10 @@ def kill() -> None:
 def freeze() -> None:
     """Stop this process and those that it has started, and return when it was woken.
 
-    Not before: threads stop one after the other, and one that went on from the barrier could leave
-    a connection half made, which PostgreSQL would find too old afterwards. SIGCONT is waited for
-    here and is blocked in every thread: a handler is run by the main thread, which does not notice
-    a signal that the kernel has given to another thread.
+    It must not return earlier: the threads stop one after the other, and a thread that continued
+    from the barrier could leave a connection half made, which PostgreSQL would find too old
+    afterwards. Here, SIGCONT is waited for, and every thread blocks it. A handler would run in the
+    main thread, which does not notice a signal that the kernel has given to another thread.
     """
     for child in psutil.Process().children(recursive=True):
         child.suspend()

@@ -131,7 +131,7 @@ def all_told(step: str) -> Callable[[list[str]], bool]:
 
 
 def wake(pid: int) -> None:
-    """Let a frozen process, and those that it has started, go on."""
+    """Let a frozen process, and those that it has started, continue."""
     process = psutil.Process(pid)
     for one in (*process.children(recursive=True), process):
         one.resume()

@@ -27,7 +27,7 @@ class Violation:
     Attributes:
         number: the number of the invariant, 1 to 13.
         at: when it was found, in virtual seconds.
-        what: what happened, and to whom.
+        what: what happened, and which member, partition or program it affected.
     """
 
     number: int

@@ -206,7 +206,7 @@ def _be_the_child(line: str, write: int) -> NoReturn:
             answer = {"error": str(error)}
         with os.fdopen(write, "w") as answers:
             json.dump(answer, answers)
-    except BaseException:  # noqa: BLE001 # a fork must not go on with its parent's work
+    except BaseException:  # noqa: BLE001 # a fork must not continue with its parent's work
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
