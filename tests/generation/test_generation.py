@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -16,15 +17,17 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.generation.commits import group_metadata
-from kgroup.generation.generation import MAX_RECORDS, Generation
+from kgroup.generation.generation import MAX_RECORDS, Generation, MembershipView
 from kgroup.generation.lifecycle import State
 from kgroup.generation.start_offsets import StartOffsets
 from kgroup.generation.streams import GenerationParts
-from kgroup.types import Assignment, Cause, End, TopicPartition
+from kgroup.threaded import Generation as ThreadedGeneration
+from kgroup.types import Assignment, Cause, End, Membership, TopicPartition
 from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
 from tests.generation.test_commits import FakeProducer
 
 LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
+STATIC = attrs.evolve(MEMBERSHIP, group_instance_id="i-1", leader=True)
 
 
 class Made:
@@ -220,3 +223,29 @@ async def test_a_name_that_is_no_partition(autojump_clock: MockClock) -> None:
     """A topic's name in place of a partition is not taken for one."""
     with pytest.raises(NotOwnedError):
         Made().generation.records([TopicPartition("other", 0)])
+
+
+# What a generation shows of its member.
+
+
+@pytest.mark.parametrize("membership", [MEMBERSHIP, STATIC])
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(Membership)])
+def test_it_says_all_that_the_membership_does(membership: Membership, name: str) -> None:
+    """Each attribute of a membership is shown under its own name."""
+    assert getattr(MembershipView(membership), name) == getattr(membership, name)
+
+
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(Membership)])
+def test_nobody_changes_it(name: str) -> None:
+    """What a generation says of its member can only be read."""
+    view = MembershipView(MEMBERSHIP)
+    with pytest.raises(AttributeError):
+        setattr(view, name, "other")
+    assert getattr(view, name) == getattr(MEMBERSHIP, name)
+
+
+@pytest.mark.parametrize("generation", [Generation, ThreadedGeneration])
+def test_both_generations_tell_it_alike(generation: type[MembershipView]) -> None:
+    """A generation of an event loop and one of threads add nothing of their own to it."""
+    assert {field.name for field in attrs.fields(Membership)}.isdisjoint(vars(generation))
+    assert issubclass(generation, MembershipView)

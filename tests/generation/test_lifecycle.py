@@ -8,15 +8,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.errors import LeaseExpiredError, StaleGenerationError
+from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
 from kgroup.events import GenerationDraining
-from kgroup.generation.lifecycle import Lifecycle, State, inside_of
+from kgroup.generation.lifecycle import Lifecycle, State, inside_of, without_stale_errors
 from kgroup.types import Cause, End
 from tests.generation.bench import MEMBERSHIP, FakeSource, RecordingEmitter, member_context
 
 OWNER = object()
 REBALANCE = End(Cause.REBALANCE)
 LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
+#: The end of another generation: equal to ``LOSS``, and not the same object.
+EQUAL_LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
 
 
 @final
@@ -469,3 +471,39 @@ async def test_what_a_service_does_as_work_is_waited_for(
     assert trio.current_time() - began == 5
     assert len(beats) >= 5
     assert not life.cut_short
+
+
+# Stale errors are separated from failures of the program.
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StaleGenerationError("refused", LOSS),
+        CommitUnknownError("unanswered, then refused", LOSS),
+        LeaseExpiredError("not confirmed"),
+        ExceptionGroup("both", [StaleGenerationError("refused", LOSS), LeaseExpiredError("over")]),
+    ],
+    ids=repr,
+)
+def test_a_stale_error_leaves_nothing(error: Exception) -> None:
+    """What says that this very generation is over is no failure."""
+    assert without_stale_errors(error, LOSS) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("broken"),
+        StaleGenerationError("of another generation", EQUAL_LOSS),
+        CommitUnknownError("while the generation runs"),
+    ],
+    ids=repr,
+)
+def test_everything_else_stays(error: Exception) -> None:
+    """A failure of the program's, and the stale error of another generation."""
+    assert without_stale_errors(error, LOSS) is error
+    mixed = ExceptionGroup("mixed", [error, StaleGenerationError("refused", LOSS)])
+    rest = without_stale_errors(mixed, LOSS)
+    assert rest is not None
+    assert rest.exceptions == (error,)
