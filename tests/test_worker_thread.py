@@ -23,13 +23,13 @@ async def test_it_is_a_thread_with_a_name() -> None:
 
 async def test_a_cancelled_caller_leaves_its_thread_running() -> None:
     """Cancellation does not wait; the next computation starts when the thread has ended."""
-    compute, go_on, steps = WorkerThread(), threading.Event(), list[str]()
+    compute, may_finish, steps = WorkerThread(), threading.Event(), list[str]()
     started = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
     def slow() -> None:
         token.run_sync_soon(started.set)
-        assert go_on.wait(30)
+        assert may_finish.wait(30)
         steps.append("slow")
 
     async def given_up(task_status: trio.TaskStatus[trio.CancelScope]) -> None:
@@ -47,7 +47,7 @@ async def test_a_cancelled_caller_leaves_its_thread_running() -> None:
         nursery.start_soon(second)
         await trio.testing.wait_all_tasks_blocked()
         assert not steps
-        go_on.set()
+        may_finish.set()
     assert steps == ["slow", "second"]
 
 

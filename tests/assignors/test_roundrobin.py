@@ -48,7 +48,7 @@ def test_order_of_members_is_its_own(group: Group) -> None:
     )
 
 
-def test_a_turn_goes_on_in_the_next_topic() -> None:
+def test_a_turn_continues_in_the_next_topic() -> None:
     """The member after the last one served is first in the next topic."""
     topics = {name: TopicInfo(name=name, partitions=1) for name in ("t1", "t2", "t3")}
     members = [MemberSubscription(member_id=m, topics=tuple(topics)) for m in ("m1", "m2")]

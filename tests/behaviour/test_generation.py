@@ -199,7 +199,7 @@ async def test_partitions_that_are_not_owned_and_offsets_that_go_back_are_refuse
                 await generation.commit({here.partition(0): 4}, beyond_read=True)
 
 
-async def test_commits_go_on_beside_each_other(kafka: Kafka) -> None:
+async def test_concurrent_commits_each_get_a_response(kafka: Kafka) -> None:
     """Concurrent commits each get a response, and the last offset of each is kept."""
     async with stage(kafka) as here:
         await here.create(20)

@@ -10,7 +10,7 @@ from kgroup.broker.time_slices import FREE, SLICE, TimeSlices
 from kgroup.error_codes import ErrorCode
 
 
-async def test_one_long_work_goes_on_at_a_time() -> None:
+async def test_one_long_work_runs_at_a_time() -> None:
     """Two long requests work slice by slice, in turns, and release the lock at their end."""
     time_slices, order = TimeSlices(), list[str]()
 

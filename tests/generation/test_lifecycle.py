@@ -222,7 +222,7 @@ async def test_a_service_that_returns_nothing_ends_nothing(
     assert await running.life.wait_ended() is REBALANCE
 
 
-async def test_services_go_on_through_the_drain(autojump_clock: MockClock, running: Life) -> None:
+async def test_services_run_through_the_drain(autojump_clock: MockClock, running: Life) -> None:
     """Heartbeats must, and none is started once the end has begun."""
     life = running.life
     beats: list[float] = []

@@ -52,7 +52,7 @@ def test_a_partition_that_is_named_twice_is_read_once() -> None:
     assert not admitted.left_out
 
 
-def test_what_a_member_goes_on_with() -> None:
+def test_what_can_be_read_becomes_the_assignment() -> None:
     """What can be read, sorted, beside what was before; what it owned and has no more, sorted."""
     other = TopicPartition("s", 3)
     accepted = accept([T1, T0, other], TOPICS, [T0], [T1, other, TopicPartition("r", 0)])

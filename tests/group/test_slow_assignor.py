@@ -43,7 +43,7 @@ class Lasting:
         return await compute_inline(work, name)
 
 
-async def test_heartbeats_go_on_while_the_leader_computes(autojump_clock: MockClock) -> None:
+async def test_heartbeats_continue_while_the_leader_computes(autojump_clock: MockClock) -> None:
     """Past its session time-out: the coordinator waits, and the assignment is used."""
     async with world(2) as here:
         settings = {"session_timeout": 6.0, "rebalance_timeout": 30.0}
@@ -82,12 +82,12 @@ class Blocking:
 
     name: str = "blocking"
     calls: list[str] = attrs.field(factory=list)
-    go_on: threading.Event = attrs.field(factory=threading.Event)
+    may_finish: threading.Event = attrs.field(factory=threading.Event)
 
     def assign(self, topics: Any, members: Any) -> Any:
         """As range does, in the end."""
         self.calls.append(threading.current_thread().name)
-        assert self.go_on.wait(30)
+        assert self.may_finish.wait(30)
         return BUILTIN["range"].assign(topics, members)
 
 
@@ -96,7 +96,7 @@ async def test_a_thread_that_blocks_stops_nothing() -> None:
     async with world(2) as here, trio.open_nursery() as nursery:
         quick = {"heartbeat_interval": 0.02, "rejoin_backoff": 0.01}
         one, two = Blocking(), Blocking()
-        two.go_on.set()
+        two.may_finish.set()
         beating, given_up = trio.Event(), trio.Event()
 
         def match(_: Any) -> bool:
@@ -127,7 +127,7 @@ async def test_a_thread_that_blocks_stops_nothing() -> None:
                 assert one.calls == ["kgroup-assign group"]
                 nursery.start_soon(join)
                 await given_up.wait()
-                one.go_on.set()
+                one.may_finish.set()
                 await arrived.wait()
         # Who leads the next generation is the coordinator's to say.
         assert len(one.calls) + len(two.calls) >= 2

@@ -205,7 +205,7 @@ async def overtaken(
     answered: list[str] = []
     answer: list[Any] = []
 
-    async def go_on() -> None:
+    async def send_beside() -> None:
         for _ in range(5):
             await other.request(
                 "metadata", 4, topics=[{"name": "t"}], allow_auto_topic_creation=False
@@ -219,7 +219,7 @@ async def overtaken(
     async with attacker.stream, other.stream, trio.open_nursery() as nursery:
         nursery.start_soon(attack_it)
         await trio.lowlevel.checkpoint()
-        nursery.start_soon(go_on)
+        nursery.start_soon(send_beside)
     assert answered == ["other"] * 5 + ["attack"]
     assert broker.cluster.time_slices.longest <= longest
     return answer[0]

@@ -358,7 +358,7 @@ async def test_a_thread_is_waited_for_up_to_the_deadline_around_it() -> None:
     assert float(seconds) <= 0.1
 
 
-async def test_fetching_stops_when_the_buffer_is_full_and_goes_on() -> None:
+async def test_fetching_stops_when_the_buffer_is_full_and_resumes() -> None:
     """With records unread the thread stops polling; reading them lets it resume."""
     consumer = ScriptedConsumer()
     async with running(consumer, max_buffered_records=16) as source:

@@ -82,7 +82,7 @@ async def test_only_opened_partitions_are_handed_out(environment: Environment) -
             source.open(1, [foreign])
 
 
-async def test_a_kept_partition_goes_on_without_loss_or_repeat(environment: Environment) -> None:
+async def test_a_kept_partition_continues_without_loss_or_repeat(environment: Environment) -> None:
     """Half-read queues of three generations give every record exactly once."""
     partition = TopicPartition(await environment.topic(), 0)
     await environment.produce(partition, numbered(300))

@@ -20,7 +20,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import End
 from tests.group.world import P0, World, world
-from tests.recovery.lines import Lines, Sent, Trouble
+from tests.recovery.connections import Connections, Sent, Trouble
 
 APIS: Final = {
     Request.FIND_COORDINATOR: "find_coordinator",
@@ -57,14 +57,14 @@ class Scene:
 
     def __init__(self, here: World, **settings: object) -> None:
         self.here = here
-        self.lines = Lines(here.broker)
+        self.connections = Connections(here.broker)
         self.recorded: list[tuple[float, Event]] = []
         self.settings = settings
 
     def group(self, **settings: object) -> ConsumerGroup:
         """The member."""
         runtime = attrs.evolve(
-            memory_runtime(self.here.broker, seed=3), open_stream=self.lines.open
+            memory_runtime(self.here.broker, seed=3), open_stream=self.connections.open
         )
 
         def record(event: Event) -> None:
@@ -81,7 +81,9 @@ class Scene:
         api = APIS[request]
         if isinstance(failure, Trouble):
             before = len(self.failures(request))
-            self.lines.trouble(failure, api, lambda: len(self.failures(request)) < before + times)
+            self.connections.trouble(
+                failure, api, lambda: len(self.failures(request)) < before + times
+            )
         else:
             self.here.broker.inject(api, failure, times=times)
 
@@ -111,7 +113,7 @@ class Outcome:
         again: the generation that `next()` gave after it, if it did.
         fatal: what `next()` raised instead.
         call: what the call that failed raised to the program (a commit), or None.
-        since: the index in ``scene.lines.sent`` from which on it could happen.
+        since: the index in ``scene.connections.sent`` from which on it could happen.
         until: the index where the closing began.
     """
 
@@ -127,7 +129,7 @@ class Outcome:
 
     def sent(self, *, closing: bool) -> Sequence[Sent]:
         """The requests since the failure could happen, with or without those of closing."""
-        return self.scene.lines.sent[self.since : None if closing else self.until]
+        return self.scene.connections.sent[self.since : None if closing else self.until]
 
 
 @contextmanager
@@ -162,7 +164,7 @@ async def _in_second_join(
     outcome.member_id = first.member_id
     first.start_soon(trio.sleep, 10)  # long enough for no back-off of its own to follow
     await first.ending.wait()
-    outcome.since = len(outcome.scene.lines.sent)
+    outcome.since = len(outcome.scene.connections.sent)
     strike()
     await _next(group, outcome)
 
@@ -171,7 +173,7 @@ async def _in_inherited(group: ConsumerGroup, outcome: Outcome, strike: Callable
     """The failure happens to a static leader that has restarted."""
     async with outcome.scene.group() as before:
         await before.next()
-    outcome.since = len(outcome.scene.lines.sent)
+    outcome.since = len(outcome.scene.connections.sent)
     strike()
     await _next(group, outcome)
 
@@ -183,7 +185,7 @@ async def _while_running(
     outcome.generation = first = await group.next()
     outcome.member_id = first.member_id
     await trio.sleep(10)
-    outcome.since = len(outcome.scene.lines.sent)
+    outcome.since = len(outcome.scene.connections.sent)
     strike()
     with trio.move_on_after(25):
         await first.ending.wait()
@@ -201,7 +203,7 @@ async def _while_committing(
     outcome.generation = first = await group.next()
     outcome.member_id = first.member_id
     await trio.sleep(10)
-    outcome.since = len(outcome.scene.lines.sent)
+    outcome.since = len(outcome.scene.connections.sent)
     strike()
     with _caught(lambda error: setattr(outcome, "call", error)):
         await first.commit({P0: 1}, beyond_read=True)
@@ -250,5 +252,5 @@ async def play(request: Request, failure: Failure, times: int = 1, **settings: o
         with _caught(lambda error: setattr(outcome, "fatal", error)):
             async with scene.group() as group:
                 await _ACTS[request](group, outcome, lambda: scene.fail(request, failure, times))
-                outcome.until = len(scene.lines.sent)
+                outcome.until = len(scene.connections.sent)
         return outcome

@@ -23,7 +23,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import State
 from kgroup.types import Cause, OffsetAndMetadata, TopicPartition
 from tests.group.world import P0, P1, P2, World, world
-from tests.recovery.lines import Trouble
+from tests.recovery.connections import Trouble
 from tests.recovery.scene import QUICK, Scene
 
 OFFSETS = "offset_commit"
@@ -216,7 +216,7 @@ async def test_an_answer_that_never_comes_is_unknown(autojump_clock: MockClock) 
         async with scene.group() as group:
             generation = await group.next()
             silent = [True]
-            scene.lines.trouble(Trouble.SILENT_AFTER, OFFSETS, lambda: silent[0])
+            scene.connections.trouble(Trouble.SILENT_AFTER, OFFSETS, lambda: silent[0])
             with pytest.raises(CommitUnknownError, match="may have been applied"):
                 await generation.commit({P0: 3}, beyond_read=True)
             assert here.now == 4.0

@@ -151,7 +151,7 @@ async def test_an_unknown_error(autojump_clock: MockClock, api: str, leaves: boo
         async with scene.group() as group:
             generation = await group.next()
             assert generation.state is State.RUNNING
-        sent = [(it.at, it.api, it.member_id) for it in scene.lines.sent]
+        sent = [(it.at, it.api, it.member_id) for it in scene.connections.sent]
         left = [(at, member_id) for at, it, member_id in sent if it == "leave_group"]
         # The last one is the closing.
         assert len(left) == (2 if leaves else 1)
@@ -172,7 +172,7 @@ async def test_a_rebalance_during_sync_is_joined_at_once(autojump_clock: MockClo
         async with scene.group() as group:
             generation = await group.next()
             assert here.now == 0
-            assert [it.member_id for it in scene.lines.sent if it.api == "join_group"] == [
+            assert [it.member_id for it in scene.connections.sent if it.api == "join_group"] == [
                 "",
                 *[generation.member_id] * 4,
             ]

@@ -21,7 +21,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause
 from tests.group.world import P0, World, values, world
-from tests.recovery.lines import Trouble
+from tests.recovery.connections import Trouble
 from tests.recovery.scene import QUICK, Scene
 
 SHORT: dict[str, object] = {"session_timeout": 10.0, "rebalance_timeout": 10.0}
@@ -307,13 +307,13 @@ async def test_a_join_that_outlives_the_rebalance_is_sent_again(
         await ready.wait()
         async with scene.group() as group:
             generation = await group.next()
-            joins = [it for it in scene.lines.sent if it.api == "join_group"]
+            joins = [it for it in scene.connections.sent if it.api == "join_group"]
             ids = [it.member_id for it in joins]
             assert ids == ["", *[generation.member_id] * (len(joins) - 1)]
             assert len(joins) >= 4
             gaps = {round(b.at - a.at) for a, b in pairwise(joins[1:])}
             assert gaps == {10}
-            assert len({it.line for it in joins[1:]}) == len(joins) - 1
+            assert len({it.connection for it in joins[1:]}) == len(joins) - 1
             assert generation.state is State.RUNNING
 
 
@@ -325,11 +325,11 @@ async def test_a_storm_of_member_id_required_is_slowed_down(autojump_clock: Mock
             first = await group.next()
             first.start_soon(trio.sleep, 10)
             await first.ending.wait()
-            since = len(scene.lines.sent)
+            since = len(scene.connections.sent)
             here.broker.inject("join_group", ErrorCode.MEMBER_ID_REQUIRED, times=6)
             second = await group.next()
             assert second.member_id == first.member_id
-        joins = [it.at for it in scene.lines.sent[since:] if it.api == "join_group"]
+        joins = [it.at for it in scene.connections.sent[since:] if it.api == "join_group"]
         gaps = [round(b - a, 6) for a, b in pairwise(joins)]
         assert gaps[0] == 0
         for gap, wait in zip(gaps[1:], (0.1, 0.2, 0.4, 0.8, 1.6), strict=True):
@@ -365,7 +365,7 @@ async def test_generations_that_are_lost_at_once_back_off(
                 while True:
                     generation = await group.next()
                     await generation.ending.wait()
-        joins = [it for it in scene.lines.sent if it.api == "join_group"]
+        joins = [it for it in scene.connections.sent if it.api == "join_group"]
         assert len(joins) < 60
 
 
@@ -380,7 +380,7 @@ class Suspended:
         return trio.current_time() + self.extra
 
 
-async def test_a_suspended_process_confirms_its_membership_and_goes_on(
+async def test_a_suspended_process_confirms_its_membership_and_continues(
     autojump_clock: MockClock,
 ) -> None:
     """Past its lease, it returns no records and commits nothing until a heartbeat is confirmed."""
@@ -437,12 +437,14 @@ async def test_a_frozen_broker_is_noticed_by_its_silence(autojump_clock: MockClo
         scene = Scene(here, **QUICK)
         async with scene.group() as group:
             generation = await group.next()
-            since = len(scene.lines.sent)
-            line = next(it.line for it in scene.lines.sent if it.api == "heartbeat")
-            scene.lines.trouble(
+            since = len(scene.connections.sent)
+            connection = next(
+                it.connection for it in scene.connections.sent if it.api == "heartbeat"
+            )
+            scene.connections.trouble(
                 Trouble.SILENT_BEFORE, "heartbeat", lambda: not scene.failures(Request.HEARTBEAT)
             )
             await trio.sleep(8)
             assert generation.state is State.RUNNING
-            beats = [it for it in scene.lines.sent[since:] if it.api == "heartbeat"]
-            assert beats[-1].line != line
+            beats = [it for it in scene.connections.sent[since:] if it.api == "heartbeat"]
+            assert beats[-1].connection != connection

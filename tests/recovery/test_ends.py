@@ -27,7 +27,7 @@ async def rebalances(here: World) -> None:
             await group.next()
 
 
-async def test_a_drain_ends_before_the_rebalance_goes_on_without_it(
+async def test_a_drain_ends_before_the_rebalance_time_out(
     autojump_clock: MockClock,
 ) -> None:
     """However long drain_timeout is, the JoinGroup arrives before the rebalance timeout is over."""

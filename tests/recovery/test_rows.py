@@ -28,6 +28,7 @@ from kgroup.errors import (
 from kgroup.events import CommitRefused, GenerationEnded, TopicsMissing
 from kgroup.generation.lifecycle import State
 from kgroup.types import Cause
+from tests.recovery.connections import Sent, Trouble
 from tests.recovery.expected import (
     ANY,
     AT_ONCE,
@@ -38,7 +39,6 @@ from tests.recovery.expected import (
     expected,
     reported,
 )
-from tests.recovery.lines import Sent, Trouble
 from tests.recovery.scene import APIS, TROUBLES, Failure, Outcome, play
 
 UNNAMED = (41, 9999)
@@ -99,7 +99,9 @@ def after_failure(outcome: Outcome, request: Request, times: int, *, closing: bo
     failed = sent[last]
     reported_at = [at for at, _ in outcome.scene.failures(request)]
     at = reported_at[times - 1] if troubled and reported_at else failed.at
-    ids = [it.member_id for it in outcome.scene.lines.sent if it.at <= failed.at and it.member_id]
+    ids = [
+        it.member_id for it in outcome.scene.connections.sent if it.at <= failed.at and it.member_id
+    ]
     uninteresting = {"api_versions", "heartbeat", "metadata"} - {APIS[request]}
     if request is Request.LIST_OFFSETS:
         uninteresting.discard("metadata")

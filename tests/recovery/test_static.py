@@ -118,7 +118,7 @@ async def fenced(here: World, act: str) -> tuple[Generation, list[Exception]]:
             second_joined.set()
             await trio.sleep(20)
             assert generation.state is State.RUNNING
-    assert [it.api for it in scene.lines.sent if it.api == "leave_group"] == []
+    assert [it.api for it in scene.connections.sent if it.api == "leave_group"] == []
     (ended,) = scene.events(GenerationEnded)
     assert ended.end.cause is Cause.FENCED
     return kept[0], raised

@@ -200,7 +200,7 @@ async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
             assert await here.committed() == {P0: 6}
 
 
-async def test_a_run_goes_on_in_the_drain_and_is_committed(autojump_clock: MockClock) -> None:
+async def test_a_run_continues_in_the_drain_and_is_committed(autojump_clock: MockClock) -> None:
     """When the generation drains, the running batch ends and commits; no other begins."""
     async with world() as here:
         await here.append(10)

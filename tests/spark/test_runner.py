@@ -88,7 +88,7 @@ async def cancel_once_started(
         nursery.cancel_scope.cancel()
 
 
-async def test_the_event_loop_goes_on_while_a_function_runs() -> None:
+async def test_the_event_loop_runs_beside_a_function() -> None:
     """A function can wait for what the event loop does meanwhile, and its result comes back."""
     ticked = threading.Event()
     async with trio.open_nursery() as nursery:
@@ -117,7 +117,7 @@ async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context
     assert "kgroup-orders" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_a_functions_exception_is_raised_and_the_runner_goes_on() -> None:
+async def test_a_functions_exception_is_raised_and_the_runner_continues() -> None:
     """The caller gets a function's exception, and the next function runs."""
     async with ActionRunner(FakeJobs(), "runner", nothing_outstayed) as runner:
         with pytest.raises(ValueError, match="invalid literal"):

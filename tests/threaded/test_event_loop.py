@@ -243,12 +243,12 @@ def test_a_value_that_arrives_too_late_stays(
     """The next call gets the value that arrives as its thread gives up, if it is still valid."""
     with running() as here:
         values = iter(range(10))
-        fetching, go_on = threading.Event(), trio.Event()
+        fetching, may_finish = threading.Event(), trio.Event()
 
         async def fetch() -> int:
             fetching.set()
             with trio.CancelScope(shield=True):
-                await go_on.wait()
+                await may_finish.wait()
             return next(values)
 
         async def still_valid(value: int) -> bool:
@@ -268,7 +268,7 @@ def test_a_value_that_arrives_too_late_stays(
         ):
             patch.setattr("kgroup.threaded.event_loop.acquire", give_up)
             slot.take(1.0)
-        here.loop.post(go_on.set)
+        here.loop.post(may_finish.set)
         assert [slot.take(SOON), slot.take(SOON)] == got
 
 

@@ -136,7 +136,7 @@ async def test_a_request_in_doubt_is_not_sent_again(
     assert broker.opened == 2
 
 
-async def test_those_who_waited_go_on_over_the_next_connection(
+async def test_waiting_requests_use_the_next_connection(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """When a request is cancelled, those behind it share one new connection."""

@@ -57,7 +57,7 @@ def failed_over(bench: Bench, **changes: int) -> Bench:
     return other
 
 
-def test_stable_group_goes_on_after_a_crash() -> None:
+def test_stable_group_survives_a_crash() -> None:
     """Members, assignment, generation and offsets survive; sessions start again."""
     bench = Bench()
     m1, m2 = bench.client("m1", session=5.0), bench.client("m2", instance="i2", session=5.0)

@@ -144,7 +144,7 @@ def ended(seconds: float, then: str) -> tuple[int, str]:
     return process.returncode, errors
 
 
-def test_a_process_that_goes_on_is_ended() -> None:
+def test_a_process_that_still_runs_is_ended() -> None:
     """After the grace time it ends with its own status and a message; its input may not block."""
     status, errors = ended(0.1, BLOCKS)
     assert status == OVERDUE_STATUS

@@ -115,7 +115,7 @@ def reconnects(outcome: Outcome) -> bool:
     return on and not joined(outcome, "m1", AT, 1e9)
 
 
-def goes_on(outcome: Outcome) -> bool:
+def continues(outcome: Outcome) -> bool:
     """Records are processed during and after the fault."""
     return all(work_of(outcome, "m1", *when) for when in ((AT, END), (END, 80.0)))
 
@@ -124,7 +124,7 @@ def moves(outcome: Outcome) -> bool:
     """Another broker loads the group and coordinates it."""
     (moved, *_) = of(outcome, history.CoordinatorMoved, AT - 0.1, END)
     before = of(outcome, history.GroupChanged, 0, AT)[-1].node_id
-    return moved.node_id != before and goes_on(outcome)
+    return moved.node_id != before and continues(outcome)
 
 
 def grows(outcome: Outcome) -> bool:
@@ -159,13 +159,13 @@ SIGHT: Final[dict[Fault, Callable[[Outcome], bool]]] = {
     faults.SlowWork(**M1, seconds=LASTS, times=50.0): works_slowly,
     faults.Split(**M1, broker=ALL, seconds=LASTS): is_split_off,
     faults.Cut(**M1, broker=ALL): reconnects,
-    faults.Stall(**M1, broker=ALL, seconds=LASTS / 10): goes_on,
-    faults.SlowNetwork(**M1, broker=ALL, delay=0.5, seconds=LASTS): goes_on,
+    faults.Stall(**M1, broker=ALL, seconds=LASTS / 10): continues,
+    faults.SlowNetwork(**M1, broker=ALL, delay=0.5, seconds=LASTS): continues,
     faults.BrokerStops(at=AT, broker=B, seconds=LASTS, loading=0.5): moves,
     faults.BrokerDies(at=AT, broker=B, seconds=LASTS): moves,
-    faults.SlowBroker(at=AT, broker=B, delay=0.5, seconds=LASTS): goes_on,
+    faults.SlowBroker(at=AT, broker=B, delay=0.5, seconds=LASTS): continues,
     faults.CoordinatorMoves(at=AT, away=0.5, loading=0.5): moves,
-    faults.LeaderMoves(at=AT, topic="orders", partition=0): goes_on,
+    faults.LeaderMoves(at=AT, topic="orders", partition=0): continues,
     faults.MorePartitions(at=AT, topic="orders", by=2): grows,
     faults.TopicDeleted(at=AT, topic="orders", partitions=3, seconds=LASTS): is_created_again,
 }

@@ -149,7 +149,7 @@ async def test_what_is_under_way_arrives_after_its_sender_has_closed(
         assert made.network.cut(ROUTE) == 0
 
 
-async def test_a_stalled_connection_stands_still_while_others_go_on(
+async def test_a_stalled_connection_stands_still_and_others_do_not(
     autojump_clock: MockClock,
 ) -> None:
     """About half of a route's connections stall, and deliver everything once they resume."""

@@ -35,8 +35,8 @@ class Endings(Check):
         self._open = {}
         return {
             Joined: self._joined,
-            Joining: self._goes_on,
-            Left: self._goes_on,
+            Joining: self._continues,
+            Left: self._continues,
             Assigned: self._used,
             GenerationStarted: self._used,
             GenerationEnded: self._ended,
@@ -45,10 +45,10 @@ class Endings(Check):
         }
 
     def _joined(self, entry: EventReported) -> None:
-        self._goes_on(entry)
+        self._continues(entry)
         self._open[_owner(entry)] = entry.event.epoch
 
-    def _goes_on(self, entry: EventReported) -> None:
+    def _continues(self, entry: EventReported) -> None:
         epoch = self._open.pop(_owner(entry), None)
         if epoch is not None:
             self._never_ended(

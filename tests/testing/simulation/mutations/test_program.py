@@ -36,7 +36,7 @@ def test_of_several_lines_the_one_in_a_block_is_changed(within: str, rest: str) 
     assert changed(SOURCE, "return 1", "return 2", within) == f"def one():\n{rest}"
 
 
-def test_a_block_goes_on_after_its_brackets() -> None:
+def test_a_block_continues_after_its_brackets() -> None:
     """A signature of several lines does not end its block."""
     source = "def one(\n    x,\n):\n    return x\n"
     assert changed(source, "return x", "pass", "def one(") == source.replace("return x", "pass")

@@ -36,7 +36,9 @@ async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> N
             assert here.now - began == HELD_BACK
             # A session passed twice: heartbeats that waited would have lost the membership.
             assert generation.state is State.RUNNING
-            beats = [it.at for it in scene.lines.sent if it.api == "heartbeat" and it.at >= began]
+            beats = [
+                it.at for it in scene.connections.sent if it.api == "heartbeat" and it.at >= began
+            ]
             gaps = [later - before for before, later in pairwise(beats)]
             assert len(beats) >= HELD_BACK / INTERVAL - 1
             assert max(gaps) <= 1.5 * INTERVAL
@@ -53,14 +55,18 @@ async def test_heartbeats_commits_and_the_leave_have_a_connection_each(
             generation = await group.next()
             await trio.sleep(group.config.heartbeat_interval * 2)
             await generation.commit({P0: 1}, beyond_read=True)
-        lines = {
-            api: {it.line for it in scene.lines.sent if it.api == api}
+        connections = {
+            api: {it.connection for it in scene.connections.sent if it.api == api}
             for api in ("join_group", "heartbeat", "sync_group", "offset_commit", "leave_group")
         }
-        (leave,) = lines["leave_group"]
-        assert lines["join_group"] == lines["heartbeat"]
-        assert lines["sync_group"] == lines["offset_commit"]
-        assert len(lines["join_group"]) == len(lines["offset_commit"]) == 1
-        assert lines["join_group"] != lines["offset_commit"]
-        others = {it.api for it in scene.lines.sent if it.line == leave and it.api != "leave_group"}
+        (leave,) = connections["leave_group"]
+        assert connections["join_group"] == connections["heartbeat"]
+        assert connections["sync_group"] == connections["offset_commit"]
+        assert len(connections["join_group"]) == len(connections["offset_commit"]) == 1
+        assert connections["join_group"] != connections["offset_commit"]
+        others = {
+            it.api
+            for it in scene.connections.sent
+            if it.connection == leave and it.api != "leave_group"
+        }
         assert others <= {"api_versions"}

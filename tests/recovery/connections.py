@@ -30,7 +30,7 @@ class Trouble(enum.Enum):
     CUT_AFTER = "the connection ends after the request was handled"
     SILENT_BEFORE = "the request never arrives, and the connection stays"
     SILENT_AFTER = "the answer never arrives, and the connection stays"
-    GARBAGE = "something else than an answer arrives"
+    GARBAGE = "something other than an answer arrives"
 
 
 _ARRIVES: Final = {Trouble.CUT_AFTER, Trouble.SILENT_AFTER}
@@ -44,7 +44,7 @@ class Sent:
     at: float
     api: str
     request: Any
-    line: int
+    connection: int
     troubled: bool = False
 
     @property
@@ -61,11 +61,11 @@ class Sent:
 class _Plan:
     trouble: Trouble
     api: str
-    goes_on: Callable[[], bool]
+    while_true: Callable[[], bool]
 
 
 @final
-class Lines:
+class Connections:
     """Opens connections to one broker, records their requests, and makes them fail."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
@@ -79,34 +79,34 @@ class Lines:
         """A ``StreamOpener``."""
         stream = await self._broker.open_stream(host, port)
         self._opened += 1
-        return _Line(stream, self, self._opened)
+        return _Connection(stream, self, self._opened)
 
-    def trouble(self, trouble: Trouble, api: str, goes_on: Callable[[], bool]) -> None:
-        """Let this happen to the API's requests for as long as ``goes_on()``."""
-        self._plans.append(_Plan(trouble, api, goes_on))
+    def trouble(self, trouble: Trouble, api: str, while_true: Callable[[], bool]) -> None:
+        """Let this happen to the API's requests for as long as ``while_true()``."""
+        self._plans.append(_Plan(trouble, api, while_true))
 
-    def note(self, frame: bytes, line: int) -> Trouble | None:
+    def note(self, frame: bytes, connection: int) -> Trouble | None:
         """Record a request, and return what happens to it."""
         decoded = decode_request(frame[_LENGTH:])
         now = trio.current_time() - self._began
-        planned = (plan for plan in self._plans if plan.api == decoded.api and plan.goes_on())
+        planned = (plan for plan in self._plans if plan.api == decoded.api and plan.while_true())
         trouble = next((plan.trouble for plan in planned), None)
-        self.sent.append(Sent(now, decoded.api, decoded.entity, line, trouble is not None))
+        self.sent.append(Sent(now, decoded.api, decoded.entity, connection, trouble is not None))
         return trouble
 
 
 @final
-class _Line(trio.abc.Stream):
+class _Connection(trio.abc.Stream):
     """One connection."""
 
-    def __init__(self, inner: trio.abc.Stream, lines: Lines, number: int) -> None:
+    def __init__(self, inner: trio.abc.Stream, connections: Connections, number: int) -> None:
         self._inner = inner
-        self._lines = lines
+        self._connections = connections
         self._number = number
         self._trouble: Trouble | None = None
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        self._trouble = self._lines.note(bytes(data), self._number)
+        self._trouble = self._connections.note(bytes(data), self._number)
         if self._trouble is Trouble.CUT_BEFORE:
             await trio.aclose_forcefully(self._inner)
             raise trio.BrokenResourceError
