@@ -3,12 +3,12 @@
 The coordinator answers for each partition, and the error policy says what each code means. So a
 partition has one of these outcomes:
 
-- *committed*: the floor is raised, and the lease is extended;
+- *committed*: the lower bound of later commits is raised, and the lease is extended;
 - *refused*: the code concerns this partition only, and is in `CommitFailedError`;
 - *stale*: the coordinator refused the generation, or it has ended. One such code decides for every
   partition that is still open, and ends the generation;
-- *unknown*: a request was sent and never answered. It may have been applied, whatever a later
-  attempt was answered, so the caller gets `CommitUnknownError` unless a later attempt succeeds.
+- *unknown*: a request was sent and never answered. It may have been applied, whatever the response
+  to a later attempt. So the caller gets `CommitUnknownError`, unless a later attempt succeeds.
 
 A partition whose code is transient (the coordinator is loading, or has moved) stays open, and the
 next attempt sends only the open ones. ``commits`` decides what is sent, and when. Several callers
@@ -58,9 +58,9 @@ class CommitRequest:
     Args:
         member: the parts of the member that outlive this generation.
         lifecycle: the generation's.
-        positions: the generation's; what is committed raises the floors.
+        positions: the generation's; a commit raises their lower bounds.
         offsets: for each partition what is committed.
-        moves: how often each floor had been moved when its caller committed.
+        moves: `Positions.moves` when the caller committed.
 
     Attributes:
         unanswered: whether the coordinator may yet receive a request that got no answer.

@@ -17,8 +17,8 @@ this generation's id, until the member joins again. So the generation drains. Af
 coordinator refused the generation, or the session has expired) a commit could only fail, and other
 members may already read the partitions. So everything is cancelled at once. A cancellation from
 outside the group counts as a loss: it cancels everything too. A loss during a drain replaces the
-revocation as the recorded end, because from then on it is the reason for which commits fail. In all
-other cases the first end is the recorded one.
+revocation as the recorded end, because from then on the loss is why commits fail. In all other
+cases the first end is the recorded one.
 
 **What happens at an end**, in this order, in one call of `end` without a checkpoint:
 
@@ -28,12 +28,12 @@ other cases the first end is the recorded one.
    cancelled.
 4. After a loss, the nursery and all scopes of `until_ended` are cancelled.
 
-**The drain** waits until no work is left, or for its deadline: ``drain_timeout``, or less where
-the rebalance would time out earlier. That is counted from the last heartbeat that was sent and
-answered without an error, because the rebalance cannot have begun before it. Heartbeats continue
-through the whole drain: without them a long drain would cost the membership. The body of the loop
-counts as work, because a program may process and commit there without any task. What is still
-running at the deadline is cancelled, and `cut_short` says so.
+**The drain** waits until no work is left, or for its deadline: ``drain_timeout``, or less if the
+rebalance would time out earlier. The rebalance time-out is counted from the sending of the last
+heartbeat that was answered without an error, because the rebalance cannot have begun before that.
+Heartbeats continue through the whole drain: without them a long drain would cost the membership.
+The body of the loop counts as work, because a program may process and commit there without any
+task. Work that still runs at the deadline is cancelled, and `cut_short` is set.
 
 **Commits are shielded, and still have a deadline.** A commit that was sent is awaited in a
 `commit_scope`, which no cancellation reaches: otherwise a task that is cancelled could not know
@@ -85,7 +85,7 @@ _PATIENCE: Final = 10.0
 """Seconds between two checks of a cancelled function that still runs."""
 
 inside_of: Final[ContextVar[frozenset[object]]] = ContextVar("kgroup_inside", default=frozenset())
-"""The groups of whose generations the current task is work."""
+"""The groups in whose generations the current task counts as work."""
 
 Service = Callable[..., Awaitable[End | None]]
 """A task of kgroup's own; what it returns, if anything, ends the generation."""
@@ -130,8 +130,8 @@ class StateMachine:
     def signal(self, end: End) -> bool:
         """Record an end; True if it changed the state.
 
-        The first end is kept, except that a loss while draining replaces it: from then on it is
-        why commits fail.
+        The first end is kept, except that a loss while draining replaces it: from then on the loss
+        is why commits fail.
         """
         kind = Signal.REVOKED if end.can_commit else Signal.LOST
         following = TRANSITIONS.get((self.state, kind))
@@ -142,14 +142,14 @@ class StateMachine:
         return True
 
     def finish(self) -> None:
-        """All tasks have ended."""
+        """Enter ENDED after a drain, because all tasks have ended."""
         self.state = TRANSITIONS.get((self.state, Signal.FINISHED), self.state)
 
 
 @final
 @attrs.frozen
 class Finished(Generic[T]):
-    """What a function returned."""
+    """The result of a function that has returned."""
 
     value: T
 
@@ -172,11 +172,11 @@ class Lifecycle:
 
     Args:
         member: the parts of the member that outlive this generation.
-        membership: whose generation it is.
+        membership: the membership that the generation is of.
         joined_at: when the JoinGroup was sent, by the runtime's clock.
 
     Attributes:
-        membership: whose generation it is.
+        membership: the membership that the generation is of.
         lease: until when the coordinator cannot have given the partitions away.
         ending: set when the end begins.
         ended: set when every task has ended.
@@ -230,7 +230,7 @@ class Lifecycle:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """A block for the whole life: leaving it cancels what still runs, and waits for that.
+        """Hold the tasks of the whole life: leaving the block cancels them and waits for them.
 
         Cancellation: all tasks are cancelled without a drain.
         """
@@ -240,7 +240,7 @@ class Lifecycle:
                 try:
                     yield
                 except BaseException:
-                    # At once: a shielded task may still wait for the answer of a commit.
+                    # At once: a shielded task may still wait for the response to a commit.
                     self.close(End(Cause.CANCELLED, "the scope around the group was cancelled"))
                     raise
                 nursery.cancel_scope.cancel()
@@ -250,10 +250,10 @@ class Lifecycle:
             self._work_changed.notify()
 
     def end(self, end: End) -> End:
-        """Begin the end, or turn a revocation into a loss; otherwise do nothing.
+        """Begin the end, or replace a revocation by a loss; otherwise change nothing.
 
         Returns:
-            the end that is recorded now, which is an earlier one where there was one.
+            the end that is recorded now; this may be an earlier one.
         """
         if not self._machine.signal(end):
             return self.recorded_end or end
@@ -272,14 +272,14 @@ class Lifecycle:
     def close(self, end: End) -> None:
         """Begin the end because the group closes; an end that was recorded before stays.
 
-        Whatever ended the generation, and however long ago: the answer of a commit that was sent
-        is awaited for no longer than a drain that begins now may take.
+        Whatever ended the generation, and however long ago, from now on the response to a commit is
+        awaited for no longer than a drain that begins now may take.
         """
         self.end(end)
         self._bound_commits(trio.current_time() + self._drain_limit())
 
     async def drain(self) -> None:
-        """After a revocation: wait until no work is left, for a loss, or for the deadline."""
+        """Wait after a revocation until no work is left, or for a loss or the deadline."""
         limit = self._drain_limit()
         deadline = trio.current_time() + limit
         self._bound_commits(deadline)
@@ -311,7 +311,7 @@ class Lifecycle:
     # Work and services.
 
     def start_work(self, fn: Task, args: tuple[Any, ...]) -> bool:
-        """Start a task of the program's; False if the end has begun."""
+        """Start a task of the program; return False if the end has begun."""
         if self.state is not State.RUNNING or self._nursery is None:
             return False
         self._working += 1
@@ -324,16 +324,16 @@ class Lifecycle:
             self._nursery.start_soon(self._serve, fn, args, name=fn)
 
     async def run_within(self, fn: Callable[[], Awaitable[T]]) -> Finished[T] | None:
-        """Run a function as work that the caller waits for, from whatever task.
+        """Run a function as work that the caller waits for; the caller may be in any task.
 
-        The generation's end waits for it even if the caller is gone. It may begin in a drain too,
-        and neither its return nor what it raises ends the generation.
+        The generation's end waits for the function even if the caller was cancelled. The function
+        may begin in a drain too, and neither its return nor its exception ends the generation.
 
         Returns:
-            what it returned; None if the generation ended, before or meanwhile.
+            what the function returned; None if the generation ended, before or meanwhile.
 
         Raises:
-            Exception: what it raised.
+            Exception: what the function raised.
 
         Cancellation: the function is cancelled, and waited for.
         """
@@ -371,24 +371,24 @@ class Lifecycle:
             self._work_changed.notify()
 
     def hold_body(self) -> None:
-        """The loop's body, this task, has the generation: what it does is work."""
+        """Count this task as work, because the body of the program's loop holds the generation."""
         self._body = trio.lowlevel.current_task()
         self.was_held = True
 
     def release_body(self) -> None:
-        """The loop's body is done with the generation."""
+        """Stop counting the body's task as work, because the body is done with the generation."""
         self._body = None
         self._work_changed.notify()
 
     # What waits, and until when.
 
     async def wait_to_read(self) -> None:
-        """Wait until the lease is valid, or the end has begun: then no record is handed out."""
+        """Wait until the lease is valid, or until the end has begun and no record is handed out."""
         while self.lease.left <= 0 and self.state is State.RUNNING:
             await self._lease_changed.wait()
 
     async def wait_to_commit(self) -> None:
-        """Wait until the lease is valid, or the state is ENDED: then no commit is sent."""
+        """Wait until the lease is valid, or until the state is ENDED and no commit is sent."""
         while self.lease.left <= 0 and self.state is not State.ENDED:
             await self._lease_changed.wait()
 
@@ -422,7 +422,7 @@ class Lifecycle:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """As `until_ended`; a stale error of this generation ends the block quietly."""
+        """A scope like `until_ended`, in which a stale error of this generation is not raised."""
         with self.until_ended():
             try:
                 yield
@@ -444,7 +444,7 @@ class Lifecycle:
                 self._commit_scopes.remove(scope)
 
     def commit_deadline(self) -> float:
-        """Until when, by trio's clock, a commit that begins now may take."""
+        """The time, by trio's clock, until which a commit that begins now may take."""
         return min(trio.current_time() + self._member.config.commit_timeout, self._last_commit_by)
 
     def commits_are_over(self) -> End | None:
@@ -486,7 +486,7 @@ class Lifecycle:
     async def _serve(self, fn: Service, args: tuple[Any, ...]) -> None:
         try:
             end = await fn(*args)
-        # The error policy has no row for it: it surfaces as a task's exception does.
+        # The error policy has no row for this error, so it surfaces as a task's exception does.
         except Exception as error:  # noqa: BLE001
             self._raised(fn, error)
         else:
@@ -498,7 +498,7 @@ class Lifecycle:
         self.end(End(Cause.TASK_RAISED, f"{_name_of(fn)} raised {error!r}", error))
 
     def _finish(self) -> None:
-        """From here on a commit is refused as stale: the JoinGroup may be on its way."""
+        """Refuse commits as stale from now on, because the next JoinGroup may be on its way."""
         self._machine.finish()
         self._lease_changed.notify()
         self._cancel_until_ended()
@@ -508,7 +508,7 @@ class Lifecycle:
             scope.cancel()
 
     def _bound_commits(self, deadline: float) -> None:
-        """From now on no commit lasts beyond this time of trio's clock."""
+        """Let no commit last beyond this time of trio's clock."""
         self._last_commit_by = min(self._last_commit_by, deadline)
         for scope in self._commit_scopes:
             scope.deadline = min(scope.deadline, self._last_commit_by)
@@ -521,7 +521,7 @@ class Lifecycle:
 
 
 def without_stale_errors(error: E, end: End | None) -> E | None:
-    """What a task of a generation raised, without the errors that only say that it has ended.
+    """What a task raised, without the errors that only say that the generation has ended.
 
     Args:
         error: what the task raised; an exception group is searched.

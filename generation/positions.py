@@ -1,24 +1,24 @@
 """The position of each partition of one generation: where it starts, and what may be committed.
 
 Everything that kgroup knows of a partition's offsets in a generation is here, except the next
-offset to fetch, which is the record source's:
+offset to fetch, which the record source knows:
 
 - the *start*: the committed offset, or what ``auto_offset_reset`` gave; a partition without one is
   *unlocated* until its first reader finds it;
-- the *floor*, which no commit goes behind: the start, then the last commit that was acknowledged;
-- the *ceiling*, which no commit goes past: the offset after the last record that was handed out.
+- the *lower bound* of commits: the start, then the last commit that was acknowledged;
+- the *upper bound* of commits: the offset after the last record that was handed out.
 
-A seek or a reset moves the floor, and the ceiling with it. The coordinator checks neither: a
-mistake in a handler would silently repeat records, or make the group skip records that no member
-has read. Programs that read by other means (``Generation.offsets``) have no ceiling, because only
-they know how far they are.
+A seek sets the lower bound and can only raise the upper one; a reset sets both. The coordinator
+checks neither: without these checks, a mistake in a handler would silently repeat records, or make
+the group skip records that no member has read. Programs that read by other means
+(``Generation.offsets``) have no upper bound, because only they know how far they have read.
 
-If the member has kept a partition, its ceiling of the previous generation still counts: the program
-may hold results of records that were handed out then, and may commit them now.
+If the member has kept a partition, its upper bound of the previous generation still counts: the
+program may hold results of records that were handed out then, and may commit them now.
 
-INVARIANTS: no commit is sent that is behind its floor or past its ceiling. A commit is checked
-against the floor as its caller knew it. A commit that was called before the floor was moved is not
-refused because of the move, nor does its answer undo the move.
+INVARIANTS: no commit is sent that is behind its lower bound or past its upper bound. A commit is
+checked against the lower bound that its caller knew: if a seek moved the bound after the call, the
+commit is not refused because of the seek, and the response to the commit does not undo the seek.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Positions:
     """The positions of one generation; checks commits before anything is sent.
 
     Args:
-        membership: whose they are.
-        read_before: the ceilings of the generation before.
+        membership: the membership of the generation.
+        read_before: the upper bounds of the generation before.
 
     Attributes:
         start: for each partition the offset at which it starts, as far as it is known.
@@ -50,27 +50,27 @@ class Positions:
     ) -> None:
         self._membership = membership
         self._assignment = Assignment(())
-        self._floors: dict[TopicPartition, int] = {}
+        self._lower_bounds: dict[TopicPartition, int] = {}
         self._moves: Counter[TopicPartition] = Counter()
         self._read = dict(read_before or {})
-        self._without_ceiling: set[TopicPartition] = set()
+        self._without_upper_bound: set[TopicPartition] = set()
         self.start: Mapping[TopicPartition, int] = {}
         self.unlocated: set[TopicPartition] = set()
 
     def begin(self, assignment: Assignment, start: Mapping[TopicPartition, int]) -> None:
-        """The partitions are known, and where they start, as far as that could be found soon."""
+        """Set the partitions, and the starts that could be found before the hand-over."""
         self._assignment = assignment
-        self._floors = dict(start)
+        self._lower_bounds = dict(start)
         self._read = {name: offset for name, offset in self._read.items() if name in assignment}
         self.start = start
         self.unlocated = set(assignment).difference(start)
 
     def __getitem__(self, partition: TopicPartition) -> int:
-        """The floor; 0 where it is not known."""
-        return self._floors.get(partition, 0)
+        """The lower bound of a partition's commits; 0 if it is not known."""
+        return self._lower_bounds.get(partition, 0)
 
     def moves(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """How often each floor was moved so far; a commit notes it when it is called."""
+        """How often seeks and resets moved each lower bound; each commit records it when called."""
         return {partition: self._moves[partition] for partition in partitions}
 
     @property
@@ -79,12 +79,12 @@ class Positions:
         return self._read
 
     def handed_out(self, partition: TopicPartition, next_offset: int) -> None:
-        """Records up to this offset were given to the program."""
+        """Record that the program was given the records before this offset."""
         self._read[partition] = max(next_offset, self._read.get(partition, 0))
 
     def lift(self, partitions: Iterable[TopicPartition]) -> None:
-        """From now on these have no ceiling, because the program reads them by other means."""
-        self._without_ceiling.update(partitions)
+        """Remove the upper bound of these, because the program reads them by other means."""
+        self._without_upper_bound.update(partitions)
 
     def check(
         self,
@@ -93,18 +93,18 @@ class Positions:
         *,
         beyond_read: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets as what is sent, or the one error that says what is wrong with them.
+        """Return the offsets in the form in which they are sent, if all can be committed.
 
         Args:
             offsets: as the caller gave them.
-            known: the moves that the caller knew of; all of them by default.
-            beyond_read: whether an offset may be past the ceiling.
+            known: the `moves` when the caller committed; the current ones by default.
+            beyond_read: whether an offset may be past the upper bound.
 
         Raises:
-            ArgumentError: these are no offsets of partitions.
+            ArgumentError: ``offsets`` does not map partitions to offsets.
             NotOwnedError: a partition is not of this generation.
-            OffsetBehindFloorError: an offset is behind the floor.
-            OffsetBeyondReadError: an offset is past the ceiling.
+            OffsetBehindFloorError: an offset is behind the lower bound.
+            OffsetBeyondReadError: an offset is past the upper bound.
         """
         checked = arguments.offsets(offsets)
         for partition, position in checked.items():
@@ -117,14 +117,14 @@ class Positions:
                     " back on purpose, seek first."
                 )
             if not beyond_read:
-                self._check_ceiling(partition, position.offset)
+                self._check_upper_bound(partition, position.offset)
         return checked
 
     def check_owned(self, partition: TopicPartition) -> None:
         """Raise NotOwnedError unless the generation owns the partition.
 
         Raises:
-            ArgumentError: it is no partition.
+            ArgumentError: the argument is no partition.
         """
         if arguments.partition("partition", partition) not in self._assignment:
             owned = ", ".join(map(str, self._assignment)) or "nothing"
@@ -134,21 +134,21 @@ class Positions:
             )
 
     def move(self, partition: TopicPartition, offset: int) -> None:
-        """Set the floor after a seek; the ceiling is raised to it."""
-        self._floors[partition] = offset
+        """Set the lower bound after a seek; the upper bound is raised to it."""
+        self._lower_bounds[partition] = offset
         self._moves[partition] += 1
         self.unlocated.discard(partition)
         self.handed_out(partition, offset)
 
     def reset(self, partition: TopicPartition, offset: int) -> None:
-        """Set both after a reset: offsets that were read before may be of another log."""
+        """Set both bounds after a reset: offsets read before may belong to another log."""
         self._read.pop(partition, None)
         self.move(partition, offset)
 
     def raise_to(
         self, offsets: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]
     ) -> None:
-        """Raise floors to committed offsets, except those moved since the commit was called.
+        """Raise lower bounds to committed offsets, except those moved since the commit was called.
 
         Args:
             offsets: what was committed.
@@ -156,17 +156,17 @@ class Positions:
         """
         for partition, offset in offsets.items():
             if known[partition] == self._moves[partition]:
-                self._floors[partition] = max(offset, self[partition])
+                self._lower_bounds[partition] = max(offset, self[partition])
 
-    def _check_ceiling(self, partition: TopicPartition, offset: int) -> None:
-        if partition in self._without_ceiling:
+    def _check_upper_bound(self, partition: TopicPartition, offset: int) -> None:
+        if partition in self._without_upper_bound:
             return
         read = self._read.get(partition)
-        ceiling = max(self[partition], 0 if read is None else read)
-        if offset <= ceiling:
+        upper_bound = max(self[partition], 0 if read is None else read)
+        if offset <= upper_bound:
             return
-        nothing = f"it was given none yet, and the partition starts at {ceiling}"
-        so_far = nothing if read is None else f"it was given the records up to {ceiling} only"
+        nothing = f"it was given none yet, and the partition starts at {upper_bound}"
+        so_far = nothing if read is None else f"it was given the records up to {upper_bound} only"
         raise OffsetBeyondReadError(
             f"{partition}: offset {offset} is past the records that the program was given: {so_far}"
             f" ({self._membership}); nothing was sent. No member would read the records in between."
@@ -174,5 +174,5 @@ class Positions:
             f" on purpose, seek to {offset} first, or commit with beyond_read=True.",
             partition,
             offset,
-            ceiling,
+            upper_bound,
         )

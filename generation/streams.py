@@ -102,7 +102,7 @@ class _WaitingForReset:
     Attributes:
         until: when it is reset, by trio's clock.
         error: why the position has to be reset.
-        moves: how often the floor had been moved when the wait began; a seek moves it again.
+        moves: `Positions.moves` when the wait began; a seek raises it.
     """
 
     until: float

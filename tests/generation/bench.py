@@ -1,4 +1,4 @@
-"""Fakes that parts of a generation are tested with: a coordinator, a source, an emitter."""
+"""Fakes for tests of the parts of a generation: a coordinator, a source, an emitter."""
 
 # ruff: noqa: ARG002 # a fake takes all that the protocol gives
 from __future__ import annotations
@@ -55,7 +55,7 @@ Reply = Mapping[TopicPartition, int] | Exception | Play
 
 @final
 class FakeCoordinator:
-    """Answers commits, heartbeats and finds from lists; an empty list means no error."""
+    """Answers commits, heartbeats and finds from lists; after the last entry, without an error."""
 
     def __init__(self) -> None:
         self.commits: list[dict[TopicPartition, OffsetAndMetadata]] = []
@@ -140,14 +140,14 @@ def _not_called() -> NoReturn:
 
 
 def backoff() -> Backoff:
-    """Waits of 0.1 s and doubling, more or less."""
+    """Waits of 0.1 s that double, with jitter."""
     return Backoff(0.1, 5.0, random.Random(1))
 
 
 @final
 @attrs.define
 class FakeSource:
-    """Hands out offsets one by one, from where it stands; or raises an error of the test."""
+    """Hands out one offset at a time, or raises an error that the test gave."""
 
     position: int = 0
     end: int = 1000
@@ -214,7 +214,7 @@ class FakeSource:
 
 
 class RecordingEmitter:
-    """An emitter that keeps what was emitted, and what was reported with its reaction."""
+    """An emitter that keeps its events, and each reported failure with its reaction."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -272,7 +272,7 @@ async def _no_network(host: str, port: int) -> NoReturn:
 
 @attrs.define
 class Bench:
-    """A committer with the parts that it uses, and what it emitted."""
+    """A committer with the parts that it uses, and the events that were emitted."""
 
     coordinator: FakeCoordinator = attrs.field(factory=FakeCoordinator)
     start: Mapping[TopicPartition, int] = attrs.field(factory=dict)
@@ -289,7 +289,7 @@ class Bench:
     committer: Committer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Make what needs the rest."""
+        """Make the parts that need other parts."""
         self.member = member_context(
             coordinator=self.coordinator,
             emitter=self.emitter,
@@ -318,14 +318,14 @@ class Bench:
 
     @property
     def committed(self) -> list[dict[TopicPartition, int]]:
-        """What was committed, by event."""
+        """The offsets that were committed, by event."""
         return [
             dict(event.offsets) for event in self.emitter.events if isinstance(event, Committed)
         ]
 
     @property
     def refused(self) -> list[tuple[dict[TopicPartition, int], str, bool]]:
-        """What was refused, by event: the offsets, why, and whether as stale."""
+        """The commits refused, by event: the offsets, the reason, and whether they were stale."""
         return [
             (dict(event.offsets), event.reason, event.stale)
             for event in self.emitter.events
@@ -333,12 +333,12 @@ class Bench:
         ]
 
     async def commit(self, **offsets: int) -> None:
-        """Check and commit, as a generation does: ``commit(p0=3)``."""
+        """Check and commit offsets, as a generation does: ``commit(p0=3)``."""
         named = {(P0, P1, P2)[int(name[1:])]: offset for name, offset in offsets.items()}
         await self.committer.commit(self.positions.check(named))
 
     async def commit_first(self) -> None:
-        """The commit that others wait behind."""
+        """Send the commit that later ones wait behind."""
         await self.commit(p2=1)
 
 

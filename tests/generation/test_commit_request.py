@@ -1,4 +1,4 @@
-"""One commit on its way: what each answer, and each missing one, comes to."""
+"""One commit request: the outcome after each response, and after a missing one."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ NOT_SENT = ConnectionLostError("connection refused")
 
 
 def attempt(bench: Bench, offsets: Mapping[Any, Any]) -> CommitRequest:
-    """An attempt at these offsets."""
+    """A commit request for these offsets."""
     return CommitRequest(
         bench.member, bench.lifecycle, bench.positions, offsets, bench.positions.moves(offsets)
     )
 
 
 async def test_all_applied(autojump_clock: MockClock) -> None:
-    """No caller gets an error; floors and lease are raised, and one event says so."""
+    """No caller gets an error; committed positions and lease advance; one event reports it."""
     bench = Bench()
     await trio.sleep(10)
     made = attempt(bench, at(p0=3, p1=4))
@@ -55,7 +55,7 @@ async def test_all_applied(autojump_clock: MockClock) -> None:
 async def test_a_refused_partition_fails_the_callers_that_named_it(
     autojump_clock: MockClock,
 ) -> None:
-    """The others are committed, and a caller that named only those gets no error."""
+    """The other partitions are committed, and callers that named only those get no error."""
     bench = Bench()
     bench.coordinator.replies = [{P1: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
     made = attempt(bench, at(p0=1, p1=2, p2=3))
@@ -71,8 +71,10 @@ async def test_a_refused_partition_fails_the_callers_that_named_it(
     assert bench.lifecycle.recorded_end is None
 
 
-async def test_what_passes_is_sent_again_alone(autojump_clock: MockClock) -> None:
-    """Only the partitions that are open go out again, after a wait."""
+async def test_only_partitions_with_a_transient_error_are_sent_again(
+    autojump_clock: MockClock,
+) -> None:
+    """After a wait, the next attempt has only the partitions without an outcome."""
     bench = Bench()
     bench.coordinator.replies = [{P1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}]
     made = attempt(bench, at(p0=1, p1=2))
@@ -84,8 +86,8 @@ async def test_what_passes_is_sent_again_alone(autojump_clock: MockClock) -> Non
     assert [reaction.action for _, reaction in bench.reports] == [Action.RETRY]
 
 
-async def test_time_up_while_it_passes(autojump_clock: MockClock) -> None:
-    """It was answered each time: it is known not to be in, and why."""
+async def test_the_deadline_passes_after_transient_errors(autojump_clock: MockClock) -> None:
+    """Every attempt was answered, so the partition is refused with its last error code."""
     bench = Bench()
     bench.coordinator.replies = [{P0: ErrorCode.REBALANCE_IN_PROGRESS}] * 100
     made = attempt(bench, at(p0=1, p1=2))
@@ -97,8 +99,10 @@ async def test_time_up_while_it_passes(autojump_clock: MockClock) -> None:
     assert made.outcome(at(p1=2)) is None
 
 
-async def test_time_up_after_a_last_answer(autojump_clock: MockClock) -> None:
-    """What the coordinator said last counts, also where it could not be reached afterwards."""
+async def test_the_deadline_passes_after_attempts_that_were_not_sent(
+    autojump_clock: MockClock,
+) -> None:
+    """The last response counts, even if later attempts could not reach the coordinator."""
     bench = Bench()
     bench.coordinator.replies = [{P0: ErrorCode.REBALANCE_IN_PROGRESS}, *[NOT_SENT] * 100]
     made = attempt(bench, at(p0=1))
@@ -109,8 +113,8 @@ async def test_time_up_after_a_last_answer(autojump_clock: MockClock) -> None:
     assert error.partitions[P0].name == "REBALANCE_IN_PROGRESS"
 
 
-async def test_time_up_before_anything_was_sent(autojump_clock: MockClock) -> None:
-    """It says that nothing was, and not that the outcome is unknown."""
+async def test_the_deadline_passes_before_anything_was_sent(autojump_clock: MockClock) -> None:
+    """The error says that nothing was sent, and not that the outcome is unknown."""
     bench = Bench()
     bench.coordinator.replies = [NOT_SENT] * 100
     made = attempt(bench, at(p0=1))
@@ -126,15 +130,15 @@ async def test_time_up_before_anything_was_sent(autojump_clock: MockClock) -> No
     "after",
     [
         [LOST] * 100,
-        [{P0: ErrorCode.NOT_COORDINATOR}] * 0 + [RequestTimeoutError("no answer", sent=True)],
+        [RequestTimeoutError("no answer", sent=True)],
         [UnsupportedVersionError("too old")],
         [{P0: ErrorCode.UNKNOWN_MEMBER_ID}],
     ],
 )
-async def test_an_answer_that_never_came_makes_the_rest_unknown(
+async def test_a_missing_response_makes_the_outcome_unknown(
     autojump_clock: MockClock, after: list[Reply]
 ) -> None:
-    """Whatever a later attempt says of it, the first may have been applied; one event says so."""
+    """Whatever a later attempt returns, the first may have been applied; one event reports it."""
     bench = Bench()
     bench.coordinator.replies = [LOST, *after]
     made = attempt(bench, at(p0=1))
@@ -145,8 +149,8 @@ async def test_an_answer_that_never_came_makes_the_rest_unknown(
     assert [offsets for offsets, _, _ in bench.refused] == [{P0: 1}]
 
 
-async def test_cancelled_while_it_waits_for_an_answer(autojump_clock: MockClock) -> None:
-    """It was sent: the outcome is unknown, and the event says so."""
+async def test_a_commit_cancelled_after_it_was_sent(autojump_clock: MockClock) -> None:
+    """The outcome of a commit that was sent is unknown, and the event says so."""
     bench = Bench()
     bench.coordinator.replies = [trio.sleep_forever]
     made = attempt(bench, at(p0=1, p1=2))
@@ -169,7 +173,7 @@ async def test_cancelled_while_it_waits_for_an_answer(autojump_clock: MockClock)
 async def test_a_refused_generation_fails_every_caller(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
-    """One partition's answer is enough: the generation ends, and all that is open is stale."""
+    """One partition's refusal ends the generation; partitions without an outcome are stale."""
     bench = Bench()
     bench.coordinator.replies = [{P0: code, P1: code}]
     made = attempt(bench, at(p0=1, p1=2, p2=3))
@@ -188,10 +192,10 @@ async def test_a_refused_generation_fails_every_caller(
 
 
 @pytest.mark.parametrize("error", [UnsupportedVersionError("too old"), ValueError("no")])
-async def test_what_cannot_be_sent_is_raised_as_it_is(
+async def test_an_error_before_sending_is_raised_as_it_is(
     autojump_clock: MockClock, error: Exception
 ) -> None:
-    """No other attempt is made."""
+    """A request that cannot be sent is not tried again."""
     bench = Bench()
     bench.coordinator.replies = [error]
     made = attempt(bench, at(p0=1))
@@ -200,10 +204,10 @@ async def test_what_cannot_be_sent_is_raised_as_it_is(
     assert len(bench.coordinator.commits) == 1
 
 
-async def test_an_error_of_the_whole_answer_is_each_partition_s(
+async def test_an_error_of_the_whole_response_counts_for_each_partition(
     autojump_clock: MockClock,
 ) -> None:
-    """Such as a broker that refuses to say which versions it speaks."""
+    """An example is a broker that refuses ApiVersions."""
     bench = Bench()
     bench.coordinator.replies = [BrokerError(-1, "UNKNOWN_SERVER_ERROR", "ApiVersions")]
     made = attempt(bench, at(p0=1, p1=2))
@@ -213,8 +217,8 @@ async def test_an_error_of_the_whole_answer_is_each_partition_s(
     assert {why.request for why in error.partitions.values()} == {"ApiVersions"}
 
 
-async def test_a_time_out_of_the_way_alone(autojump_clock: MockClock) -> None:
-    """Where nothing was sent within it, it is known not to be in."""
+async def test_a_time_out_before_the_request_was_sent(autojump_clock: MockClock) -> None:
+    """A request that was not sent is known not to be applied."""
     bench = Bench()
     bench.coordinator.replies = [RequestTimeoutError("not connected", sent=False)]
     made = attempt(bench, at(p0=1))
@@ -225,10 +229,10 @@ async def test_a_time_out_of_the_way_alone(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("unanswered", [False, True])
-async def test_a_coordinator_that_may_not_be_searched(
+async def test_an_unauthorized_find_coordinator(
     autojump_clock: MockClock, unanswered: bool
 ) -> None:
-    """It is the error, unless the commit may have been applied before."""
+    """The authorization error is raised, unless an earlier attempt may have been applied."""
     forbidden = broker_error(Request.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     bench = Bench()
     bench.coordinator.replies = [LOST if unanswered else {P0: ErrorCode.NOT_COORDINATOR}]
@@ -243,7 +247,7 @@ async def test_a_coordinator_that_may_not_be_searched(
         assert isinstance(error, AuthorizationError)
 
 
-# Any answers at all.
+# Any sequence of responses.
 
 CODES = st.sampled_from(
     [
@@ -262,7 +266,7 @@ ANSWERS = st.one_of(
 @settings(max_examples=80)
 @given(replies=st.lists(ANSWERS, max_size=6))
 def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> None:
-    """Applied where it was, refused with its own code where it was, and nothing else."""
+    """A partition is applied or refused as its own response code says, whatever the others get."""
 
     async def scenario() -> None:
         bench = Bench()

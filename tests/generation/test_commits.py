@@ -1,4 +1,4 @@
-"""Commits of one generation: which go out together, and the outcome of each caller."""
+"""Commits of one generation: which share a request, and the outcome of each caller."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ OVER = End(Cause.MEMBERSHIP_LOST, "forgotten")
 
 
 async def for_a_second() -> None:
-    """An answer that takes a second."""
+    """A response that takes a second."""
     await trio.sleep(1)
 
 
-async def test_a_handler_of_events_that_raises_acknowledges_nothing(
+async def test_an_event_handler_that_raises_acknowledges_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    """All whose offsets were on the way get the exception; none takes it for a success."""
+    """Each caller whose offsets were in the request gets the exception, and none a success."""
     bench = Bench()
     bench.coordinator.replies = [for_a_second]
     errors = []
 
     def explode(kind: object, **fields: object) -> None:
         if kind is Committed and bench.coordinator.commits[1:]:
-            raise RuntimeError("a handler of events")
+            raise RuntimeError("an event handler")
 
     bench.emitter.emit = explode  # type: ignore[method-assign]
 
@@ -63,7 +63,7 @@ async def test_a_handler_of_events_that_raises_acknowledges_nothing(
 
 
 async def test_a_seek_between_two_commits_of_one_request(autojump_clock: MockClock) -> None:
-    """Behind the first by intention: the later call counts, and the floor is the seek's."""
+    """After a seek back, the later commit counts, although its offset is lower."""
     bench = Bench()
     bench.coordinator.replies = [for_a_second]
     async with trio.open_nursery() as nursery:
@@ -77,8 +77,10 @@ async def test_a_seek_between_two_commits_of_one_request(autojump_clock: MockClo
     assert bench.positions[P0] == 11
 
 
-async def test_behind_one_that_waits_is_refused_alone(autojump_clock: MockClock) -> None:
-    """Its other partitions are not sent either; the one before goes out."""
+async def test_a_commit_behind_a_waiting_one_is_refused_as_a_whole(
+    autojump_clock: MockClock,
+) -> None:
+    """None of its partitions is sent; the waiting commit is."""
     bench = Bench()
     bench.coordinator.replies = [for_a_second]
     async with trio.open_nursery() as nursery:
@@ -91,10 +93,10 @@ async def test_behind_one_that_waits_is_refused_alone(autojump_clock: MockClock)
     assert bench.coordinator.commits[1] == at(p0=100)
 
 
-async def test_bringing_the_deadline_forward_reaches_what_is_on_its_way(
+async def test_an_earlier_deadline_holds_for_commits_that_were_sent(
     autojump_clock: MockClock,
 ) -> None:
-    """A drain that ends sooner than the request time-out ends the waiting, and is never undone."""
+    """A drain may end before the request time-out; its deadline is never moved back."""
     bench = Bench()
     bench.coordinator.replies = [trio.sleep_forever]
     began = trio.current_time()
@@ -118,7 +120,7 @@ async def test_bringing_the_deadline_forward_reaches_what_is_on_its_way(
 async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
     autojump_clock: MockClock,
 ) -> None:
-    """A cancelled caller whose offsets another's request carries waits no longer than that."""
+    """So does a cancelled caller whose offsets are in another caller's request."""
     bench = Bench()
     bench.coordinator.replies = [for_a_second, trio.sleep_forever]
     async with trio.open_nursery() as nursery:
@@ -139,7 +141,7 @@ async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
 
 
 async def test_past_the_lease_every_waiting_caller_gets_an_error(autojump_clock: MockClock) -> None:
-    """Nothing is sent; a heartbeat that comes in time lets the others go."""
+    """Nothing is sent past the lease; a heartbeat that is answered in time lets commits out."""
     bench = Bench()
     await trio.sleep(31)
     with pytest.raises(LeaseExpiredError, match="the lease has ended, .* the commit was not sent"):
@@ -153,8 +155,10 @@ async def test_past_the_lease_every_waiting_caller_gets_an_error(autojump_clock:
     assert bench.coordinator.commits == [at(p2=1)]
 
 
-async def test_those_who_wait_when_it_ends_are_stale(autojump_clock: MockClock) -> None:
-    """What was not sent is refused with the end; what was sent has its own outcome."""
+async def test_commits_that_wait_when_the_generation_ends_are_stale(
+    autojump_clock: MockClock,
+) -> None:
+    """A commit that was not sent is refused with the end; one that was has its own outcome."""
     bench = Bench()
     bench.coordinator.replies = [for_a_second]
 
@@ -174,7 +178,7 @@ async def test_those_who_wait_when_it_ends_are_stale(autojump_clock: MockClock) 
 
 
 async def test_a_cancelled_waiter_s_own_deadline(autojump_clock: MockClock) -> None:
-    """Should it come before the request's own, the outcome is unknown to it."""
+    """If a cancelled caller's deadline comes before the request's, its outcome is unknown."""
     bench = Bench()
     bench.coordinator.replies = [for_a_second, trio.sleep_forever]
     async with trio.open_nursery() as nursery:
@@ -236,7 +240,7 @@ def transact(bench: Bench, producer: FakeProducer, **offsets: int) -> Any:
 
 
 async def test_offsets_go_to_the_producer_under_the_generation_s_id() -> None:
-    """Sorted, with leader and metadata as given, and with the time that is left."""
+    """The producer gets sorted offsets, their metadata, the generation, and the time left."""
     bench = Bench()
     producer = FakeProducer()
     offsets = {P1: OffsetAndMetadata(5, -1, "note"), P0: OffsetAndMetadata(4)}
@@ -252,8 +256,8 @@ async def test_offsets_go_to_the_producer_under_the_generation_s_id() -> None:
     assert bench.positions[P0] == 0
 
 
-async def test_a_producer_that_does_not_answer_is_no_success() -> None:
-    """Committing the transaction after it could lose the offsets: the outcome is unknown."""
+async def test_a_producer_that_does_not_answer_in_time() -> None:
+    """The outcome is unknown: committing that transaction could lose the offsets."""
     answered = trio.Event()
     bench = Bench(commit_timeout=0.05)
     producer = FakeProducer(answer=lambda: trio.from_thread.run(answered.wait))
@@ -273,8 +277,8 @@ async def test_a_producer_that_does_not_answer_is_no_success() -> None:
         (KafkaError.FENCED_INSTANCE_ID, Cause.FENCED),
     ],
 )
-async def test_a_refused_generation_ends_by_its_transaction_too(code: int, cause: Cause) -> None:
-    """The coordinator's refusal ends this generation, also when a producer sent the request."""
+async def test_a_refused_transaction_ends_the_generation(code: int, cause: Cause) -> None:
+    """The coordinator's refusal ends the generation, although a producer sent the request."""
     bench = Bench()
     refusal = KafkaException(KafkaError(code))
     with pytest.raises(StaleGenerationError, match="abort the transaction") as caught:
@@ -287,8 +291,8 @@ async def test_a_refused_generation_ends_by_its_transaction_too(code: int, cause
     assert [stale for _, _, stale in bench.refused] == [True]
 
 
-async def test_the_producer_s_own_failures_are_its_own() -> None:
-    """They say themselves whether to retry or to abort; the generation continues."""
+async def test_the_producer_s_own_error_is_raised_as_it_is() -> None:
+    """The error itself says whether to retry or to abort; the generation continues."""
     bench = Bench()
     failure = KafkaException(KafkaError(KafkaError._STATE, "no transaction"))
     with pytest.raises(KafkaException) as caught:
@@ -300,7 +304,7 @@ async def test_the_producer_s_own_failures_are_its_own() -> None:
 async def test_nothing_is_given_to_the_producer_past_the_lease(
     autojump_clock: MockClock,
 ) -> None:
-    """It waits for a heartbeat, and then says that none came."""
+    """The call waits for a heartbeat, and then raises LeaseExpiredError."""
     bench = Bench()
     producer = FakeProducer()
     await trio.sleep(31)
@@ -310,8 +314,8 @@ async def test_nothing_is_given_to_the_producer_past_the_lease(
     assert producer.given == []
 
 
-async def test_nothing_is_given_to_it_after_the_end(autojump_clock: MockClock) -> None:
-    """Also where the end came while it waited for the lease."""
+async def test_nothing_is_given_to_the_producer_after_the_end(autojump_clock: MockClock) -> None:
+    """The same holds if the generation ended while the call waited for the lease."""
     bench = Bench()
     producer = FakeProducer()
     await trio.sleep(31)
@@ -328,8 +332,8 @@ async def test_nothing_is_given_to_it_after_the_end(autojump_clock: MockClock) -
     assert producer.given == []
 
 
-async def test_a_cancelled_caller_gives_it_nothing(autojump_clock: MockClock) -> None:
-    """Cancelled before the producer was called, it does not call it."""
+async def test_a_cancelled_caller_gives_the_producer_nothing(autojump_clock: MockClock) -> None:
+    """A caller that is cancelled before calls no producer."""
     bench = Bench()
     producer = FakeProducer()
     with trio.CancelScope() as scope:
@@ -339,7 +343,7 @@ async def test_a_cancelled_caller_gives_it_nothing(autojump_clock: MockClock) ->
     assert producer.given == []
 
 
-# Any callers at all.
+# Any sequence of calls.
 
 NAMES = (P0, P1, P2)
 CALLS = st.lists(
@@ -385,7 +389,7 @@ class Calls:
         return codes
 
     async def call(self, when: float, offsets: Any, until: int | None) -> None:
-        """Commit at this time, and be cancelled so much later."""
+        """Commit at this time; cancel the call after ``until`` tenths of a second."""
         await trio.sleep(when)
         error: Exception | None = None
         with trio.CancelScope() as scope:
@@ -397,20 +401,20 @@ class Calls:
                 error = caught
         self.outcomes.append((offsets, "cancelled" if scope.cancelled_caught else error))
 
-    def check_floors(self) -> None:
-        """What is applied never goes back, and is the floor."""
+    def check_positions(self) -> None:
+        """Committed positions only rise, and the generation knows the last one of each."""
         for name in NAMES:
             mine = [offset for it, offset in self._applied() if it == name]
             assert mine == sorted(mine)
             assert self.bench.positions[name] == max(mine, default=0)
 
     def check_requests(self) -> None:
-        """Nothing is sent that no caller committed."""
+        """Each offset that was sent was committed by some caller."""
         wanted = {pair for offsets, _ in self.outcomes for pair in offsets.items()}
         assert {pair for sent, _ in self.requests for pair in sent.items()} <= wanted
 
     def check_outcomes(self) -> None:
-        """Success where all is in, or a later offset; a refusal where the coordinator refused."""
+        """After a success, this offset or a later one was applied; the broker sent each refusal."""
         for offsets, outcome in self.outcomes:
             refused = getattr(outcome, "partitions", {})
             assert refused.keys() <= offsets.keys()
@@ -437,15 +441,15 @@ class Calls:
 @settings(max_examples=100)
 @given(calls=CALLS, replies=REPLIES)
 def test_each_caller_has_exactly_its_own_outcome(calls: Any, replies: Any) -> None:
-    """Whatever calls come together, are cancelled, and are refused in part."""
+    """Calls may come together, be cancelled, and be refused in part."""
 
     async def scenario() -> None:
         account = Calls(replies)
         async with trio.open_nursery() as nursery:
             for number, (when, offsets, until) in enumerate(calls):
-                # Apart by less than a tick, so that the order of the calls is theirs.
+                # Less than a tick apart, so that calls of one tick keep their order.
                 nursery.start_soon(account.call, when / 10 + number / 1000, offsets, until)
-        account.check_floors()
+        account.check_positions()
         account.check_requests()
         account.check_outcomes()
 

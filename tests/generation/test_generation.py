@@ -1,4 +1,4 @@
-"""Generation: what a program may do with it, and the errors otherwise."""
+"""Generation: its attributes and methods, and the errors of wrong calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATIC = attrs.evolve(MEMBERSHIP, group_instance_id="i-1", leader=True)
 
 
 class Made:
-    """A generation of t-0 and t-1, and what it stands on."""
+    """A generation of t-0 and t-1, with the parts that it uses."""
 
     def __init__(self) -> None:
         self.bench = bench = Bench(owned=(P0, P1), start={P0: 5})
@@ -48,8 +48,8 @@ class Made:
         self.generation = Generation(parts, Assignment((P0, P1)))
 
 
-async def test_who_it_is(autojump_clock: MockClock) -> None:
-    """All fields of the membership, its assignment and its positions."""
+async def test_a_generation_shows_its_membership(autojump_clock: MockClock) -> None:
+    """All fields of the membership, the assignment and the positions can be read."""
     one = Made().generation
     assert (one.group_id, one.member_id, one.group_instance_id) == ("g", "m-1", None)
     assert (one.generation_id, one.epoch, one.leader, one.assignor) == (7, 3, False, "range")
@@ -58,8 +58,8 @@ async def test_who_it_is(autojump_clock: MockClock) -> None:
     assert one.transaction_metadata() == group_metadata(MEMBERSHIP)
 
 
-async def test_its_state_is_in_its_words(autojump_clock: MockClock) -> None:
-    """Id, group, state and, once it is there, the cause."""
+async def test_repr_shows_the_state(autojump_clock: MockClock) -> None:
+    """The repr has the id, the group, the state and, after the end, the cause."""
     made = Made()
     one = made.generation
     assert repr(one) == "<Generation 7 of 'g', running>"
@@ -69,8 +69,8 @@ async def test_its_state_is_in_its_words(autojump_clock: MockClock) -> None:
     assert (one.state, one.end, one.ending.is_set()) == (State.ENDED, LOSS, True)
 
 
-async def test_the_lease_is_never_below_nothing(autojump_clock: MockClock) -> None:
-    """What is left of it; 0 when it is over, or the generation is."""
+async def test_the_lease_is_never_negative(autojump_clock: MockClock) -> None:
+    """`lease` is the time left; 0 once the lease has expired or the generation has ended."""
     made = Made()
     assert made.generation.lease == pytest.approx(30)
     await trio.sleep(20)
@@ -84,7 +84,7 @@ async def test_the_lease_is_never_below_nothing(autojump_clock: MockClock) -> No
 
 
 async def test_streams_share_no_partition(autojump_clock: MockClock) -> None:
-    """All, one or several; what another open stream has is refused, what it gave up is not."""
+    """A partition of another open stream is refused; one of a closed stream is not."""
     one = Made().generation
     first = one.records(P0)
     assert one.streams == {first}
@@ -96,16 +96,16 @@ async def test_streams_share_no_partition(autojump_clock: MockClock) -> None:
     assert len(one.streams) == 2
 
 
-async def test_all_is_the_default(autojump_clock: MockClock) -> None:
-    """Every owned partition, in batches of a bounded size."""
+async def test_a_stream_reads_all_partitions_by_default(autojump_clock: MockClock) -> None:
+    """A stream without arguments has every owned partition, and batches of a bounded size."""
     stream = Made().generation.records()
     assert stream.partitions == {P0, P1}
     assert stream._limit == MAX_RECORDS
 
 
 @pytest.mark.parametrize("bad", [0, -1])
-async def test_a_batch_has_a_record_at_least(autojump_clock: MockClock, bad: int) -> None:
-    """The error says what was given; no stream is left open."""
+async def test_max_records_is_at_least_one(autojump_clock: MockClock, bad: int) -> None:
+    """The error has the given value; no stream is left open."""
     one = Made().generation
     with pytest.raises(UsageError, match=f"max_records={bad} is refused"):
         one.records(max_records=bad)
@@ -122,8 +122,10 @@ async def test_a_batch_has_a_record_at_least(autojump_clock: MockClock, bad: int
         lambda one: one.seek(P2, 0),
     ],
 )
-async def test_what_is_not_owned_is_refused(autojump_clock: MockClock, use: Any) -> None:
-    """Nothing is done by halves."""
+async def test_a_partition_that_is_not_owned_is_refused(
+    autojump_clock: MockClock, use: Any
+) -> None:
+    """A call that names another member's partition changes nothing, also for the owned ones."""
     made = Made()
     with pytest.raises(NotOwnedError, match=r"this generation does not own t-2"):
         use(made.generation)
@@ -131,7 +133,7 @@ async def test_what_is_not_owned_is_refused(autojump_clock: MockClock, use: Any)
 
 
 async def test_pause_and_resume(autojump_clock: MockClock) -> None:
-    """Of one, several, or all, under the generation's epoch."""
+    """One, several or all partitions are paused under the generation's epoch."""
     made = Made()
     made.generation.pause(P0)
     made.generation.pause()
@@ -143,8 +145,8 @@ async def test_pause_and_resume(autojump_clock: MockClock) -> None:
     ]
 
 
-async def test_seek_moves_the_floor(autojump_clock: MockClock) -> None:
-    """Back on purpose, and commits continue from there."""
+async def test_commits_follow_a_seek_back(autojump_clock: MockClock) -> None:
+    """After a seek back, offsets from there on can be committed."""
     made = Made()
     with pytest.raises(OffsetBehindFloorError, match="seek first"):
         await made.generation.commit({P0: 2}, beyond_read=True)
@@ -155,8 +157,8 @@ async def test_seek_moves_the_floor(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("bad", [-1, 2**63])
-async def test_seek_to_where_no_record_can_be(autojump_clock: MockClock, bad: int) -> None:
-    """It is refused, and the floor stays."""
+async def test_seek_to_an_impossible_offset(autojump_clock: MockClock, bad: int) -> None:
+    """The seek is refused, and neither the position nor the source is changed."""
     made = Made()
     with pytest.raises(
         ValueError, match=f"t-0: offset={bad} is refused: it must be a whole number from 0 to"
@@ -167,7 +169,7 @@ async def test_seek_to_where_no_record_can_be(autojump_clock: MockClock, bad: in
 
 
 async def test_a_commit_of_nothing_sends_nothing(autojump_clock: MockClock) -> None:
-    """And is a checkpoint all the same."""
+    """A commit without offsets is a checkpoint all the same."""
     made = Made()
     with trio.testing.assert_checkpoints():
         await made.generation.commit({})
@@ -175,7 +177,7 @@ async def test_a_commit_of_nothing_sends_nothing(autojump_clock: MockClock) -> N
 
 
 async def test_after_the_end_nothing_is_committed(autojump_clock: MockClock) -> None:
-    """Both ways of committing say why; start_soon says so by its result."""
+    """Both kinds of commit raise with the end; start_soon returns False."""
     made = Made()
     made.life.end(LOSS)
     producer: Any = object()
@@ -190,7 +192,7 @@ async def test_after_the_end_nothing_is_committed(autojump_clock: MockClock) -> 
 async def test_a_transaction_s_offsets_are_checked_as_a_commit_s(
     autojump_clock: MockClock,
 ) -> None:
-    """The producer is not called."""
+    """Wrong offsets are refused before the producer is called."""
     one = Made().generation
     producer: Any = SimpleNamespace(send_offsets_to_transaction=pytest.fail)
     with pytest.raises(NotOwnedError):
@@ -200,7 +202,7 @@ async def test_a_transaction_s_offsets_are_checked_as_a_commit_s(
 
 
 async def test_a_transaction_s_offsets_go_to_the_producer() -> None:
-    """The floor stays, because the transaction may yet be aborted."""
+    """The committed position stays, because the transaction may still be aborted."""
     made = Made()
     producer = FakeProducer()
     await made.generation.commit_in_transaction(producer, {P0: 9}, beyond_read=True)  # type: ignore[arg-type]
@@ -208,8 +210,8 @@ async def test_a_transaction_s_offsets_go_to_the_producer() -> None:
     assert made.bench.positions[P0] == 5
 
 
-async def test_a_block_of_the_body(autojump_clock: MockClock) -> None:
-    """`scope` is the lifecycle's: it ends with the tasks."""
+async def test_scope_ends_with_the_tasks(autojump_clock: MockClock) -> None:
+    """`scope` cancels its block when the generation's tasks are cancelled."""
     made = Made()
     reached = []
     with made.generation.scope():
@@ -219,8 +221,8 @@ async def test_a_block_of_the_body(autojump_clock: MockClock) -> None:
     assert reached == []
 
 
-async def test_a_name_that_is_no_partition(autojump_clock: MockClock) -> None:
-    """A topic's name in place of a partition is not taken for one."""
+async def test_a_partition_of_another_topic_is_refused(autojump_clock: MockClock) -> None:
+    """A partition of a topic that the generation does not have cannot be read."""
     with pytest.raises(NotOwnedError):
         Made().generation.records([TopicPartition("other", 0)])
 
@@ -230,14 +232,14 @@ async def test_a_name_that_is_no_partition(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize("membership", [MEMBERSHIP, STATIC])
 @pytest.mark.parametrize("name", [field.name for field in attrs.fields(Membership)])
-def test_it_says_all_that_the_membership_does(membership: Membership, name: str) -> None:
+def test_each_attribute_of_the_membership_is_shown(membership: Membership, name: str) -> None:
     """Each attribute of a membership is shown under its own name."""
     assert getattr(MembershipView(membership), name) == getattr(membership, name)
 
 
 @pytest.mark.parametrize("name", [field.name for field in attrs.fields(Membership)])
-def test_nobody_changes_it(name: str) -> None:
-    """What a generation says of its member can only be read."""
+def test_the_membership_is_read_only(name: str) -> None:
+    """What a generation shows of its member can only be read."""
     view = MembershipView(MEMBERSHIP)
     with pytest.raises(AttributeError):
         setattr(view, name, "other")
@@ -245,7 +247,7 @@ def test_nobody_changes_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("generation", [Generation, ThreadedGeneration])
-def test_both_generations_tell_it_alike(generation: type[MembershipView]) -> None:
-    """A generation of an event loop and one of threads add nothing of their own to it."""
+def test_both_kinds_of_generation_show_the_same(generation: type[MembershipView]) -> None:
+    """A generation of an event loop and one of threads add no attributes of their own."""
     assert {field.name for field in attrs.fields(Membership)}.isdisjoint(vars(generation))
     assert issubclass(generation, MembershipView)

@@ -1,4 +1,4 @@
-"""Work that a caller waits for and that belongs to the generation: ``generation.run``."""
+"""`Generation.run`: work that its caller waits for and that belongs to the generation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kgroup.generation.lifecycle import State
 from tests.group.world import world
 
 
-async def test_it_returns_and_raises_as_the_function_does(autojump_clock: MockClock) -> None:
-    """Its outcome is the caller's, and ends nothing."""
+async def test_run_returns_and_raises_as_the_function_does(autojump_clock: MockClock) -> None:
+    """The caller gets the outcome, and the generation does not end."""
 
     async def answer() -> int:
         await trio.sleep(1)
@@ -32,8 +32,8 @@ async def test_it_returns_and_raises_as_the_function_does(autojump_clock: MockCl
         assert generation.state is State.RUNNING
 
 
-async def test_the_drain_waits_for_it(autojump_clock: MockClock) -> None:
-    """It may begin in a drain, and the drain lasts until it has returned."""
+async def test_the_drain_waits_for_run(autojump_clock: MockClock) -> None:
+    """`run` may begin in a drain, and the drain lasts until the function has returned."""
     async with world() as here, here.group() as group:
         generation = await group.next()
         group.shutdown()
@@ -44,8 +44,8 @@ async def test_the_drain_waits_for_it(autojump_clock: MockClock) -> None:
         assert generation.state is State.DRAINING
 
 
-async def test_the_end_waits_for_what_stops_slowly(autojump_clock: MockClock) -> None:
-    """Its caller was cancelled, and waits; so does the generation, past its drain's deadline."""
+async def test_the_end_waits_for_a_function_that_stops_slowly(autojump_clock: MockClock) -> None:
+    """The cancelled caller and the generation both wait, even past the drain's deadline."""
     stopped = []
 
     async def stubborn() -> None:
@@ -75,13 +75,13 @@ async def test_the_end_waits_for_what_stops_slowly(autojump_clock: MockClock) ->
 
 
 async def refused(generation: object, fn: object) -> None:
-    """Run it, and expect the error that the generation has ended."""
+    """Call `run`, and expect the error that the generation has ended."""
     with pytest.raises(StaleGenerationError, match="cancelled by its end"):
         await generation.run(fn)  # type: ignore[attr-defined]
 
 
-async def test_asking_for_the_next_generation_from_within(autojump_clock: MockClock) -> None:
-    """It would wait for itself: that is an error that says so."""
+async def test_next_within_run_is_an_error(autojump_clock: MockClock) -> None:
+    """The group's next() would wait for its own caller, so it raises."""
     async with world() as here, here.group() as group:
         generation = await group.next()
         with pytest.raises(UsageError, match="by a task of one of its own"):

@@ -1,4 +1,4 @@
-"""The bytes that name a generation to a producer, beside librdkafka's own."""
+"""`group_metadata`: the bytes that name a generation to a producer equal librdkafka's own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = st.text(
 
 
 def of_librdkafka(group_id: str, instance: str | None) -> bytes:
-    """What a consumer that never connects says of itself: no generation and no member id."""
+    """The bytes of a consumer that never connects, with no generation and no member id."""
     static = {} if instance is None else {"group.instance.id": instance}
     consumer = Consumer({"group.id": group_id, "bootstrap.servers": "", **static})
     try:
@@ -31,7 +31,7 @@ def of_librdkafka(group_id: str, instance: str | None) -> bytes:
 
 
 def unconnected(group_id: str, instance: str | None) -> Membership:
-    """The same of ours."""
+    """The membership of such a consumer."""
     return attrs.evolve(
         MEMBERSHIP,
         group_id=group_id,
@@ -43,13 +43,13 @@ def unconnected(group_id: str, instance: str | None) -> Membership:
 
 @settings(max_examples=15, deadline=None)
 @given(group_id=TEXT, instance=st.none() | TEXT)
-def test_librdkafka_says_the_same(group_id: str, instance: str | None) -> None:
-    """Byte by byte, for any group and instance."""
+def test_the_bytes_equal_librdkafkas(group_id: str, instance: str | None) -> None:
+    """For any group and instance id, each byte is the same."""
     assert group_metadata(unconnected(group_id, instance)) == of_librdkafka(group_id, instance)
 
 
 def test_generation_and_member_are_in_their_places() -> None:
-    """Between the magic and the group, and after it."""
+    """The generation id comes before the group, the member id after it."""
     assert group_metadata(MEMBERSHIP) == b"CGMDv2:" + b"\7\0\0\0" + b"g\0" + b"m-1\0" + b"\1"
     static = attrs.evolve(MEMBERSHIP, group_instance_id="one", generation_id=2**31 - 1)
     assert group_metadata(static) == (
@@ -58,7 +58,7 @@ def test_generation_and_member_are_in_their_places() -> None:
 
 
 def test_another_format_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a producer is given what it would misread."""
+    """The error comes before a producer is given bytes that it would misread."""
     commits._check_format.cache_clear()
     monkeypatch.setattr(commits, "_MAGIC", b"CGMDv3:")
     with pytest.raises(UsageError, match="another format .*confluent-kafka; install one from 2.16"):

@@ -1,4 +1,4 @@
-"""What a leader does: the topics of the whole group, its assignor, and its events."""
+"""What a leader does: find the topics of all members, call the assignor, report events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALONE = {1: "a:1"}
 
 
 class Everything:
-    """A custom assignor: gives all to the members it is made for, and notes its thread's name."""
+    """A custom assignor: gives all partitions to the members it is made for."""
 
     name = "range"
 
@@ -105,13 +105,15 @@ def known(partitions: int = 2) -> dict[str, TopicInfo]:
 async def test_topics_are_the_whole_group_s(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Its own, and those that only others subscribe to."""
+    """The leader finds its own topics, and those that only other members subscribe to."""
     it = Led(nursery, subscribed("m-1", "t"), subscribed("m-2", "u", "v"))
     assert it.leader.topics_of({"t", "w"}) == wanted("t", "w", foreign=["u", "v"])
 
 
-async def test_missing_topics_are_told(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """All of them, once, and the others are there."""
+async def test_missing_topics_are_reported(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """One event names all missing topics; the others are found."""
     it = Led(nursery)
     it.node.answers["metadata"] = metadata(ALONE, {"t": [1], "z": 3, "a": 3})
     found = await it.leader.fetch_topics(wanted("t", "z", "a"))
@@ -119,10 +121,10 @@ async def test_missing_topics_are_told(nursery: trio.Nursery, autojump_clock: Mo
     assert it.events == [TopicsMissing(group_id="g", topics=("a", "z"))]
 
 
-async def test_a_broker_that_is_away_is_waited_for(
+async def test_an_unavailable_broker_is_waited_for(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Each failure is reported; a single attempt raises it."""
+    """Each failed request is reported; with a single attempt its error is raised."""
     it = Led(nursery)
     it.node.up = False
     with pytest.raises(Exception, match="a:1"):
@@ -137,10 +139,10 @@ async def test_a_broker_that_is_away_is_waited_for(
     assert {type(event) for event in it.events} == {RequestFailed}
 
 
-async def test_of_no_topics_nobody_is_asked(
+async def test_without_topics_no_request_is_sent(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """An empty list would mean every topic of the cluster to old brokers."""
+    """For old brokers, an empty list of topics would mean every topic of the cluster."""
     it = Led(nursery)
     with trio.testing.assert_checkpoints():
         assert await it.leader.fetch_topics_once(wanted()) == {}
@@ -150,16 +152,16 @@ async def test_of_no_topics_nobody_is_asked(
 async def test_every_member_is_in_the_assignment(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Also one that gets nothing."""
+    """A member that gets no partition is in the assignment too."""
     it = Led(nursery)
     assert await it.leader.assign(known(1)) == {"m-1": (T0,), "m-2": ()}
     assert it.events == []
 
 
-async def test_a_leader_may_be_told_to_skip(
+async def test_a_leader_that_is_to_skip_assigns_nothing(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """KIP-814: a static leader that came again leaves the assignment as it is."""
+    """KIP-814: a restarted static leader keeps the group's assignment as it is."""
     it = Led(nursery, skip_assignment=True)
     with trio.testing.assert_checkpoints():
         assert await it.leader.assign(known()) == {}
@@ -168,34 +170,34 @@ async def test_a_leader_may_be_told_to_skip(
 async def test_an_assignor_that_was_never_offered(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The error names it, and the member."""
+    """The error names the assignor and the member."""
     it = Led(nursery, assignor="roundrobin")
     with pytest.raises(UsageError, match="'m-1' .* chose the assignor 'range', which this member"):
         await it.leader.assign(known())
 
 
-async def test_partitions_that_nobody_gets_are_told(
+async def test_unassigned_partitions_are_reported(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """An assignor may mean it; it is a warning and no error."""
+    """A partition without an owner is a warning and no error: an assignor may intend it."""
     it = Led(nursery, assignor=Everything(["m-2"], [T1]))
     assert await it.leader.assign(known()) == {"m-1": (), "m-2": (T1,)}
     assert it.events == [PartitionsUnassigned(group_id="g", partitions=(T0,))]
 
 
-async def test_an_assignment_that_no_group_may_follow(
+async def test_an_invalid_assignment_is_refused(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It is refused before it is sent."""
+    """The leader refuses it before it is sent."""
     it = Led(nursery, assignor=Everything(["m-1", "m-2"]))
     with pytest.raises(InvalidAssignmentError, match="t-0 goes to 'm-1' and again to 'm-2'"):
         await it.leader.assign(known())
 
 
-async def test_members_that_cannot_be_read_are_reported(
+async def test_members_with_unreadable_subscriptions_are_reported(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """They get nothing, and the log says why."""
+    """They get no partition, and the event says why."""
     broken = MemberSubscription(member_id="m-9", version=UNREADABLE)
     it = Led(nursery, subscribed("m-1", "t"), broken)
     assert await it.leader.assign(known(1)) == {"m-1": (T0,), "m-9": ()}
@@ -205,8 +207,8 @@ async def test_members_that_cannot_be_read_are_reported(
     )
 
 
-async def test_an_assignor_is_called_beside_the_event_loop(nursery: trio.Nursery) -> None:
-    """In a thread that says what it is for, so that heartbeats continue."""
+async def test_an_assignor_is_called_in_a_thread(nursery: trio.Nursery) -> None:
+    """Heartbeats continue, and the thread's name says what it is for."""
     assignor = Everything(["m-1"])
     it = Led(nursery, assignor=assignor, compute=WorkerThread())
     assert (await it.leader.assign(known()))["m-1"] == (T0, T1)
@@ -222,7 +224,7 @@ async def for_ever(work: Any, name: str) -> Any:
 async def test_an_assignor_has_until_the_rebalance_time_out(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A second before the coordinator would throw the leader out it is given up."""
+    """The leader abandons it a second before the coordinator would remove the leader."""
     it = Led(nursery, assignor=Everything([]), compute=for_ever)
     began = trio.current_time()
     with pytest.raises(AssignorTimeoutError, match="2 partitions to 2 members") as raised:
@@ -238,7 +240,7 @@ async def test_an_assignor_has_until_the_rebalance_time_out(
 async def test_an_assignor_is_given_up_with_its_generation(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """At once, with an event: its thread may continue."""
+    """The leader abandons it at once, with an event; its thread may run on."""
     it = Led(nursery, assignor=Everything([]), compute=for_ever)
     with trio.move_on_after(5) as scope:
         await it.leader.assign(known())

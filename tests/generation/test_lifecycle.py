@@ -1,4 +1,4 @@
-"""The life of a generation: what ends it, what the drain waits for, and what surfaces."""
+"""The life of a generation: what ends it, what the drain waits for, and which errors surface."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EQUAL_LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
 
 @final
 class Life:
-    """A lifecycle that runs, and what it emitted."""
+    """A running lifecycle, and the events that it emitted."""
 
     def __init__(self, limit: float = 10.0) -> None:
         self.emitter = RecordingEmitter()
@@ -34,21 +34,21 @@ class Life:
         self.life = Lifecycle(member, MEMBERSHIP, trio.current_time())
 
     async def run(self) -> None:
-        """Run it, as a generation does."""
+        """Run the lifecycle as a generation does."""
         async with self.life.open():
             await self.life.ending.wait()
             if self.life.state is State.DRAINING:
                 await self.life.drain()
 
     async def begin(self, nursery: trio.Nursery) -> Lifecycle:
-        """Run it until a signal comes."""
+        """Start the lifecycle in a task."""
         nursery.start_soon(self.run)
         await trio.testing.wait_all_tasks_blocked()
         return self.life
 
     @property
     def drains(self) -> list[tuple[End, float]]:
-        """The drains that were reported, and their seconds."""
+        """The end and the seconds of each drain that was reported."""
         return [
             (event.end, event.deadline)
             for event in self.emitter.events
@@ -58,22 +58,22 @@ class Life:
 
 @pytest.fixture
 async def running(nursery: trio.Nursery) -> Life:
-    """One that runs."""
+    """A lifecycle that runs."""
     life = Life()
     await life.begin(nursery)
     return life
 
 
-async def test_before_it_runs_nothing_is_started(autojump_clock: MockClock) -> None:
-    """Nor does it break."""
+async def test_nothing_is_started_before_a_generation_runs(autojump_clock: MockClock) -> None:
+    """Work is refused, a service is left out, and the state stays."""
     life = Life().life
     assert not life.start_work(trio.sleep, (1,))
     life.start_service(trio.sleep, 1)
     assert life.state is State.RUNNING
 
 
-async def test_a_loss_before_it_runs_ends_it(autojump_clock: MockClock) -> None:
-    """`run` then comes back at once."""
+async def test_a_loss_before_a_generation_runs_ends_it(autojump_clock: MockClock) -> None:
+    """The generation ends as soon as it is run."""
     made = Life()
     made.life.end(LOSS)
     await made.run()
@@ -81,8 +81,10 @@ async def test_a_loss_before_it_runs_ends_it(autojump_clock: MockClock) -> None:
     assert made.life.ended.is_set()
 
 
-async def test_a_task_that_returns_ends_it(autojump_clock: MockClock, running: Life) -> None:
-    """By its name; what was started beside it may finish."""
+async def test_a_task_that_returns_ends_the_generation(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """The end names the task; tasks that were started beside it may finish."""
     life = running.life
     finished = []
 
@@ -108,7 +110,7 @@ async def test_a_task_that_returns_ends_it(autojump_clock: MockClock, running: L
 async def test_a_callable_without_a_name_is_named_by_its_repr(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """Such as a partial."""
+    """A callable object, such as a partial, has no name of its own."""
 
     class Handler:
         async def __call__(self) -> None:
@@ -123,7 +125,7 @@ async def test_a_callable_without_a_name_is_named_by_its_repr(
 
 
 async def test_the_first_end_is_the_recorded_one(autojump_clock: MockClock, running: Life) -> None:
-    """A second planned one changes nothing, and returns the first."""
+    """A second planned end changes nothing, and `end` returns the first one."""
     life = running.life
     life.start_work(trio.sleep, (5,))
     assert life.end(REBALANCE) is REBALANCE
@@ -133,10 +135,10 @@ async def test_the_first_end_is_the_recorded_one(autojump_clock: MockClock, runn
     assert life.end(LOSS) is REBALANCE
 
 
-async def test_a_loss_while_it_drains_takes_its_place(
+async def test_a_loss_during_a_drain_replaces_the_planned_end(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """Tasks are cancelled at once, which is no drain that was too short."""
+    """Tasks are cancelled at once; this does not count as a drain that was cut short."""
     life = running.life
     life.start_work(trio.sleep_forever, ())
     life.end(REBALANCE)
@@ -149,7 +151,7 @@ async def test_a_loss_while_it_drains_takes_its_place(
 
 
 async def test_a_drain_has_one_deadline(autojump_clock: MockClock, running: Life) -> None:
-    """Work that outlasts it is cancelled, and it says so."""
+    """Work that still runs at the deadline is cancelled, and `cut_short` is set."""
     life = running.life
     life.start_work(trio.sleep_forever, ())
     life.start_work(trio.sleep, (4,))
@@ -164,7 +166,7 @@ async def test_a_drain_has_one_deadline(autojump_clock: MockClock, running: Life
 async def test_a_drain_without_time(
     nursery: trio.Nursery, autojump_clock: MockClock, limit: float
 ) -> None:
-    """A heartbeat that was last answered long ago leaves none: it is 0 and not negative."""
+    """If no heartbeat was answered for too long, the drain has 0 seconds, not fewer."""
     made = Life()
     life = await made.begin(nursery)
     await trio.sleep(100.0 - limit)
@@ -176,10 +178,10 @@ async def test_a_drain_without_time(
     assert made.drains == [(REBALANCE, 0.0)]
 
 
-async def test_the_body_is_work(
+async def test_the_loop_body_is_work(
     autojump_clock: MockClock, running: Life, nursery: trio.Nursery
 ) -> None:
-    """The drain waits until it is released, or for its deadline."""
+    """The drain waits until the body releases the generation, or for its deadline."""
     life = running.life
 
     async def body() -> None:
@@ -196,8 +198,10 @@ async def test_the_body_is_work(
     assert not life.cut_short
 
 
-async def test_waiting_for_the_end_is_no_work(autojump_clock: MockClock, running: Life) -> None:
-    """A body that does nothing else does not hold its own drain up."""
+async def test_a_body_that_waits_for_the_end_is_not_work(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """The drain does not wait for a body that only waits for the end."""
     life = running.life
     life.hold_body()
     before = trio.current_time()
@@ -209,7 +213,7 @@ async def test_waiting_for_the_end_is_no_work(autojump_clock: MockClock, running
 async def test_a_service_that_returns_nothing_ends_nothing(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """One that returns an end brings it."""
+    """Only a service that returns an end ends the generation."""
 
     async def brings() -> End:
         await trio.sleep(3)
@@ -223,7 +227,7 @@ async def test_a_service_that_returns_nothing_ends_nothing(
 
 
 async def test_services_run_through_the_drain(autojump_clock: MockClock, running: Life) -> None:
-    """Heartbeats must, and none is started once the end has begun."""
+    """Heartbeats continue in the drain; no service is started after the end has begun."""
     life = running.life
     beats: list[float] = []
 
@@ -241,10 +245,8 @@ async def test_services_run_through_the_drain(autojump_clock: MockClock, running
     assert len(beats) == 8
 
 
-async def test_a_service_that_raises_is_no_silent_end(
-    autojump_clock: MockClock, running: Life
-) -> None:
-    """What no table knows ends the generation with its cause, after a drain, and is kept."""
+async def test_an_exception_of_a_service_surfaces(autojump_clock: MockClock, running: Life) -> None:
+    """The exception is kept, and ends the generation after a drain."""
     life = running.life
     error = RuntimeError("a mistake of kgroup's")
 
@@ -263,7 +265,7 @@ async def test_a_service_that_raises_is_no_silent_end(
 async def test_exceptions_are_kept_and_the_siblings_drain(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """All that raise are kept, in their order."""
+    """The exceptions of all tasks are kept in their order."""
     life = running.life
     errors = [ValueError("one"), KeyError("two")]
 
@@ -280,10 +282,10 @@ async def test_exceptions_are_kept_and_the_siblings_drain(
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-async def test_its_own_stale_error_is_no_failure(
+async def test_a_stale_error_of_this_generation_is_no_failure(
     autojump_clock: MockClock, running: Life, grouped: bool
 ) -> None:
-    """A task that lets the stale commit out ends quietly, alone or out of a nursery."""
+    """A task that raises it, alone or in an exception group, ends the generation quietly."""
     life = running.life
 
     async def commits() -> None:
@@ -297,8 +299,10 @@ async def test_its_own_stale_error_is_no_failure(
     assert life.errors == []
 
 
-async def test_what_is_with_it_in_a_group_is_kept(autojump_clock: MockClock, running: Life) -> None:
-    """Only the stale error is taken out."""
+async def test_other_errors_beside_a_stale_error_are_kept(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """Only the stale error is taken out of the exception group."""
     life = running.life
 
     async def commits() -> None:
@@ -319,7 +323,7 @@ async def test_what_is_with_it_in_a_group_is_kept(autojump_clock: MockClock, run
 async def test_a_stale_error_of_another_generation_is_a_failure(
     autojump_clock: MockClock, running: Life, end: End | None
 ) -> None:
-    """A task that commits under an old generation has a mistake in it."""
+    """A task that commits under an old generation is a mistake of the program."""
     life = running.life
 
     async def commits() -> None:
@@ -331,10 +335,10 @@ async def test_a_stale_error_of_another_generation_is_a_failure(
     assert len(life.errors) == 1
 
 
-async def test_a_lease_that_is_over_ends_it_as_lost(
+async def test_a_lease_expired_error_of_a_task_is_a_loss(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """A task that lets it out says that membership cannot be confirmed."""
+    """The membership cannot be confirmed any more, so the generation is lost."""
     error = LeaseExpiredError("too late")
 
     async def commits() -> None:
@@ -347,8 +351,10 @@ async def test_a_lease_that_is_over_ends_it_as_lost(
     assert running.life.errors == []
 
 
-async def test_tasks_know_whose_they_are(autojump_clock: MockClock, running: Life) -> None:
-    """A task, and what it starts, is inside of the group; a service is not."""
+async def test_work_is_marked_as_inside_of_the_group(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """A task of the program, and what it starts, is inside of the group; a service is not."""
     seen: dict[str, bool] = {}
 
     async def note(name: str) -> None:
@@ -367,8 +373,8 @@ async def test_tasks_know_whose_they_are(autojump_clock: MockClock, running: Lif
     assert OWNER not in inside_of.get()
 
 
-async def test_cancelled_from_outside_it_does_not_drain(autojump_clock: MockClock) -> None:
-    """All tasks are cancelled; the cause says so; nothing outlives it."""
+async def test_a_cancellation_from_outside_skips_the_drain(autojump_clock: MockClock) -> None:
+    """All tasks are cancelled, and the recorded cause is the cancellation."""
     made = Life()
     async with trio.open_nursery() as nursery:
         life = await made.begin(nursery)
@@ -381,10 +387,8 @@ async def test_cancelled_from_outside_it_does_not_drain(autojump_clock: MockCloc
     assert made.drains == []
 
 
-async def test_a_block_in_the_body_ends_with_the_tasks(
-    autojump_clock: MockClock, running: Life
-) -> None:
-    """At the deadline of the drain it is cancelled, quietly."""
+async def test_scope_ends_with_the_tasks(autojump_clock: MockClock, running: Life) -> None:
+    """At the drain's deadline the block is cancelled without an exception."""
     life = running.life
     life.hold_body()
     before = trio.current_time()
@@ -394,10 +398,8 @@ async def test_a_block_in_the_body_ends_with_the_tasks(
     assert trio.current_time() - before == pytest.approx(10)
 
 
-async def test_a_block_that_begins_after_the_end_is_over(
-    autojump_clock: MockClock, running: Life
-) -> None:
-    """Its first checkpoint ends it."""
+async def test_scope_after_the_end_is_cancelled(autojump_clock: MockClock, running: Life) -> None:
+    """A block that begins after a loss is cancelled at its first checkpoint."""
     running.life.end(LOSS)
     reached = []
     with running.life.scope():
@@ -406,8 +408,8 @@ async def test_a_block_that_begins_after_the_end_is_over(
     assert reached == []
 
 
-async def test_a_block_lets_other_exceptions_out(autojump_clock: MockClock, running: Life) -> None:
-    """A stale error ends it quietly; the rest of an exception group comes out without it."""
+async def test_scope_raises_all_but_stale_errors(autojump_clock: MockClock, running: Life) -> None:
+    """A stale error ends the block quietly; the rest of an exception group is raised."""
     life = running.life
 
     def block(error: Exception) -> None:
@@ -425,10 +427,10 @@ async def test_a_block_lets_other_exceptions_out(autojump_clock: MockClock, runn
     assert [type(error) for error in caught.value.exceptions] == [ValueError]
 
 
-async def test_a_block_that_is_left_is_cancelled_no_more(
+async def test_a_scope_that_was_left_is_not_cancelled(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """The body continues after it."""
+    """After the block, the end cancels nothing in the body."""
     with running.life.scope():
         await trio.lowlevel.checkpoint()
     running.life.end(LOSS)
@@ -446,10 +448,10 @@ async def test_closing_bounds_commits_even_after_a_loss(
     assert life.commit_deadline() == trio.current_time() + 10.0
 
 
-async def test_what_a_service_does_as_work_is_waited_for(
+async def test_the_drain_waits_for_work_of_a_service(
     autojump_clock: MockClock, running: Life
 ) -> None:
-    """The drain lasts until it is done, and services continue meanwhile."""
+    """The drain lasts until the block of `working` is left; other services continue meanwhile."""
     life = running.life
     beats = []
 
@@ -486,8 +488,8 @@ async def test_what_a_service_does_as_work_is_waited_for(
     ],
     ids=repr,
 )
-def test_a_stale_error_leaves_nothing(error: Exception) -> None:
-    """What says that this very generation is over is no failure."""
+def test_errors_that_only_report_the_end_are_removed(error: Exception) -> None:
+    """A stale or unknown commit of this generation, or its expired lease, is no failure."""
     assert without_stale_errors(error, LOSS) is None
 
 
@@ -500,8 +502,8 @@ def test_a_stale_error_leaves_nothing(error: Exception) -> None:
     ],
     ids=repr,
 )
-def test_everything_else_stays(error: Exception) -> None:
-    """A failure of the program's, and the stale error of another generation."""
+def test_other_errors_are_kept(error: Exception) -> None:
+    """A failure of the program and a stale error of another generation are kept."""
     assert without_stale_errors(error, LOSS) is error
     mixed = ExceptionGroup("mixed", [error, StaleGenerationError("refused", LOSS)])
     rest = without_stale_errors(mixed, LOSS)

@@ -1,4 +1,4 @@
-"""The states of a generation: every state with every signal."""
+"""The states of a generation: the effect of every signal in every state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kgroup.types import Cause, End
 
 RUNNING, DRAINING, ENDED = State.RUNNING, State.DRAINING, State.ENDED
 
-#: What follows, for each state and signal. Written down from the design, not from the code.
+#: The state that follows each state and signal, written from the design and not from the code.
 FOLLOWS = {
     (RUNNING, Signal.REVOKED): DRAINING,
     (RUNNING, Signal.LOST): ENDED,
@@ -28,7 +28,7 @@ TO = {RUNNING: [], DRAINING: [REVOKED], ENDED: [LOST]}
 
 
 def brought_to(state: State) -> StateMachine:
-    """A life in this state."""
+    """A state machine in this state."""
     life = StateMachine()
     for end in TO[state]:
         life.signal(end)
@@ -38,7 +38,7 @@ def brought_to(state: State) -> StateMachine:
 
 @pytest.mark.parametrize(("state", "signal"), list(FOLLOWS))
 def test_every_state_with_every_signal(state: State, signal: Signal) -> None:
-    """The state that follows is the design's; a signal that changes nothing records nothing."""
+    """The next state is the expected one; a signal that changes nothing records nothing."""
     life = brought_to(state)
     before = life.end
     if signal is Signal.FINISHED:
@@ -52,14 +52,14 @@ def test_every_state_with_every_signal(state: State, signal: Signal) -> None:
     assert life.state is FOLLOWS[state, signal]
 
 
-def test_the_table_says_only_what_changes() -> None:
-    """A row for each change and no other."""
+def test_the_table_has_only_changes() -> None:
+    """The table has a row for each change of state and no other."""
     assert {key: state for key, state in FOLLOWS.items() if state is not key[0]} == TRANSITIONS
 
 
 @given(st.lists(st.sampled_from([*Cause, None])))
-def test_any_life(signals: list[Cause | None]) -> None:
-    """It never goes back; the end is the first one, or the loss that took its place."""
+def test_any_sequence_of_signals(signals: list[Cause | None]) -> None:
+    """The state never goes back; the end is the first one, or a loss that replaced it."""
     order = [RUNNING, DRAINING, ENDED]
     life = StateMachine()
     expected: End | None = None

@@ -1,4 +1,4 @@
-"""What of an assignment is read, and what is left out by name."""
+"""A received assignment: which entries are read, and which are left out and named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPICS = frozenset({"t"})
     "topic", ["", ".", "..", "a" * 250, "a" * 512, "a" * 513, "my topic", "ü", "a\0b", "a/b"]
 )
 def test_an_impossible_name_is_left_out_and_named(topic: str) -> None:
-    """The rest is admitted; the fault is the one that settings have too."""
+    """Other entries are accepted; the reason is the one that a setting with that name gets."""
     admitted = check_entries([T0, TopicPartition(topic, 0), T1], TOPICS)
     assert admitted.partitions == (T0, T1)
     ((entry, fault),) = admitted.left_out.items()
@@ -27,14 +27,14 @@ def test_an_impossible_name_is_left_out_and_named(topic: str) -> None:
 
 @pytest.mark.parametrize("number", [-1, -(2**31)])
 def test_an_impossible_number_is_left_out(number: int) -> None:
-    """A partition has a number from 0 up."""
+    """A partition's number is 0 or greater."""
     admitted = check_entries([TopicPartition("t", number), T0], TOPICS)
     assert admitted.partitions == (T0,)
     assert list(admitted.left_out.values()) == ["its number is not 0 to 2147483647"]
 
 
 def test_a_topic_that_is_not_subscribed_is_left_out() -> None:
-    """A leader does not decide what this program reads; what cannot be read is not foreign."""
+    """A leader cannot make this program read a topic; an unreadable name is not ``foreign``."""
     secret = TopicPartition("secret", 0)
     admitted = check_entries([secret, T0, TopicPartition("secret", -1), secret], TOPICS)
     assert admitted.partitions == (T0,)
@@ -46,14 +46,14 @@ def test_a_topic_that_is_not_subscribed_is_left_out() -> None:
 
 
 def test_a_partition_that_is_named_twice_is_read_once() -> None:
-    """Nothing is left out by that."""
+    """A repeated entry is not reported as left out."""
     admitted = check_entries([T1, T0, T1], TOPICS)
     assert admitted.partitions == (T1, T0)
     assert not admitted.left_out
 
 
 def test_what_can_be_read_becomes_the_assignment() -> None:
-    """What can be read, sorted, beside what was before; what it owned and has no more, sorted."""
+    """The assignment is sorted; partitions owned before and not assigned are given up, sorted."""
     other = TopicPartition("s", 3)
     accepted = accept([T1, T0, other], TOPICS, [T0], [T1, other, TopicPartition("r", 0)])
     assert accepted.received.partitions == (T1, T0)
@@ -64,7 +64,7 @@ def test_what_can_be_read_becomes_the_assignment() -> None:
 
 @pytest.mark.parametrize("topic", ["secret", "my topic"])
 def test_a_name_is_checked_once(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
-    """However many partitions of the topic there are."""
+    """A topic's name is checked once, however many partitions the topic has."""
     checked: list[str] = []
     name_fault = types.name_fault
 

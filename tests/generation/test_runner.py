@@ -1,4 +1,4 @@
-"""GenerationRunner beside the embedded broker: its events, what it watches, and its lease."""
+"""GenerationRunner beside the embedded broker: events, watchers and the lease."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ T = TypeVar("T")
 
 
 def jumping_group(here: World, clock: Jumping, **settings: object) -> ConsumerGroup:
-    """A member whose clock the test can jump."""
+    """A member whose clock the test can move ahead."""
     runtime = attrs.evolve(memory_runtime(here.broker), clock=clock)
     return ConsumerGroup(here.config(**settings), runtime=runtime, on_event=here.events.append)
 
 
 async def test_the_events_of_a_generation_are_in_order(autojump_clock: MockClock) -> None:
-    """From the Join to the end, each once, all about the same generation."""
+    """From JoinGroup to the end, each event comes once and names the same generation."""
     async with world(2) as here:
         async with here.group() as group:
             generation = await group.next()
@@ -57,7 +57,7 @@ async def test_the_events_of_a_generation_are_in_order(autojump_clock: MockClock
 
 
 async def test_an_assignment_knows_the_one_before(autojump_clock: MockClock) -> None:
-    """Epochs rise, and what was owned before is kept."""
+    """Epochs rise, and the partitions owned before are kept."""
     async with world(2) as here, here.group() as group:
         first = await group.next()
         await here.broker.add_partitions("topic", 3)
@@ -69,7 +69,7 @@ async def test_an_assignment_knows_the_one_before(autojump_clock: MockClock) -> 
 
 
 async def test_a_drain_ends_before_the_rebalance_does(autojump_clock: MockClock) -> None:
-    """A margin before the time-out, counted from the last heartbeat that was answered."""
+    """A drain ends a margin before the time-out, counted from the last answered heartbeat."""
     settings: dict[str, object] = {"rebalance_timeout": 12.0, "drain_timeout": 25.0}
     async with world() as here, here.group(**settings) as group:
         first = await group.next()
@@ -85,7 +85,7 @@ async def test_a_drain_ends_before_the_rebalance_does(autojump_clock: MockClock)
 
 
 async def test_reading_waits_for_the_lease(autojump_clock: MockClock) -> None:
-    """A process that was stopped past its lease hands out nothing until it is confirmed."""
+    """A process stopped past its lease reads nothing until a heartbeat confirms membership."""
     async with world() as here:
         await here.append(3)
         clock = Jumping()
@@ -108,7 +108,7 @@ async def test_reading_waits_for_the_lease(autojump_clock: MockClock) -> None:
 async def test_a_lease_that_cannot_be_confirmed_ends_the_reading(
     autojump_clock: MockClock,
 ) -> None:
-    """The stream that waits for it ends with the generation."""
+    """A stream that waits for the lease ends with the generation."""
     async with world() as here:
         await here.append(3)
         clock = Jumping()
@@ -125,10 +125,10 @@ async def test_a_lease_that_cannot_be_confirmed_ends_the_reading(
             assert generation.end.cause is Cause.MEMBERSHIP_LOST
 
 
-async def test_a_generation_that_ends_on_the_way_is_not_handed_over(
+async def test_a_generation_that_ends_before_the_hand_over(
     autojump_clock: MockClock,
 ) -> None:
-    """A rebalance between Join and hand-over: the program sees only the generation after it."""
+    """After a rebalance between JoinGroup and hand-over the program gets the next generation."""
     async with world() as here, here.group() as group:
         here.broker.slow(5.0, "offset_fetch", times=1)
         here.broker.inject("heartbeat", 27)
@@ -143,7 +143,7 @@ async def test_a_generation_that_ends_on_the_way_is_not_handed_over(
 async def test_a_generation_is_handed_over_only_within_its_lease(
     autojump_clock: MockClock, error: int | None, epoch: int
 ) -> None:
-    """A process that was suspended between SyncGroup and hand-over waits for a heartbeat first."""
+    """A process suspended after SyncGroup waits for a heartbeat before the hand-over."""
     async with world() as here:
         clock = Jumping()
         here.broker.slow(5.0, "offset_fetch", times=1)
@@ -164,8 +164,10 @@ async def test_a_generation_is_handed_over_only_within_its_lease(
         assert [event.epoch for event in here.events_of(GenerationStarted)] == [epoch]
 
 
-async def test_closed_by_an_event_handler_it_is_not_handed_over(autojump_clock: MockClock) -> None:
-    """A handler of events may close the group at any event, also just before the hand-over."""
+async def test_a_group_closed_by_an_event_handler_hands_nothing_over(
+    autojump_clock: MockClock,
+) -> None:
+    """An event handler may close the group at any event, also just before the hand-over."""
     async with world() as here:
         events: list[Event] = []
 
@@ -182,8 +184,8 @@ async def test_closed_by_an_event_handler_it_is_not_handed_over(autojump_clock: 
         assert len(here.requests_for("leave_group")) == 1
 
 
-async def test_heartbeats_begin_with_the_join_s_answer(autojump_clock: MockClock) -> None:
-    """They continue while the offsets are slow to come."""
+async def test_heartbeats_begin_after_the_join_response(autojump_clock: MockClock) -> None:
+    """Heartbeats are sent while the fetch of committed offsets takes long."""
     async with world() as here:
         here.broker.slow(5.0, "offset_fetch", times=1)
         async with here.group() as group:
@@ -194,8 +196,8 @@ async def test_heartbeats_begin_with_the_join_s_answer(autojump_clock: MockClock
         assert max(after - before for before, after in pairwise(beats)) <= 1.001
 
 
-async def test_a_clock_of_its_own_measures_only_the_lease(autojump_clock: MockClock) -> None:
-    """Trio's clock is the same as a clock that never jumps."""
+async def test_the_runtime_s_clock_measures_only_the_lease(autojump_clock: MockClock) -> None:
+    """Everything else behaves the same with trio's clock."""
     clock = Jumping()
     assert clock.now() == TrioClock().now()
     events: list[Event] = []
@@ -208,10 +210,10 @@ async def test_a_clock_of_its_own_measures_only_the_lease(autojump_clock: MockCl
 
 
 @pytest.mark.parametrize("long", [True, False])
-async def test_a_long_assignment_is_no_work_for_the_event_loop(
+async def test_a_long_assignment_is_checked_in_a_thread(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, *, long: bool
 ) -> None:
-    """It is read, admitted and sorted where the runtime computes; a short one is not."""
+    """It is read, checked and sorted by the runtime's `compute`; a short one is not."""
     if long:
         monkeypatch.setattr("kgroup.generation.runner.MANY", 2)
         monkeypatch.setattr("kgroup.client.coordinator.LONG_ASSIGNMENT", 10)

@@ -33,7 +33,7 @@ ALONE = {1: "a:1"}
 
 
 class Lookup:
-    """Positions beside one broker of topic t with three partitions."""
+    """StartOffsets beside one broker that leads three partitions of topic t."""
 
     def __init__(self, nursery: trio.Nursery, reset: Rule, **settings: Any) -> None:
         self.nodes = Nodes(nursery)
@@ -57,7 +57,7 @@ class Lookup:
 
 
 class Starting:
-    """Starts of t-0 and t-1, of whose leader every partition n ends at 10 * n + 5."""
+    """The starts of t-0 and t-1; the log of t-n ends at 10 * n + 5."""
 
     def __init__(self, nursery: trio.Nursery, rule: Rule, *, commit_latest: bool = True) -> None:
         self.lookup = Lookup(nursery, rule, commit_initial_position=commit_latest)
@@ -66,7 +66,7 @@ class Starting:
         self.life = self.bench.lifecycle
 
     async def before(self) -> dict[TopicPartition, int]:
-        """Up to the hand-over."""
+        """Do what happens before the hand-over."""
         found = await self.starts.begin(Assignment((P0, P1)))
         await self.starts.commit_latest(found)
         self.bench.source.log.clear()
@@ -75,12 +75,12 @@ class Starting:
     async def locate(
         self, *partitions: TopicPartition, error: OffsetOutOfRangeError | None = None
     ) -> None:
-        """After it."""
+        """Do what happens after the hand-over."""
         await self.starts.locate(partitions, error)
 
     @property
     def events(self) -> list[Event]:
-        """The events but for those of commits."""
+        """The events, without those of commits."""
         return [
             event
             for event in self.bench.emitter.events
@@ -105,7 +105,7 @@ class Starting:
 
 
 async def test_committed_offsets(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """None where there is none; for no partitions nothing is sent."""
+    """A partition without a commit has None; for no partitions no request is sent."""
     it = Lookup(nursery, EARLIEST)
     it.coordinator.stable = {P0: 7}
     assert await it.starts.committed([P0, P1]) == {P0: OffsetAndMetadata(7), P1: None}
@@ -123,14 +123,14 @@ async def test_committed_offsets(nursery: trio.Nursery, autojump_clock: MockCloc
         (LATEST, {P2: 1}, {P0: 0, P1: 10}),
     ],
 )
-async def test_without_a_commit_the_rule_decides(
+async def test_without_a_commit_the_reset_policy_decides(
     nursery: trio.Nursery,
     autojump_clock: MockClock,
     reset: Rule,
     committed: dict[Any, int],
     offsets: dict[Any, int],
 ) -> None:
-    """Each with the rule that was followed, and its reason in words."""
+    """Each start names the policy that was followed, and its reason."""
     it = Lookup(nursery, reset)
     it.coordinator.stable = committed
     found = await it.starts.without_commit([P0, P1])
@@ -142,10 +142,8 @@ async def test_without_a_commit_the_rule_decides(
         assert "no offset is committed" in start.reason
 
 
-async def test_without_a_rule_it_is_an_error(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    """It names the partitions, the member, and what to do."""
+async def test_the_policy_error_raises(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """The error names the partitions and the member, and says what to do."""
     it = Lookup(nursery, ERROR)
     with pytest.raises(NoOffsetError, match=r"'m-1'.* for t-0, t-1, and .*'earliest' or 'latest'"):
         await it.starts.without_commit([P1, P0])
@@ -156,20 +154,20 @@ async def test_without_a_rule_it_is_an_error(
 
 
 @pytest.mark.parametrize(("at", "words"), [(99, "offset 99 is"), (-1, "its position is")])
-async def test_out_of_range(
+async def test_an_offset_out_of_range(
     nursery: trio.Nursery, autojump_clock: MockClock, at: int, words: str
 ) -> None:
-    """By the rule, and it says from where."""
+    """The reset policy chooses the offset, and the reason names the one out of range."""
     it = Lookup(nursery, LATEST)
     start = await it.starts.out_of_range(OffsetOutOfRangeError("gone", P1, at))
     assert (start.offset, start.rule) == (15, LATEST)
     assert start.reason == f"{words} not in the log, so auto_offset_reset chose the latest offset"
 
 
-async def test_only_what_is_not_known_yet_is_requested_again(
+async def test_only_missing_offsets_are_requested_again(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A leader that is not there costs the others nothing; the request is repeated until it is."""
+    """A partition whose leader fails is requested until it is answered; others are not."""
     it = Lookup(nursery, EARLIEST)
     left = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE]
 
@@ -190,10 +188,10 @@ async def test_only_what_is_not_known_yet_is_requested_again(
     assert it.reports == [Request.LIST_OFFSETS, Request.LIST_OFFSETS]
 
 
-async def test_a_leader_that_refuses_for_good(
+async def test_a_request_that_is_not_authorized_is_not_repeated(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The request is not repeated."""
+    """The authorization error is raised after one request."""
     it = Lookup(nursery, EARLIEST)
 
     def refuse(request: RequestFrame) -> dict[str, Any]:
@@ -209,10 +207,10 @@ async def test_a_leader_that_refuses_for_good(
     assert len(it.nodes.requests("list_offsets")) == 1
 
 
-async def test_offsets_of_now_are_one_request_each_time(
+async def test_list_offsets_sends_one_request_each_time(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Leaders are fetched once, however often the ends are."""
+    """Leaders are fetched once, however often the ends are requested."""
     it = Lookup(nursery, EARLIEST)
     for _ in range(3):
         assert await it.starts.list_offsets([P2, P0], END_OF_LOG) == {P0: 5, P2: 25}
@@ -220,10 +218,10 @@ async def test_offsets_of_now_are_one_request_each_time(
     assert len(it.nodes.requests("metadata")) == 1
 
 
-async def test_offsets_of_now_leave_out_leaders_that_do_not_answer(
+async def test_list_offsets_leaves_out_leaders_that_do_not_answer(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The others' are there, and a transport failure is reported once for all of its partitions."""
+    """A transport failure is reported once for all of a leader's partitions."""
     it = Lookup(nursery, EARLIEST)
     answer = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
     it.node.answers["metadata"] = answer
@@ -234,17 +232,17 @@ async def test_offsets_of_now_leave_out_leaders_that_do_not_answer(
     assert await it.starts.list_offsets([P0, P1, P2], END_OF_LOG) == {P0: 5, P1: 15, P2: 25}
 
 
-async def test_offsets_of_now_are_none_where_no_leader_answers(
+async def test_list_offsets_is_empty_if_no_leader_answers(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """It is reported, and the caller tries again later."""
+    """The failure is reported, and the caller may try again later."""
     it = Lookup(nursery, EARLIEST)
     it.node.up = False
     assert await it.starts.list_offsets([P0, P1], END_OF_LOG) == {}
     assert it.reports == [Request.LIST_OFFSETS]
 
 
-async def test_offsets_of_now_are_refused_for_good(
+async def test_list_offsets_that_is_not_authorized_raises(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A later attempt would be refused too."""
@@ -266,10 +264,10 @@ async def test_offsets_of_now_are_refused_for_good(
 
 
 @pytest.mark.parametrize("rule", list(Rule))
-async def test_what_is_committed_needs_no_rule(
+async def test_committed_partitions_need_no_reset_policy(
     nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule
 ) -> None:
-    """Nothing is reported, committed or left to find."""
+    """For committed partitions nothing is reported, committed or left to find."""
     it = Starting(nursery, rule)
     it.lookup.coordinator.stable = {P0: 3, P1: 4}
     assert await it.before() == {P0: 3, P1: 4}
@@ -281,7 +279,7 @@ async def test_what_is_committed_needs_no_rule(
 async def test_the_end_of_the_log_is_committed_at_once(
     nursery: trio.Nursery, autojump_clock: MockClock, *, commit_latest: bool
 ) -> None:
-    """So that a restart before the first record skips nothing; unless a setting forbids it."""
+    """A restart before the first record then skips nothing; a setting can forbid the commit."""
     it = Starting(nursery, LATEST, commit_latest=commit_latest)
     assert await it.before() == {P0: 5, P1: 15}
     assert it.bench.coordinator.commits == ([at(p0=5, p1=15)] if commit_latest else [])
@@ -291,7 +289,7 @@ async def test_the_end_of_the_log_is_committed_at_once(
 async def test_the_beginning_is_not_committed(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A restart finds it again, and what comes before the first commit counts anyway."""
+    """A restart finds the beginning again, so that a commit is not needed."""
     it = Starting(nursery, EARLIEST)
     assert await it.before() == {P0: 0, P1: 10}
     assert it.bench.coordinator.commits == []
@@ -308,16 +306,16 @@ async def test_the_beginning_is_not_committed(
 async def test_a_commit_of_the_end_that_fails_harms_nothing(
     nursery: trio.Nursery, autojump_clock: MockClock, failure: Any
 ) -> None:
-    """The committer reports it; the program's first commit makes up for it."""
+    """The committer reports the failure; the program's first commit has the same effect."""
     it = Starting(nursery, LATEST)
     it.bench.coordinator.replies = [failure] * 500
     assert await it.before() == {P0: 5, P1: 15}
 
 
-async def test_a_leader_that_is_silent_is_found_when_it_is_read(
+async def test_a_start_without_an_answer_is_found_at_the_first_read(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The hand-over waits a moment only; then the floor is set and the source is sent there."""
+    """The hand-over waits for two seconds only; a reader finds the start later and seeks there."""
     it = Starting(nursery, LATEST)
     answers = it.lookup.node.answers["list_offsets"]
     it.lookup.node.answers["list_offsets"] = SILENCE
@@ -335,10 +333,10 @@ async def test_a_leader_that_is_silent_is_found_when_it_is_read(
     assert it.resets() == [(P0, 5, False), (P1, 15, False)]
 
 
-async def test_without_a_rule_it_fails_where_it_is_read(
+async def test_the_policy_error_raises_at_the_first_read(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The hand-over does not: partitions with an offset can be worked on."""
+    """The hand-over succeeds, because other partitions have a committed offset."""
     it = Starting(nursery, ERROR)
     it.lookup.coordinator.stable = {P0: 3}
     assert await it.before() == {P0: 3}
@@ -352,14 +350,14 @@ async def test_without_a_rule_it_fails_where_it_is_read(
 @pytest.mark.parametrize(
     ("rule", "offset", "commits"), [(EARLIEST, 10, []), (LATEST, 15, [at(p1=15)])]
 )
-async def test_a_position_that_is_gone_is_reported_as_skipped(
+async def test_a_reset_is_reported_as_skipped_records(
     nursery: trio.Nursery,
     autojump_clock: MockClock,
     rule: Rule,
     offset: int,
     commits: list[Any],
 ) -> None:
-    """The floor follows the rule, also back; records were skipped, which is a warning."""
+    """The position follows the reset policy, also backwards, and an event warns of it."""
     it = Starting(nursery, rule)
     it.lookup.coordinator.stable = {P0: 3, P1: 999}
     await it.before()
@@ -372,10 +370,10 @@ async def test_a_position_that_is_gone_is_reported_as_skipped(
 
 
 @pytest.mark.parametrize("error", [None, OffsetOutOfRangeError("gone", P0, 999)])
-async def test_the_end_ends_the_look_up_of_a_position(
+async def test_the_end_cancels_the_search_for_a_position(
     nursery: trio.Nursery, autojump_clock: MockClock, error: OffsetOutOfRangeError | None
 ) -> None:
-    """The error names the end; no floor is moved, and no look-up begins after the end."""
+    """The error has the end; no position is changed, and no search begins after the end."""
     it = Starting(nursery, LATEST)
     it.lookup.node.answers["list_offsets"] = SILENCE
     await it.before()

@@ -33,7 +33,7 @@ TOPIC_0, TOPIC_1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 @final
 class FakeLifecycle:
-    """A generation that runs, ends and has a valid lease as the test says."""
+    """A lifecycle whose state and lease the test sets."""
 
     membership = MEMBERSHIP
 
@@ -51,7 +51,7 @@ class FakeLifecycle:
 
 @final
 class Around:
-    """What a stream uses, and what a test changes of it."""
+    """The parts that a stream uses, which the test can change."""
 
     def __init__(self, source: FakeSource | None = None) -> None:
         self.source = source or FakeSource()
@@ -65,7 +65,7 @@ class Around:
         self.positions.begin(Assignment((P0, P1)), {})
 
     def stream(self, *partitions: TopicPartition) -> RecordStream:
-        """A stream of these, P0 by default."""
+        """Make a stream of these partitions, P0 by default."""
         fake: Any = self
         parts = GenerationParts(
             member=self.member,
@@ -91,27 +91,27 @@ class Around:
             raise self.locating
 
     def end(self) -> None:
-        """The generation's end begins."""
+        """Begin the generation's end."""
         self.lifecycle.state = State.DRAINING
         self.lifecycle.ending.set()
 
     def suspend(self) -> None:
-        """The lease is over."""
+        """Let the lease expire."""
         self.lifecycle.lease.left = 0.0
 
     def confirm(self) -> None:
-        """A heartbeat was answered."""
+        """Renew the lease, as an answered heartbeat does."""
         self.lifecycle.lease.left = 30.0
         self.lifecycle.confirmed.set()
 
 
 async def offsets(stream: RecordStream, count: int) -> list[int]:
-    """The offsets of the next batches."""
+    """Read batches, and return the first offset of each."""
     return [(await anext(stream)).messages[0].offset() for _ in range(count)]
 
 
 async def read_to_the_end(stream: RecordStream) -> None:
-    """Read as long as there is something to read."""
+    """Read until the stream ends."""
     async for _ in stream:
         pass
 
@@ -119,8 +119,8 @@ async def read_to_the_end(stream: RecordStream) -> None:
 # Streams of records, beside fakes.
 
 
-async def test_positions_come_before_records(autojump_clock: MockClock) -> None:
-    """They are found once, then the partitions are opened, then records flow."""
+async def test_start_offsets_are_found_before_records_are_read(autojump_clock: MockClock) -> None:
+    """Positions are found once; then the partitions are opened and read."""
     around = Around()
     stream = around.stream(P1, P0)
     assert await offsets(stream, 3) == [0, 1, 2]
@@ -128,8 +128,8 @@ async def test_positions_come_before_records(autojump_clock: MockClock) -> None:
     assert around.source.log == [("open", EPOCH, [P0, P1])]
 
 
-async def test_it_ends_with_its_generation(autojump_clock: MockClock) -> None:
-    """Whatever the cause; from then on it is closed, and stays at its end."""
+async def test_a_stream_ends_with_its_generation(autojump_clock: MockClock) -> None:
+    """From the end on, the stream is closed and returns no batch, whatever the cause."""
     around = Around()
     stream = around.stream()
     await offsets(stream, 1)
@@ -139,14 +139,14 @@ async def test_it_ends_with_its_generation(autojump_clock: MockClock) -> None:
     assert around.closed == [stream]
 
 
-async def test_a_revoked_source_is_its_end(autojump_clock: MockClock) -> None:
-    """What the source says of the epoch is no error to the handler."""
+async def test_a_revoked_epoch_ends_the_stream(autojump_clock: MockClock) -> None:
+    """A StaleGenerationError of the source ends the stream and is not raised."""
     around = Around(FakeSource(error=StaleGenerationError("ended")))
     assert [batch async for batch in around.stream()] == []
 
 
-async def test_a_fetch_error_is_the_handler_s(autojump_clock: MockClock) -> None:
-    """It is raised as it is, and the stream can be tried again."""
+async def test_a_fetch_error_is_raised(autojump_clock: MockClock) -> None:
+    """The handler gets the error as it is, and may read on."""
     error = FetchError("cannot be read", P0)
     around = Around(FakeSource(error=error))
     stream = around.stream()
@@ -156,8 +156,8 @@ async def test_a_fetch_error_is_the_handler_s(autojump_clock: MockClock) -> None
     assert await offsets(stream, 1) == [0]
 
 
-async def test_a_position_that_is_not_there_is_reset(autojump_clock: MockClock) -> None:
-    """By the reset policy; then reading continues, without opening again."""
+async def test_a_position_out_of_range_is_reset(autojump_clock: MockClock) -> None:
+    """The reset policy applies; reading continues without opening the partition again."""
     error = OffsetOutOfRangeError("gone", P0, 7)
     around = Around(FakeSource(error=error))
     assert await offsets(around.stream(), 1) == [0]
@@ -165,8 +165,8 @@ async def test_a_position_that_is_not_there_is_reset(autojump_clock: MockClock) 
     assert [what for what, *_ in around.source.log] == ["open"]
 
 
-async def test_a_position_that_is_never_there_is_reset_seldom(autojump_clock: MockClock) -> None:
-    """The first time at once, then after rising waits; other partitions are read meanwhile."""
+async def test_repeated_resets_have_rising_waits(autojump_clock: MockClock) -> None:
+    """The first reset is immediate; during later waits other partitions are read."""
     around = Around(FakeSource(lost=P0, pause_between=1.0))
     began = trio.current_time()
     await offsets(around.stream(P0, P1), 100)
@@ -174,8 +174,8 @@ async def test_a_position_that_is_never_there_is_reset_seldom(autojump_clock: Mo
     assert 15 < len(around.located) < 40
 
 
-async def test_a_seek_takes_the_place_of_a_reset_that_waits(autojump_clock: MockClock) -> None:
-    """The program's position is read from at once, and the reset does not move it any more."""
+async def test_a_seek_replaces_a_reset_that_waits(autojump_clock: MockClock) -> None:
+    """The stream reads from the program's position at once, and the reset is dropped."""
     around = Around(FakeSource(lost=P0))
     stream = around.stream()
     with trio.move_on_after(20):  # by now the waits are seconds long
@@ -191,7 +191,7 @@ async def test_a_seek_takes_the_place_of_a_reset_that_waits(autojump_clock: Mock
 async def test_a_wait_for_a_reset_ends_with_the_generation(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """The drain does not wait for it."""
+    """The drain does not wait for a reset."""
     around = Around(FakeSource(lost=P0))
     stream = around.stream()
     with trio.move_on_after(20):
@@ -204,8 +204,8 @@ async def test_a_wait_for_a_reset_ends_with_the_generation(
     assert around.closed == [stream]
 
 
-async def test_what_the_rule_raises_is_the_handler_s(autojump_clock: MockClock) -> None:
-    """Before it is located nothing is opened, and it is tried again by the next call."""
+async def test_an_error_of_the_reset_policy_is_raised(autojump_clock: MockClock) -> None:
+    """The handler gets it before the partition is opened; the next call tries again."""
     around = Around()
     around.locating = OffsetOutOfRangeError("gone", P0, 7)
     stream = around.stream()
@@ -219,7 +219,7 @@ async def test_what_the_rule_raises_is_the_handler_s(autojump_clock: MockClock) 
 async def test_past_the_lease_nothing_is_handed_out(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """It waits for a heartbeat, and then continues where it was."""
+    """The stream waits for a heartbeat, and then continues at the same offset."""
     around = Around()
     stream = around.stream()
     await offsets(stream, 2)
@@ -238,10 +238,10 @@ async def test_past_the_lease_nothing_is_handed_out(
     assert seen == [2]
 
 
-async def test_a_lease_that_ends_while_it_waits_for_records(
+async def test_a_lease_that_expires_while_a_stream_waits_for_records(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """What comes then goes back to the source: cancelled or not, nothing is skipped."""
+    """Records that arrive then go back to the source: none is skipped."""
     around = Around(FakeSource(end=0))
     stream = around.stream()
 
@@ -263,10 +263,10 @@ async def test_a_lease_that_ends_while_it_waits_for_records(
     assert await read(5) == [0]
 
 
-async def test_closed_by_another_task_it_gives_back_what_it_was_about_to_hand_out(
+async def test_a_stream_closed_by_another_task_gives_its_records_back(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """The next stream of the partition begins there."""
+    """The partition's next stream begins with the records that were not handed out."""
     around = Around(FakeSource(end=0))
     first = around.stream()
     batches: list[list[Batch]] = []
@@ -286,10 +286,8 @@ async def test_closed_by_another_task_it_gives_back_what_it_was_about_to_hand_ou
     assert around.closed == [first]
 
 
-async def test_two_tasks_on_one_stream_are_told(
-    autojump_clock: MockClock, nursery: trio.Nursery
-) -> None:
-    """The second is refused; the first continues."""
+async def test_two_tasks_on_one_stream(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    """The second task gets an error; the first continues."""
     around = Around(FakeSource(end=0))
     stream = around.stream()
     nursery.start_soon(offsets, stream, 1)
@@ -301,7 +299,7 @@ async def test_two_tasks_on_one_stream_are_told(
 
 
 async def test_how_long_a_batch_is_held(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    """From its hand-over until the program takes the next one."""
+    """`held_for` counts from a batch's hand-over until the program takes the next one."""
     around = Around(FakeSource(end=1))
     stream = around.stream()
     assert stream.held_for == 0
@@ -315,8 +313,8 @@ async def test_how_long_a_batch_is_held(autojump_clock: MockClock, nursery: trio
     around.source.grown.set()
 
 
-async def test_it_says_what_it_reads(autojump_clock: MockClock) -> None:
-    """Its partitions, and whether it is closed."""
+async def test_repr_of_a_record_stream(autojump_clock: MockClock) -> None:
+    """The repr names the partitions, and says whether the stream is closed."""
     stream = Around().stream(P1, P0)
     assert repr(stream) == "<RecordStream of t-0, t-1>"
     assert aiter(stream) is stream
@@ -327,8 +325,8 @@ async def test_it_says_what_it_reads(autojump_clock: MockClock) -> None:
 # Streams of offsets, beside the embedded broker.
 
 
-async def test_begin_and_end(autojump_clock: MockClock) -> None:
-    """A committed partition begins there, another where the rule says; the end is the log's."""
+async def test_begin_end_and_first(autojump_clock: MockClock) -> None:
+    """`begin` has the committed offset or the reset policy's; `end` and `first` are the log's."""
     async with world(2) as here:
         await here.append(10, 0)
         await here.append(4, 1)
@@ -347,8 +345,8 @@ async def test_begin_and_end(autojump_clock: MockClock) -> None:
             assert sent.count("list_offsets") == 1
 
 
-async def test_the_partitions_count_as_read(autojump_clock: MockClock) -> None:
-    """They are no other stream's while it is open, and no warning names them."""
+async def test_partitions_of_an_offset_stream_count_as_read(autojump_clock: MockClock) -> None:
+    """No other stream may read them meanwhile, and no warning says that they are not read."""
     async with world(2) as here, here.group() as group:
         generation = await group.next()
         offsets = generation.offsets()
@@ -363,8 +361,8 @@ async def test_the_partitions_count_as_read(autojump_clock: MockClock) -> None:
         generation.records(TOPIC_0)
 
 
-async def test_an_offset_that_is_gone(autojump_clock: MockClock) -> None:
-    """The rule decides where to continue, and a commit from there is not behind the floor."""
+async def test_reset_of_an_offset_that_is_not_in_the_log(autojump_clock: MockClock) -> None:
+    """The reset policy decides where to continue, and earlier offsets can then be committed."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -378,15 +376,15 @@ async def test_an_offset_that_is_gone(autojump_clock: MockClock) -> None:
                 await offsets.reset(TOPIC_0, 3)
 
 
-async def test_no_offset_at_all(autojump_clock: MockClock) -> None:
-    """With the rule ``error`` the program gets the error, and decides."""
+async def test_begin_without_any_offset(autojump_clock: MockClock) -> None:
+    """With auto_offset_reset=error the program gets the error."""
     async with world() as here, here.group(auto_offset_reset="error") as group:
         with pytest.raises(NoOffsetError):
             await (await group.next()).offsets().begin()
 
 
-async def test_a_generation_that_ends(autojump_clock: MockClock) -> None:
-    """It is confirmed while it runs, and never again once its end has begun."""
+async def test_confirmed_after_the_end(autojump_clock: MockClock) -> None:
+    """`confirmed` is true while the generation runs, and false once its end has begun."""
     async with world() as here, here.group() as group:
         offsets = (await group.next()).offsets()
         assert await offsets.confirmed()
@@ -395,7 +393,7 @@ async def test_a_generation_that_ends(autojump_clock: MockClock) -> None:
 
 
 async def test_working_for_too_long(autojump_clock: MockClock) -> None:
-    """``max_processing_time`` counts from when the program says that it works."""
+    """``max_processing_time`` counts from the moment the program reports that it works."""
     async with world() as here, here.group(max_processing_time=5.0) as group:
         generation = await group.next()
         offsets = generation.offsets()
