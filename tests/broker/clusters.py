@@ -1,4 +1,4 @@
-"""Three brokers in memory, connections to each, and requests that several tests send."""
+"""Three brokers in memory, connections to each of them, and requests that several tests send."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ async def three_brokers() -> AsyncIterator[EmbeddedCluster]:
 
 
 async def to(cluster: EmbeddedCluster, node_id: int) -> Client:
-    """A connection to one broker."""
+    """Open a connection to one broker."""
     node = cluster.nodes[node_id]
     return Client(await cluster.open_stream(node.host, node.port))
 
 
 async def metadata(client: Client, *topics: str) -> Any:
-    """A broker's Metadata of topics."""
+    """Request a broker's Metadata of topics."""
     return await client.request(
         "metadata",
         9,
@@ -51,7 +51,7 @@ async def leaders(client: Client, topic: str = "t") -> list[tuple[int, int, int]
 
 
 def fetch(number: int, epoch: int = -1, wait: int = 0, offset: int = 0) -> dict[str, Any]:
-    """A Fetch of one partition, v11."""
+    """Send a Fetch v11 of one partition."""
     partition = {
         "partition": number,
         "current_leader_epoch": epoch,
@@ -71,18 +71,18 @@ def fetch(number: int, epoch: int = -1, wait: int = 0, offset: int = 0) -> dict[
 
 
 async def fetched(client: Client, number: int, epoch: int = -1) -> int:
-    """The error of a Fetch."""
+    """Fetch, and return the error."""
     answer = await client.request("fetch", 11, **fetch(number, epoch))
     return int(answer.responses[0].partitions[0].error_code)
 
 
 async def find(client: Client, key: str, kind: int = 0) -> tuple[int, int]:
-    """(error, broker) of a FindCoordinator."""
+    """Find the coordinator; return (error, broker)."""
     answer = await client.request("find_coordinator", 4, key_type=kind, coordinator_keys=[key])
     return int(answer.coordinators[0].error_code), answer.coordinators[0].node_id
 
 
 async def beat(client: Client, group: str = "g") -> int:
-    """The error of a heartbeat of an unknown member."""
+    """Send a heartbeat of an unknown member; return the error."""
     answer = await client.request("heartbeat", 4, group_id=group, generation_id=1, member_id="m")
     return int(answer.error_code)

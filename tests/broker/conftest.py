@@ -1,4 +1,4 @@
-"""What tests of several brokers share."""
+"""The fixture for tests of several brokers."""
 
 from __future__ import annotations
 

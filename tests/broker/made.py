@@ -26,7 +26,7 @@ def batch(*values: bytes, timestamp: int = NOW, **producer: Any) -> bytes:
 
 
 def compressed(codec: int, *values: bytes, timestamp: int = NOW) -> bytes:
-    """A batch that says it is compressed with a codec; 1 is gzip, and true."""
+    """A batch whose attributes name a codec; with 1 (gzip) it really is compressed."""
     plain = batch_of([NewRecord(value, timestamp=timestamp) for value in values], NOW)
     body = plain[batches.HEADER.size :]
     if codec == 1:

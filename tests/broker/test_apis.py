@@ -1,4 +1,4 @@
-"""The table of APIs: what is offered can be read, served, refused, and is explained."""
+"""The table of APIs: every offered API can be read, served and refused, and has a reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERY_VERSION = [
 
 
 def sample(entity_type: Any) -> dict[str, Any]:
-    """A value for every field of a request that has no default, one item in each array."""
+    """Values for the fields of a request without defaults, with one item in each array."""
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(entity_type):
         shape = field_shape(field)
@@ -62,7 +62,7 @@ def errors_in(entity: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_is_offered_is_known_and_explained(api: str) -> None:
+def test_every_offered_api_is_known_and_explained(api: str) -> None:
     """Every row lies within kio's versions, gives a reason, and can be refused."""
     lowest, highest = known_versions(api)
     row = APIS[api]
@@ -81,7 +81,7 @@ def test_versions_that_end_early_have_a_reason_of_their_own() -> None:
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
 def test_every_version_can_be_refused(api: str, version: int) -> None:
-    """An error reaches the client in each version that kio can write, offered or not."""
+    """Each version that kio can write has a response with an error, offered or not."""
     request_type = load_request_schema(API_KEYS[api], version)
     request = build(request_type, sample(request_type))
     refused = ERROR_RESPONSES[api](request, ErrorCode.UNSUPPORTED_VERSION)

@@ -1,4 +1,4 @@
-"""Batches: the header, what is refused, and what a log writes into them."""
+"""Record batches: their header, the invalid ones, and the fields that a log sets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.broker.made import NOW, batch
 
 
 def test_a_batch_is_read_by_another_implementation() -> None:
-    """kio's own reader finds in an assembled batch what was put in, CRC included."""
+    """kio's reader finds the records that were put in, and a correct CRC."""
     data = batch(b"a", b"b", producer_id=7, producer_epoch=1, base_sequence=3)
     theirs, size = read_batch(data, 0)
     assert size == len(data)
@@ -26,7 +26,7 @@ def test_a_batch_is_read_by_another_implementation() -> None:
 
 
 def test_a_placed_batch_differs_only_in_its_place() -> None:
-    """Offset and leader epoch are written, the rest stays byte for byte and passes its CRC."""
+    """Only offset and leader epoch are written; the CRC, which omits them, still holds."""
     data = batch(b"a", b"b")
     placed = batches.placed(data, 1000, 5)
     header, _ = batches.check(placed)
@@ -89,8 +89,8 @@ def _changed(layout: str, at: int, value: int) -> bytes:
         "no sequence",
     ],
 )
-def test_what_is_no_batch_is_refused(data: bytes | None, code: ErrorCode) -> None:
-    """Each fault of a producer's batch has Kafka's code for it."""
+def test_invalid_batches_are_refused(data: bytes | None, code: ErrorCode) -> None:
+    """Each fault of a producer's batch is refused with Kafka's code."""
     with pytest.raises(RequestError) as refused:
         batches.check(data)
     assert refused.value.code is code
@@ -98,6 +98,6 @@ def test_what_is_no_batch_is_refused(data: bytes | None, code: ErrorCode) -> Non
 
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(data: bytes) -> None:
-    """Bytes that are no batch raise a refusal and nothing else."""
+    """Bytes that are no batch raise only the error of a refused batch."""
     with pytest.raises(RequestError):
         batches.check(data)

@@ -1,4 +1,4 @@
-"""Settings: Kafka's names, their values, and what is refused."""
+"""Broker settings: Kafka's names, their values, and which ones are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kgroup.errors import ConfigError
 
 
 def test_every_property_sets_its_field() -> None:
-    """Each property of the table reaches the setting that it is for."""
+    """Each property of the table sets its own field."""
     given = {
         "auto.create.topics.enable": ("false", "auto_create_topics", False),
         "broker.rack": ("r1", "rack", "r1"),
@@ -45,13 +45,13 @@ def test_every_property_sets_its_field() -> None:
 
 
 def test_the_defaults_of_the_table_are_those_of_the_class() -> None:
-    """The defaults of DescribeConfigs are those that hold without a setting."""
+    """DescribeConfigs returns the defaults that apply without a setting."""
     texts = {name: text for name, (_, _, text) in PROPERTIES.items() if text}
     assert BrokerSettings.from_properties(texts) == BrokerSettings()
 
 
-def test_group_settings_come_along() -> None:
-    """The coordinator's properties are read too, and values need not be texts."""
+def test_the_coordinator_s_properties_are_read_too() -> None:
+    """The coordinator's settings are set, and values need not be texts."""
     settings = BrokerSettings.from_properties(
         {"group.initial.rebalance.delay.ms": 0, "auto.create.topics.enable": False}
     )
@@ -61,7 +61,7 @@ def test_group_settings_come_along() -> None:
 
 
 def test_an_unknown_property_is_refused_by_name() -> None:
-    """The error names it, what it may have meant, and what there is."""
+    """The error names the property, similar ones, and all known ones."""
     with pytest.raises(ConfigError, match=r"did you mean num\.partitions\?") as refused:
         BrokerSettings.from_properties({"num.partition": "3"})
     assert refused.value.field == "num.partition"
@@ -92,5 +92,5 @@ def test_a_bad_value_is_refused_by_name(name: str, text: str) -> None:
 
 
 def test_minus_one_keeps_everything() -> None:
-    """A retention of -1 bytes is none."""
+    """A retention of -1 bytes means no limit."""
     assert BrokerSettings.from_properties({"log.retention.bytes": -1}).retention_bytes is None

@@ -1,4 +1,4 @@
-"""Bytes under way, and idle clients: who has stood still for the longest time gives way."""
+"""Bytes in flight and idle clients: the connection without progress the longest is cut."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from kgroup.broker.idle_connections import IdleClients
 
 
 class Client:
-    """Says whether it was cut."""
+    """A client that records whether it was cut."""
 
     def __init__(self) -> None:
         self.is_cut = False
 
     def cut(self) -> None:
-        """End it."""
+        """Record the cut."""
         self.is_cut = True
 
 
 def test_the_one_that_moved_last_stays() -> None:
-    """Beyond the limit those are cut that stand still the longest; their bytes count no more."""
+    """Beyond the limit, the clients idle the longest are cut, and their bytes are released."""
     bytes_in_flight, first, second, third = BytesInFlight(10), Client(), Client(), Client()
     bytes_in_flight.hold(first, 4)
     bytes_in_flight.hold(second, 4)
@@ -35,7 +35,7 @@ def test_the_one_that_moved_last_stays() -> None:
 
 
 def test_one_alone_can_be_too_much() -> None:
-    """Then it is cut itself."""
+    """If one client alone exceeds the limit, it is cut."""
     bytes_in_flight, client = BytesInFlight(10), Client()
     bytes_in_flight.hold(client, 11)
     assert client.is_cut
@@ -43,7 +43,7 @@ def test_one_alone_can_be_too_much() -> None:
 
 
 async def test_the_idle_are_cut(autojump_clock: trio.testing.MockClock) -> None:
-    """At their time, one after the other; not those that are forgotten."""
+    """Idle clients are cut at their time, one after the other; removed ones are not."""
     del autojump_clock
     idle_clients, clients = IdleClients(10.0), [Client() for _ in range(3)]
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""A connection: order, bad requests, versions that are not offered, what a defect does."""
+"""A connection: the order of responses, bad requests, unsupported versions, internal errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PREFIX = struct.Struct(">hhih")
 
 
 def join(**details: Any) -> dict[str, Any]:
-    """A Join of a new member of group g."""
+    """A JoinGroup of a new member of group g."""
     return {
         "group_id": "g",
         "session_timeout": timedelta(seconds=10),
@@ -44,17 +44,17 @@ async def client() -> AsyncIterator[Client]:
 
 
 async def test_answers_come_in_the_order_of_the_requests(client: Client) -> None:
-    """Requests sent in one go are answered one after the other."""
+    """Requests that were sent at once are answered one after the other."""
     for version in (0, 3, 2):
         await client.send("find_coordinator", version, key="g", key_type=0)
     for version in (0, 3, 2):
         assert (await client.answer("find_coordinator", version)).port == 9092
 
 
-async def test_a_parked_join_holds_what_comes_behind_it(
+async def test_a_parked_join_delays_later_requests(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A heartbeat behind a Join on one connection waits; on another it does not."""
+    """A heartbeat behind a JoinGroup on its connection waits; on another one it does not."""
     async with connected() as (broker, client):
         other = await Client.open(broker)
         await client.send("join_group", 3, **join())
@@ -68,7 +68,7 @@ async def test_a_parked_join_holds_what_comes_behind_it(
 
 
 async def test_a_request_can_come_byte_by_byte(client: Client) -> None:
-    """Framing does not depend on how the bytes arrive."""
+    """A request is read correctly, however its bytes arrive."""
     body = encode_request("metadata", 1, {"topics": []}, correlation_id=1, client_id=None)
     for byte in LENGTH.pack(len(body)) + body:
         await client.stream.send_all(bytes([byte]))
@@ -103,15 +103,17 @@ async def test_a_bad_request_ends_its_connection_only(
 async def test_a_client_that_leaves_midway_is_logged(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A frame that ends too early is logged, a plain goodbye is not."""
+    """An incomplete frame is logged; a connection closed between frames is not."""
     await client.stream.send_all(LENGTH.pack(100) + b"abc")
     await client.stream.send_eof()  # type: ignore[attr-defined]
     assert await client.is_closed()
     assert "bytes into a request" in caplog.text
 
 
-async def test_a_goodbye_is_no_event(client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """A client that closes between requests leaves no trace."""
+async def test_a_client_that_closes_between_requests_is_not_logged(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client may close its connection at any time between two requests."""
     await client.request("metadata", 1, topics=[])
     await client.stream.send_eof()  # type: ignore[attr-defined]
     assert await client.is_closed()
@@ -121,7 +123,7 @@ async def test_a_goodbye_is_no_event(client: Client, caplog: pytest.LogCaptureFi
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
     client: Client,
 ) -> None:
-    """Error 35 and the offered versions, in a form that every client can read (KIP-511)."""
+    """The response has error 35 and the offered versions, and any client can read it (KIP-511)."""
     await client.send_frame(PREFIX.pack(API_KEYS["api_versions"], 99, 1, -1))
     answer = await client.answer("api_versions", 0)
     assert int(answer.error_code) == 35
@@ -131,7 +133,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
 
 
 async def test_a_version_that_is_not_offered_is_refused(client: Client) -> None:
-    """A client that insists on a version gets UNSUPPORTED_VERSION, and its connection stays."""
+    """The client gets UNSUPPORTED_VERSION, and its connection stays open."""
     answer = await client.request(
         "end_txn",
         5,
@@ -144,10 +146,10 @@ async def test_a_version_that_is_not_offered_is_refused(client: Client) -> None:
     await client.request("metadata", 1, topics=[])
 
 
-async def test_a_defect_is_answered_and_logged(
+async def test_an_internal_error_is_answered_and_logged(
     client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception in a handler is UNKNOWN_SERVER_ERROR to this request and no other."""
+    """If a handler raises, only this request gets UNKNOWN_SERVER_ERROR."""
     with monkeypatch.context() as patch:
         patch.setattr(metadata, "_coordinator", lambda *_: 1 / 0)
         answer = await client.request("find_coordinator", 3, key="g", key_type=0)
@@ -161,7 +163,7 @@ async def test_a_defect_is_answered_and_logged(
 async def test_an_answer_that_cannot_be_written_ends_the_connection(
     client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A defect past the handler is logged too, and closes this connection."""
+    """The internal error is logged, and the connection is closed."""
     monkeypatch.setattr(metadata, "_coordinator", lambda *_: {"key": "", "nonsense": 1})
     await client.send("find_coordinator", 3, key="g", key_type=0)
     assert await client.is_closed()
@@ -169,7 +171,7 @@ async def test_an_answer_that_cannot_be_written_ends_the_connection(
 
 
 async def test_large_requests_and_answers() -> None:
-    """A batch of a megabyte goes in and comes out whole."""
+    """A batch of a megabyte is stored and returned unchanged."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         value = bytes(1_000_000)
@@ -189,7 +191,7 @@ async def test_large_requests_and_answers() -> None:
 async def test_what_kafka_never_answers_is_never_answered(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """The older copy of a repeated parked Join, and what waits behind it, stay without answer.
+    """The older copy of a repeated parked JoinGroup gets no response, nor do requests behind it.
 
     Such a connection is closed once it has been idle for too long, as Kafka's is.
     """
@@ -210,7 +212,7 @@ async def test_what_kafka_never_answers_is_never_answered(
 async def test_a_client_that_hangs_up_while_parked_stays_a_member(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Its Join completes without it, and the member goes when its session ends."""
+    """Its JoinGroup completes, and the member is removed when its session ends."""
     async with connected() as (broker, client):
         await client.send("join_group", 3, **join())
         await trio.testing.wait_all_tasks_blocked()
@@ -237,7 +239,7 @@ async def _produce(client: Client, acks: int, data: bytes) -> None:
 
 
 async def test_without_acks_there_is_no_answer() -> None:
-    """Produce with acks=0 is not answered: the next answer belongs to the next request."""
+    """Produce with acks=0 has no response: the next one belongs to the next request."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await _produce(client, 0, batch(b"a"))
@@ -249,7 +251,7 @@ async def test_without_acks_there_is_no_answer() -> None:
 async def test_without_acks_an_error_closes_the_connection(
     caplog: pytest.LogCaptureFixture, injected: bool
 ) -> None:
-    """There is no other way to be heard by a producer that wants no answer."""
+    """A closed connection is the only way to report it to a producer with acks=0."""
 
     def fault(broker: EmbeddedBroker) -> bytes:
         if injected:

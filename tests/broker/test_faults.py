@@ -1,4 +1,4 @@
-"""Planned faults: which requests they happen to, and how often."""
+"""Planned faults: which requests they affect, and how often."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kgroup.broker.faults import InjectedFaults
 
 
 def test_an_error_happens_as_often_as_planned() -> None:
-    """It hits its API only, the given number of times, and counts."""
+    """The error affects its API only, the given number of times, and is counted."""
     faults = InjectedFaults()
     fault = faults.plan("heartbeat", error_code=27, times=2)
     assert faults.apply("join_group", object()) == (0.0, None)
@@ -23,7 +23,7 @@ def test_an_error_happens_as_often_as_planned() -> None:
 
 
 def test_a_fault_can_be_aimed() -> None:
-    """Only a request that matches is hit."""
+    """Only a request that matches is affected."""
     faults = InjectedFaults()
     faults.plan("heartbeat", error_code=27, match=lambda request: request == "this")
     assert faults.apply("heartbeat", "that") == (0.0, None)
@@ -41,7 +41,7 @@ def test_a_fault_without_end_can_be_cancelled() -> None:
 
 
 def test_delays_add_up_and_one_error_counts() -> None:
-    """Slowness goes along with an error; a second error waits for the next request."""
+    """A delay and an error can affect one request; a second error waits for the next."""
     faults = InjectedFaults()
     faults.plan(None, delay=1.0)
     faults.plan("fetch", delay=0.5)
@@ -53,13 +53,13 @@ def test_delays_add_up_and_one_error_counts() -> None:
 
 
 def test_an_unknown_api_is_refused() -> None:
-    """A name that is no API of the broker's is an error that says which there are."""
+    """The error for an unknown API lists those that the broker has."""
     with pytest.raises(ValueError, match="no API 'heart_beat'.*heartbeat"):
         InjectedFaults().plan("heart_beat", error_code=1)
 
 
 async def test_reachable_waits(autojump_clock: trio.testing.MockClock) -> None:
-    """While the broker cannot be reached, waiting lasts."""
+    """`reachable` waits for as long as the broker cannot be reached."""
     faults = InjectedFaults()
     await faults.wait_reachable()
     faults.set_reachable(reachable=False)

@@ -1,4 +1,4 @@
-"""Leader epochs of a log: where each ended, for consumers that detect truncation (KIP-320)."""
+"""The end of each leader epoch of a log, for consumers that detect truncation (KIP-320)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kgroup.broker.leader_epochs import LeaderEpochs
 
 
 def test_an_epoch_ends_where_the_next_began() -> None:
-    """The latest ends at the log's end; one between known ones, where the one before it ended."""
+    """The latest epoch ends at the log's end; one between known ones, where the earlier ended."""
     epochs = LeaderEpochs()
     epochs.begin(2, 5)
     epochs.begin(4, 9)
@@ -24,7 +24,7 @@ def test_an_epoch_ends_where_the_next_began() -> None:
 
 
 def test_an_epoch_without_records_leaves_no_trace() -> None:
-    """Nothing was written in it, and so nothing can have been read in it."""
+    """An epoch in which nothing was written is forgotten, because nothing of it was read."""
     epochs = LeaderEpochs()
     epochs.begin(1, 0)
     assert epochs.end_of(0, 3) == (0, 0)

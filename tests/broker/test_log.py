@@ -20,7 +20,7 @@ from tests.broker.made import NOW, append, batch, compressed
 
 
 def work() -> Work:
-    """The work of a single request."""
+    """The work limit of a single request."""
     return TimeSlices().work(100)
 
 
@@ -33,7 +33,7 @@ def log_of(*sizes: int, settings: LogSettings | None = None) -> PartitionLog:
 
 
 def offsets(log: PartitionLog, start: int, max_bytes: int = 2**31 - 1) -> list[int]:
-    """The base offsets that a read gives."""
+    """The base offsets that a read returns."""
     read = log.read(start, max_bytes, committed=False, at_least_one=True)
     return [batches.header_of(data).base_offset for data in read.data]
 
@@ -72,7 +72,7 @@ def test_reading_gives_whole_batches_in_order(sizes: list[int], start: int, max_
 
 
 def test_nothing_is_forced_on_a_small_read() -> None:
-    """Without at_least_one a batch larger than the limit is not given."""
+    """Without at_least_one, a batch larger than the limit is not returned."""
     read = log_of(1).read(0, 10, committed=False, at_least_one=False)
     assert (read.data, read.size, read.high_watermark) == ([], 0, 1)
 
@@ -97,14 +97,14 @@ def test_a_batch_that_is_too_large_is_refused() -> None:
 
 
 def test_a_log_can_stamp_its_records() -> None:
-    """With append_time the records have the broker's time, which the result has, too."""
+    """With append_time the records, and the result, have the broker's time."""
     log = PartitionLog(LogSettings(append_time=True))
     assert append(log, batch(b"a", timestamp=5), now=77).timestamp == 77
     assert log.records(0, 1, committed=False)[0][0].timestamp == 77
 
 
 def test_old_batches_go_when_the_log_is_too_large() -> None:
-    """With retention_bytes the start moves past whole batches, and the newest stays."""
+    """With retention_bytes the start moves past whole batches; the newest batch stays."""
     size = len(batch(b"x"))
     log = log_of(1, 1, 1, 1, settings=LogSettings(retention_bytes=2 * size))
     assert (log.start_offset, log.end_offset, log.size) == (2, 4, 2 * size)
@@ -114,7 +114,7 @@ def test_old_batches_go_when_the_log_is_too_large() -> None:
 
 
 def test_records_before_an_offset_can_be_deleted() -> None:
-    """The start moves, even into a batch; what is before it cannot be read."""
+    """The start may move into a batch; records before it cannot be read."""
     log = log_of(3, 3)
     assert log.delete_before(4) == 4
     assert offsets(log, 4) == [3]
@@ -130,7 +130,7 @@ def test_records_before_an_offset_can_be_deleted() -> None:
 
 
 def test_an_open_transaction_holds_the_stable_offset() -> None:
-    """What follows the first record of an open transaction is not stable until it ends."""
+    """The last stable offset stays at the first record of an open transaction."""
     log = log_of(2)
     append(log, transactional(b"t"))
     append(log, batch(b"plain"))
@@ -146,7 +146,7 @@ def test_an_open_transaction_holds_the_stable_offset() -> None:
 
 
 def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
-    """A batch of it that is in no transaction is refused until the transaction has ended."""
+    """Until the transaction ends, its producer's batches outside of it are refused."""
     log = log_of()
     append(log, transactional(b"t"))
     plain = batch(b"p", producer_id=1, producer_epoch=0, base_sequence=1)
@@ -158,7 +158,7 @@ def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
 
 
 def test_an_aborted_transaction_is_listed_and_skipped() -> None:
-    """read_committed gets aborted transactions listed over the wire, and skipped in a read."""
+    """For read_committed, a response lists aborted transactions, and a local read skips them."""
     log = log_of(2)
     append(log, transactional(b"t1"))
     append(log, transactional(b"u1", producer_id=2))
@@ -178,7 +178,7 @@ def test_an_aborted_transaction_is_listed_and_skipped() -> None:
 
 
 def test_a_later_transaction_of_the_same_producer_is_its_own() -> None:
-    """A producer's committed records after its aborted ones are given."""
+    """Committed records that follow a producer's aborted ones are returned."""
     log = PartitionLog(LogSettings())
     append(log, transactional(b"no"))
     log.end_transaction(1, 0, NOW, committed=False)
@@ -188,7 +188,7 @@ def test_a_later_transaction_of_the_same_producer_is_its_own() -> None:
 
 
 def test_a_marker_without_records_is_no_aborted_transaction() -> None:
-    """A transaction that wrote nothing here leaves only its marker."""
+    """A transaction without records here leaves only its marker."""
     log = PartitionLog(LogSettings())
     log.end_transaction(1, 0, NOW, committed=False)
     assert log.end_offset == 1
@@ -196,7 +196,7 @@ def test_a_marker_without_records_is_no_aborted_transaction() -> None:
 
 
 def test_records_can_be_read_a_few_at_a_time() -> None:
-    """Reading continues at the offset that the last read gave, through the middle of batches."""
+    """A read continues at the offset that the last one returned, also within a batch."""
     log = log_of(3, 2, 4)
     seen, at = [], 0
     while at < log.end_offset:
@@ -206,7 +206,7 @@ def test_records_can_be_read_a_few_at_a_time() -> None:
 
 
 async def test_offsets_are_found_by_time() -> None:
-    """The first record that is not older is found, inside of its batch too."""
+    """The search finds the first record that is not older, also within a batch."""
     log = PartitionLog(LogSettings())
     for time in (10, 30, 20):
         append(log, batch(b"a", b"b", timestamp=time))
@@ -220,7 +220,7 @@ async def test_offsets_are_found_by_time() -> None:
 
 
 async def test_deleted_records_are_not_found_by_time() -> None:
-    """A record before the start is passed over, although its batch is still there."""
+    """A record before the start is skipped, although its batch is still there."""
     log = PartitionLog(LogSettings())
     records = [NewRecord(b"a", timestamp=30), NewRecord(b"b", timestamp=10)]
     append(log, batch_of(records, NOW))
@@ -229,14 +229,14 @@ async def test_deleted_records_are_not_found_by_time() -> None:
 
 
 async def test_a_batch_that_cannot_be_read_is_found_by_time_as_a_whole() -> None:
-    """Of a codec that is not read, the batch's first offset stands for the record."""
+    """If its codec is not supported, the batch's first offset is returned."""
     log = log_of(2)
     append(log, compressed(4, b"a", b"b", timestamp=NOW + 10))
     assert await log.offset_for_time(NOW + 1, work()) == (2, NOW + 10)
 
 
 async def test_waiting_ends_with_an_append(autojump_clock: trio.testing.MockClock) -> None:
-    """A wait at the end returns when a record comes, and at once where one is there."""
+    """A wait at the end returns when a record is appended; before the end it returns at once."""
     log = log_of(1)
     await log.wait_beyond(0, committed=False)
     order: list[str] = []
@@ -266,7 +266,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(
         await log.wait_beyond(0, committed=False)
 
 
-async def test_closing_wakes_who_waits(autojump_clock: trio.testing.MockClock) -> None:
+async def test_closing_a_log_wakes_waiting_tasks(autojump_clock: trio.testing.MockClock) -> None:
     """When its topic is deleted, no task waits for the log any longer."""
     log = log_of()
     async with trio.open_nursery() as nursery:
@@ -275,6 +275,6 @@ async def test_closing_wakes_who_waits(autojump_clock: trio.testing.MockClock) -
         log.close()
 
 
-def test_its_repr_tells_where_it_stands() -> None:
-    """Offsets and size are in the repr."""
+def test_repr_of_a_log() -> None:
+    """The repr has the offsets and the size."""
     assert repr(log_of()) == "<PartitionLog 0..0, 0 bytes>"

@@ -1,4 +1,4 @@
-"""Reading a broker's logs from within the process."""
+"""Reading a broker's logs within its process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_positions_and_records() -> None:
 
 
 async def test_what_cannot_be_read_is_an_error() -> None:
-    """An offset outside of the log, no such partition, a codec that is not read."""
+    """An offset out of range, an unknown partition, and an unsupported codec raise."""
     async with in_memory() as broker:
         with pytest.raises(FetchError, match="no partition t-0"):
             broker.log.read(TP, 0, 1)
@@ -51,7 +51,7 @@ async def test_what_cannot_be_read_is_an_error() -> None:
 
 
 async def test_a_topic_made_again_has_another_id() -> None:
-    """The topic id shows that a position belongs to a deleted topic."""
+    """A changed topic id shows that a position belongs to a deleted topic."""
     async with in_memory() as broker:
         assert broker.log.topic_id("t") is None
         await broker.create_topic("t")
@@ -86,7 +86,7 @@ async def test_waiting_for_committed_records(autojump_clock: trio.testing.MockCl
 async def test_a_wait_ends_when_the_topic_is_deleted(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """The next read says that there is no such partition."""
+    """The next read raises that the partition does not exist."""
     async with in_memory() as broker:
         await broker.create_topic("t")
         async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Connections in memory: trio's rules for streams, and no waiting except for bytes."""
+"""Connections in memory follow trio's rules for streams, and wait only for bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kgroup.broker.memory_pipe import PipeEnd, pipe
 
 
 async def test_a_pipe_is_a_stream_as_trio_defines_it() -> None:
-    """trio's own checks of two-way streams hold, clogging apart: nothing ever clogs a pipe."""
+    """trio's own checks of two-way streams pass, except for clogging: a pipe has no limit."""
 
     async def make() -> tuple[PipeEnd, PipeEnd]:
         return pipe()
@@ -19,7 +19,7 @@ async def test_a_pipe_is_a_stream_as_trio_defines_it() -> None:
 
 
 async def test_bytes_sent_before_the_end_was_closed_arrive() -> None:
-    """Closing an end loses nothing that it sent; then the other reads the end."""
+    """The other end reads all bytes that were sent before the close, then the end."""
     one, other = pipe()
     await one.send_all(b"abc")
     await one.aclose()
@@ -31,7 +31,7 @@ async def test_bytes_sent_before_the_end_was_closed_arrive() -> None:
 
 
 async def test_a_cancelled_reader_loses_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    """Bytes that come after a read was cancelled are the next read's."""
+    """Bytes that arrive after a cancelled read are returned by the next read."""
     one, other = pipe()
     with trio.move_on_after(1) as scope:
         await other.receive_some()
@@ -41,7 +41,7 @@ async def test_a_cancelled_reader_loses_nothing(autojump_clock: trio.testing.Moc
 
 
 async def test_a_round_trip_takes_one_step_of_each_task_for_each_direction() -> None:
-    """A small message costs a checkpoint to send and one wake-up to read: no more turns."""
+    """A small message costs one checkpoint to send and one wake-up to read."""
     one, other = pipe()
 
     async def echo() -> None:

@@ -1,4 +1,4 @@
-"""Idempotent producers: what is a repeat, what follows, what is refused."""
+"""Idempotent producers: which batches are new, repeated or refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sent(sequence: int, count: int = 1, epoch: int = 0) -> BatchHeader:
 
 
 def written(*batches: BatchHeader) -> ProducerState:
-    """A partition that knows these batches."""
+    """The state of a partition that has these batches."""
     sequences = ProducerState()
     offset = 0
     for one in batches:
@@ -29,24 +29,24 @@ def written(*batches: BatchHeader) -> ProducerState:
 
 
 def error(sequences: ProducerState, one: BatchHeader) -> ErrorCode:
-    """What a batch is refused with."""
+    """The error with which a batch is refused."""
     with pytest.raises(RequestError) as refused:
         sequences.duplicate(one)
     return refused.value.code
 
 
 def test_the_next_sequence_is_taken() -> None:
-    """Batches that follow one another are new."""
+    """Batches in sequence are new."""
     written(sent(0, 3), sent(3, 2), sent(5))
 
 
 def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
-    """Its earlier batches may have been deleted."""
+    """The producer's earlier batches may have been deleted."""
     written(sent(17))
 
 
 def test_the_last_five_batches_are_known_again() -> None:
-    """A repeat of one of them gives its offset; an older one is out of order."""
+    """A repeated batch among them gets its offset; an older one is out of order."""
     sequences = written(*(sent(number) for number in range(REMEMBERED + 1)))
     for number in range(1, REMEMBERED + 1):
         repeated = sequences.duplicate(sent(number))
@@ -61,25 +61,25 @@ def test_a_gap_is_refused() -> None:
 
 
 def test_sequences_wrap() -> None:
-    """After 2^31-1 comes 0."""
+    """The sequence after 2^31-1 is 0."""
     written(sent(2**31 - 2, 2), sent(0))
 
 
 def test_an_older_epoch_is_fenced() -> None:
-    """A batch of an epoch that has passed is refused."""
+    """A batch of an older producer epoch is refused."""
     sequences = written(sent(0, epoch=3))
     assert error(sequences, sent(1, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_newer_epoch_begins_at_zero() -> None:
-    """With a new epoch the sequence starts again, and must."""
+    """The sequence of a new epoch must start at 0."""
     sequences = written(sent(0, epoch=3))
     assert error(sequences, sent(1, epoch=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert sequences.duplicate(sent(0, epoch=4)) is None
 
 
 def test_a_marker_raises_the_epoch() -> None:
-    """A marker of a later epoch fences the one before; one of the same epoch changes nothing."""
+    """A marker with a later epoch fences the earlier one; one of the same epoch does not."""
     sequences = written(sent(0, epoch=3))
     sequences.transaction_ended(1, 3)
     assert sequences.duplicate(sent(1, epoch=3)) is None

@@ -1,4 +1,4 @@
-"""Waiting for the coordinator, and its alarm clock."""
+"""The purgatory: requests that wait for the coordinator, and its timer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def purgatory() -> GroupPurgatory:
 
 
 def join(version: int = 3, member_id: str = "") -> requests.JoinGroup:
-    """A Join of a new member, or of one with an id."""
+    """A JoinGroup of a new member, or of one with an id."""
     return requests.JoinGroup(
         group_id="g",
         version=version,
@@ -39,8 +39,8 @@ def join(version: int = 3, member_id: str = "") -> requests.JoinGroup:
     )
 
 
-async def test_the_alarm_rings_when_it_said(autojump_clock: trio.testing.MockClock) -> None:
-    """It rings at the times named, also at one that comes earlier than it was set for."""
+async def test_the_timer_runs_at_the_set_times(autojump_clock: trio.testing.MockClock) -> None:
+    """A timer that is set again to an earlier time runs at that time."""
     times, rung = [100.0], list[float]()
 
     def ring() -> None:
@@ -64,7 +64,7 @@ async def test_the_alarm_rings_when_it_said(autojump_clock: trio.testing.MockClo
 async def test_a_parked_request_is_answered_by_a_timer(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A first Join waits for the initial delay, and not a moment longer."""
+    """A first JoinGroup waits exactly for the initial delay."""
     waiting = purgatory()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.alarm.run)
@@ -74,10 +74,10 @@ async def test_a_parked_request_is_answered_by_a_timer(
     assert answer.generation_id == 1
 
 
-async def test_who_stops_waiting_leaves_the_member_behind(
+async def test_a_cancelled_request_has_been_handled(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A cancelled Join was handled: the member is in the group, and others get their answers."""
+    """After a cancelled JoinGroup the member is in the group, and others get responses."""
     waiting = purgatory()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.alarm.run)
@@ -94,7 +94,7 @@ async def test_who_stops_waiting_leaves_the_member_behind(
 async def test_a_request_that_is_never_answered_gives_none(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """The older copy of a repeated parked Join ends without an answer, as in Kafka."""
+    """The older copy of a repeated parked JoinGroup ends without a response, as in Kafka."""
     waiting = purgatory()
     gave: list[responses.JoinCompleted | None] = []
 
@@ -118,7 +118,7 @@ async def test_a_request_that_is_never_answered_gives_none(
 async def test_an_answer_of_another_kind_is_a_defect(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A response of the wrong kind, or none, is an error."""
+    """A response of the wrong type, or a missing one, raises."""
     with pytest.raises(TypeError, match="was answered with"):
         await purgatory().handle(requests.ListGroups(), responses.JoinCompleted)
     waiting = purgatory()
@@ -138,10 +138,10 @@ async def test_an_answer_of_another_kind_is_a_defect(
         nursery.cancel_scope.cancel()
 
 
-async def test_who_watches_sees_requests_and_what_they_are_answered(
+async def test_an_observer_sees_requests_and_their_responses(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """An answer is seen with the request that gave rise to it, be it another's or its own."""
+    """A response is reported with the request that caused it, also for another request."""
     waiting, observer = purgatory(), RecordingObserver()
     waiting.observer = observer
     refused = await waiting.handle(join(version=4), responses.JoinCompleted)
@@ -160,10 +160,10 @@ async def test_who_watches_sees_requests_and_what_they_are_answered(
     assert observer.expiries == []
 
 
-async def test_who_watches_sees_what_timers_answer(
+async def test_an_observer_sees_the_responses_of_timers(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """The Join that waited for the initial delay is answered by it, and by nothing else."""
+    """The response to a JoinGroup that waited for the initial delay belongs to its timer."""
     waiting, observer = purgatory(), RecordingObserver()
     waiting.observer = observer
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""Records: written and read back, and as another implementation reads them."""
+"""Records: written, read back, and read by another implementation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read(data: bytes) -> list[StoredRecord]:
 
 @given(st.lists(RECORDS, min_size=1, max_size=20), st.integers(0, 2**40))
 def test_records_come_back_as_they_went_in(given_: list[NewRecord], offset: int) -> None:
-    """Key, value, headers and time of every record survive, at consecutive offsets."""
+    """Key, value, headers and time of every record are kept, at consecutive offsets."""
     stored = read(batches.placed(batch_of(given_, NOW), offset, 0))
     assert [one.offset for one in stored] == list(range(offset, offset + len(given_)))
     for before, after in zip(given_, stored, strict=True):
@@ -54,25 +54,25 @@ def test_another_implementation_reads_the_same() -> None:
 
 
 def test_the_brokers_time_counts_for_all_records() -> None:
-    """In a stamped batch every record has the batch's time."""
+    """Every record of a batch with append time has the batch's time."""
     data = batches.stamped(batch(b"a", b"b"), NOW + 9)
     assert {(one.timestamp, one.append_time) for one in read(data)} == {(NOW + 9, True)}
 
 
 def test_gzip_is_read() -> None:
-    """A batch compressed with gzip gives its records."""
+    """A batch compressed with gzip can be read."""
     assert [one.value for one in read(compressed(1, b"a", b"b"))] == [b"a", b"b"]
 
 
 @pytest.mark.parametrize(("codec", "name"), [(2, "snappy"), (3, "lz4"), (4, "zstd"), (7, "7")])
 def test_other_codecs_are_refused_by_name(codec: int, name: str) -> None:
-    """What cannot be read says which codec it is and what to use."""
+    """The error names the codec that is not supported, and those that are."""
     with pytest.raises(CompressedBatchError, match=f"{name}.*use none or gzip"):
         read(compressed(codec, b"a"))
 
 
 def test_records_that_end_too_early_are_an_error() -> None:
-    """A count that the bytes do not hold is an error."""
+    """A count greater than the number of records in the bytes is refused."""
     body = batch(b"abc")[batches.HEADER.size :]
     for cut in (body[:-2], body):
         data = batches.assemble(cut, count=2, base_timestamp=NOW, max_timestamp=NOW)

@@ -1,4 +1,4 @@
-"""Patterns: what Python's say of them, in time that no pattern makes long."""
+"""Patterns match as in Python, and no pattern takes long."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ALTERNATIVES = st.lists(st.tuples(ATOMS, TIMES).map("".join), max_size=6).map(""
     pattern=st.lists(ALTERNATIVES, min_size=1, max_size=3).map("|".join),
     text=st.text(alphabet="ab.-]", max_size=8),
 )
-def test_they_mean_what_they_mean_to_python(pattern: str, text: str) -> None:
-    """Where both understand a pattern, they say the same of a text."""
+def test_patterns_match_as_in_python(pattern: str, text: str) -> None:
+    """If both accept a pattern, both give the same result for a text."""
     assert Pattern(pattern).matches(text) == (re.fullmatch(pattern, text, re.DOTALL) is not None)
 
 
@@ -30,8 +30,8 @@ def test_they_mean_what_they_mean_to_python(pattern: str, text: str) -> None:
     "pattern",
     ["(a+)+", "a{9}", "a**", "*", "[", "a\\", "(?=a)", r"\1", "a" * 201, "^a", "[b-a]", "[+--]"],
 )
-def test_others_are_refused(pattern: str) -> None:
-    """Groups, counts, look-around, and texts that are no pattern."""
+def test_unsupported_patterns_are_refused(pattern: str) -> None:
+    """Groups, counts, look-around, and invalid patterns are refused."""
     with pytest.raises(RequestError) as refused:
         Pattern(pattern)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -41,7 +41,7 @@ def test_others_are_refused(pattern: str) -> None:
     "pattern", ["[[a]", "[b&&a]", "[b||a]", "[b~~a]", r"[\[a]", r"[\\[a]", "[a[]"]
 )
 def test_signs_in_a_class_are_characters(pattern: str) -> None:
-    """Python warns of them, as it may take them for operations on sets one day."""
+    """Signs for which Python warns of future set operations are plain characters here."""
     made = Pattern(pattern)
     assert made.matches("a")
     assert not made.matches("c")
@@ -50,7 +50,7 @@ def test_signs_in_a_class_are_characters(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["a*" * 99 + "b", "a*" + "b*" * 98 + "c", "a*b|" * 49 + "a*b"])
 def test_no_pattern_takes_long(pattern: str) -> None:
-    """What Python's own would take years for is done in eight steps a character at most."""
+    """Patterns that take Python years take at most eight steps for each character."""
     made = Pattern(pattern)
     assert not made.matches("a" * 10_000)
     assert len(made._skips) <= 8

@@ -1,4 +1,4 @@
-"""Places: spread over the brokers, elected within their replicas, never uncleanly."""
+"""Replicas: spread over the brokers; leaders are elected among those in sync."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ BROKERS = strategies.sampled_from([1, 2, 3])
 
 
 def error(made: object) -> ErrorCode:
-    """The error of a placement."""
+    """The error with which a placement is refused."""
     with pytest.raises(RequestError) as refused:
         made()  # type: ignore[operator]
     return refused.value.code
 
 
-def test_leaders_go_round_the_brokers() -> None:
-    """Each partition's leader is the next broker, and its replicas are those that follow."""
+def test_leaders_are_spread_over_the_brokers() -> None:
+    """The next partition's leader is the next broker, and its replicas are those after it."""
     live_brokers = LiveBrokers([1, 2, 3])
     assert [live_brokers.place_replicas(rotation, 2).node_ids for rotation in range(4)] == [
         (1, 2),
@@ -33,7 +33,7 @@ def test_leaders_go_round_the_brokers() -> None:
 
 
 def test_a_broker_that_is_down_leads_nothing_new() -> None:
-    """It gets replicas only where there are not enough others, and is not in sync there."""
+    """It gets replicas only if other brokers are too few, and is not in sync there."""
     live_brokers = LiveBrokers([1, 2, 3])
     live_brokers.set_up(2, is_up=False)
     assert [live_brokers.place_replicas(rotation, 2).node_ids for rotation in range(2)] == [
@@ -46,7 +46,7 @@ def test_a_broker_that_is_down_leads_nothing_new() -> None:
 
 
 def test_impossible_placements_are_refused() -> None:
-    """More replicas than brokers, unknown ones, ones named twice, none that is up."""
+    """More replicas than brokers, unknown or repeated ones, and only stopped ones."""
     live_brokers = LiveBrokers([1, 2])
     assert error(lambda: live_brokers.place_replicas(0, 3)) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert error(lambda: live_brokers.place_replicas(0, 0)) is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -62,7 +62,7 @@ def test_impossible_placements_are_refused() -> None:
 
 
 def test_a_leader_can_be_moved_to_any_broker() -> None:
-    """A replica just leads; any other broker also takes over the old leader's replica."""
+    """A broker without a replica takes over the old leader's replica."""
     live_brokers = LiveBrokers([1, 2, 3])
     replicas = live_brokers.place_replicas(0, 2)
     assert live_brokers.move_leader(replicas, 2)
@@ -80,38 +80,38 @@ def test_a_leader_can_be_moved_to_any_broker() -> None:
 
 
 class Elections(RuleBasedStateMachine):
-    """Brokers start and stop, leaders move: the invariants of a partition's replicas."""
+    """Brokers start and stop, leaders move, and a partition's replicas keep their invariants."""
 
     @initialize(factor=BROKERS, rotation=BROKERS)
     def begin(self, factor: int, rotation: int) -> None:
-        """Three brokers, one partition."""
+        """Make three brokers and one partition."""
         self.live_brokers = LiveBrokers([1, 2, 3])
         self.replicas: PartitionReplicas = self.live_brokers.place_replicas(rotation, factor)
         self.seen = (self.replicas.leader, self.replicas.epoch)
 
     @rule(node_id=BROKERS)
     def go(self, node_id: int) -> None:
-        """A broker goes."""
+        """Stop a broker."""
         if self.live_brokers.is_up(node_id):
             self.live_brokers.set_up(node_id, is_up=False)
             self.changed(told=self.live_brokers.broker_stopped(self.replicas, node_id))
 
     @rule(node_id=BROKERS)
     def come(self, node_id: int) -> None:
-        """A broker comes."""
+        """Start a broker."""
         if not self.live_brokers.is_up(node_id):
             self.live_brokers.set_up(node_id, is_up=True)
             self.changed(told=self.live_brokers.broker_started(self.replicas))
 
     @rule(node_id=BROKERS)
     def move(self, node_id: int) -> None:
-        """The leader is moved."""
+        """Move the leader."""
         if self.live_brokers.is_up(node_id):
             self.changed(told=self.live_brokers.move_leader(self.replicas, node_id))
 
     @rule()
     def elect_preferred(self) -> None:
-        """The preferred leader is elected."""
+        """Elect the preferred leader."""
         self.changed(told=self.live_brokers.elect_preferred(self.replicas))
 
     def changed(self, *, told: bool) -> None:
@@ -122,7 +122,7 @@ class Elections(RuleBasedStateMachine):
 
     @invariant()
     def sound(self) -> None:
-        """A leader is up and in sync; there is one as soon as one of those in sync is up."""
+        """A leader runs and is in sync; there is one if any replica in sync runs."""
         replicas = self.replicas
         assert set(replicas.isr) <= set(replicas.node_ids)
         assert replicas.isr

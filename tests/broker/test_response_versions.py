@@ -1,4 +1,4 @@
-"""Fitting an answer to a version."""
+"""A response is fitted to the fields of a version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOINED = {
 
 
 def test_a_version_gets_the_fields_it_has() -> None:
-    """Fields that came later are left out, nested ones too; the throttle time is zero."""
+    """Fields of later versions are left out, nested ones too; the throttle time is zero."""
     old, new = fit_response("join_group", 0, JOINED), fit_response("join_group", 9, JOINED)
     assert not hasattr(old, "skip_assignment")
     assert not hasattr(old.members[0], "group_instance_id")
@@ -32,7 +32,7 @@ def test_a_version_gets_the_fields_it_has() -> None:
 
 
 def test_null_is_empty_where_there_is_no_null() -> None:
-    """A text that may not be null on the wire becomes empty."""
+    """A text that the version cannot send as null becomes empty."""
     assert fit_response("join_group", 6, JOINED).protocol_name == ""
     assert fit_response("join_group", 9, JOINED).protocol_name is None
 
@@ -53,18 +53,18 @@ def test_an_array_may_be_null_only_where_kafka_says() -> None:
 
 
 def test_error_codes_of_any_making_fit() -> None:
-    """The coordinator's codes, kio's, plain numbers and unknown ones go out as their number."""
+    """The coordinator's codes, kio's, and unknown numbers are sent as numbers."""
     for code in (ErrorCode.UNKNOWN_MEMBER_ID, 25, 999):
         assert int(fit_response("heartbeat", 4, {"error_code": code}).error_code) == int(code)
 
 
 def test_a_misspelt_field_is_a_defect() -> None:
-    """A name that no version has is refused, not dropped."""
+    """A name that no version has raises; it is not ignored."""
     with pytest.raises(ValueError, match="no version of HeartbeatResponse has a field eror"):
         fit_response("heartbeat", 4, {"error_code": 0, "eror": 1})
 
 
 def test_a_missing_field_is_a_defect() -> None:
-    """What has no default must be given."""
+    """A field without a default must be set."""
     with pytest.raises(ValueError, match="HeartbeatResponse v4 needs error_code"):
         fit_response("heartbeat", 4, {})

@@ -1,4 +1,4 @@
-"""The broker's life, and what a test can do to it."""
+"""The life of a broker, and the faults that a test can give it."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ async def broker() -> AsyncIterator[EmbeddedBroker]:
 
 
 async def heartbeat(client: Client) -> int:
-    """The error of a heartbeat of an unknown member."""
+    """Send a heartbeat of an unknown member; return the error."""
     answer = await client.request("heartbeat", 4, group_id="g", generation_id=1, member_id="m")
     return int(answer.error_code)
 
 
 async def over_tcp(broker: EmbeddedBroker) -> Client:
-    """A connection by TCP."""
+    """Connect by TCP."""
     return Client(await trio.open_tcp_stream(broker.host, broker.port))
 
 
 async def test_a_served_broker_is_where_it_says() -> None:
-    """Clients that connect by TCP get the address that they connected to."""
+    """Metadata names the address to which the client connected."""
     async with serve() as broker:
         assert broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
         client = await over_tcp(broker)
@@ -63,7 +63,7 @@ async def test_a_name_is_served_on_all_of_its_addresses() -> None:
 
 
 async def test_all_addresses_share_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a name has several addresses and any port will do, all listen on the first's."""
+    """If a name has several addresses and port 0 was given, all use the first one's port."""
     opened, ports = trio.open_tcp_listeners, list[int]()
 
     async def open_two(port: int, *, host: str) -> list[trio.SocketListener]:
@@ -80,7 +80,7 @@ async def test_all_addresses_share_one_port(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_client_that_is_gone_before_it_is_served_is_no_event(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A connection that was reset while it waited to be accepted leaves no trace."""
+    """A connection reset before it was accepted is not logged."""
     async with serve() as broker:
         with socket.create_connection((broker.host, broker.port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -90,7 +90,7 @@ async def test_a_client_that_is_gone_before_it_is_served_is_no_event(
 
 
 async def test_an_ipv6_address_is_written_in_brackets() -> None:
-    """An IPv6 address stands in brackets, so that the port can be read."""
+    """An IPv6 address has brackets, which separate it from the port."""
     async with in_memory() as broker:
         broker.cluster.brokers[1].set_address("::1", 9092)
         assert broker.bootstrap_servers == "[::1]:9092"
@@ -106,7 +106,7 @@ async def test_a_port_in_use_is_an_error() -> None:
 
 
 async def test_what_the_body_raises_is_raised_as_it_is() -> None:
-    """No exception group is wrapped around the caller's own error."""
+    """The body's own error is raised without an exception group."""
     mine = KeyError("mine")
     with pytest.raises(KeyError) as raised:
         async with serve():
@@ -127,7 +127,7 @@ async def test_a_broker_ends_when_it_is_cancelled(
 
 
 async def test_a_disconnected_broker_comes_back_on_its_port() -> None:
-    """Disconnecting cuts connections and refuses new ones; starting again has all state."""
+    """Disconnecting closes connections and refuses new ones; a restarted broker has its state."""
     async with serve() as broker:
         address = broker.bootstrap_servers
         await broker.create_topic("t", 3)
@@ -149,7 +149,7 @@ async def test_a_disconnected_broker_comes_back_on_its_port() -> None:
 
 
 async def test_a_disconnected_broker_refuses_in_memory(broker: EmbeddedBroker) -> None:
-    """Without a listener, or at another address, a connection is refused as by TCP."""
+    """Without a listener, or at another address, connecting fails as by TCP."""
     with pytest.raises(ConnectionRefusedError, match="memory:1$"):
         await broker.open_stream(broker.host, 1)
     await broker.disconnect()
@@ -160,7 +160,7 @@ async def test_a_disconnected_broker_refuses_in_memory(broker: EmbeddedBroker) -
 
 
 async def test_a_single_broker_is_a_cluster_of_one(broker: EmbeddedBroker) -> None:
-    """It shuts down as one of several does: nothing has a leader until it starts again."""
+    """After its shutdown nothing has a leader, as in a larger cluster, until it starts again."""
     await broker.create_topic("t")
     replicas = broker.cluster.topics.log_and_replicas("t", 0)[1]
     seen = []
@@ -172,7 +172,7 @@ async def test_a_single_broker_is_a_cluster_of_one(broker: EmbeddedBroker) -> No
 
 
 async def test_an_unreachable_broker_is_silent(autojump_clock: trio.testing.MockClock) -> None:
-    """Requests and new connections hang, nothing breaks, and afterwards all is answered."""
+    """Requests and new connections hang without an error, and are answered afterwards."""
     async with connected() as (broker, client):
         broker.set_reachable(reachable=False)
         await client.send("metadata", 1, topics=[])
@@ -189,7 +189,7 @@ async def test_an_unreachable_broker_is_silent(autojump_clock: trio.testing.Mock
 async def test_an_answer_that_was_due_while_unreachable_comes_later(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A parked Join completes in the broker, and its answer arrives when the network is back."""
+    """A parked JoinGroup completes meanwhile, and its response arrives when the network is back."""
     async with connected() as (broker, client):
         await client.send("join_group", 3, **join())
         await trio.testing.wait_all_tasks_blocked()
@@ -216,7 +216,7 @@ async def test_connections_can_be_cut_by_client(broker: EmbeddedBroker) -> None:
 async def test_errors_and_slowness_can_be_injected(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """An injected error replaces the coordinator's response, after an injected delay."""
+    """An injected error replaces the response, after an injected delay."""
     async with connected() as (broker, client):
         fault = broker.inject("heartbeat", 27, times=1)
         broker.slow(2.5, "heartbeat", times=2)
@@ -228,7 +228,7 @@ async def test_errors_and_slowness_can_be_injected(
 async def test_the_coordinator_fails_over_to_itself(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Requests, parked or new, are answered NOT_COORDINATOR while it is away; then it loads."""
+    """While it is away, all requests get NOT_COORDINATOR; then it loads its groups."""
     async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
         await broker.create_topic("t")
         member = (await client.request("join_group", 3, **join())).member_id
@@ -255,7 +255,7 @@ async def test_the_coordinator_fails_over_to_itself(
 
 
 async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.MockClock) -> None:
-    """A commit and an assignment that cannot be written are answered as Kafka does."""
+    """A commit and an assignment that cannot be written get Kafka's errors."""
     async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
         await broker.create_topic("t")
         member = (await client.request("join_group", 3, **join())).member_id
@@ -274,7 +274,7 @@ async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.Moc
 
 
 async def test_records_can_be_appended_without_a_producer(broker: EmbeddedBroker) -> None:
-    """Values and whole records are written as one batch; the first offset is given."""
+    """Values or records are written as one batch, and the first offset is returned."""
     await broker.create_topic("t", 2)
     assert await broker.append("t", 1, [b"a", b"b"]) == 0
     record = NewRecord(None, b"k", [("h", b"v")], timestamp=5)
@@ -290,7 +290,7 @@ async def test_records_can_be_appended_without_a_producer(broker: EmbeddedBroker
 
 
 async def test_the_callers_mistakes_are_usage_errors(broker: EmbeddedBroker) -> None:
-    """What Kafka would refuse is a UsageError in words."""
+    """A call that Kafka would refuse raises a UsageError."""
     await broker.create_topic("t", 2)
     with pytest.raises(UsageError, match="already exists"):
         await broker.create_topic("t")
@@ -307,7 +307,7 @@ async def test_the_callers_mistakes_are_usage_errors(broker: EmbeddedBroker) -> 
 
 
 async def test_committed_offsets_can_be_read(broker: EmbeddedBroker) -> None:
-    """What a group has committed is there to read, and goes with its topic."""
+    """A group's committed offsets can be read until their topic is deleted."""
     await broker.create_topic("t", 2)
     client = await Client.open(broker)
     assert await commit(client, partition=1) == 0
@@ -320,7 +320,7 @@ async def test_committed_offsets_can_be_read(broker: EmbeddedBroker) -> None:
 
 @pytest.mark.parametrize("how", [in_memory, serve])
 async def test_settings_are_read_by_kafkas_names(how: Any) -> None:
-    """Properties and ready settings both do; an unknown property is refused before it runs."""
+    """Properties and a settings object are accepted; an unknown property is refused at once."""
     for settings in ({"num.partitions": 5}, BrokerSettings(default_partitions=5)):
         async with how(settings=settings) as broker:
             await broker.create_topic("t")
@@ -355,7 +355,7 @@ async def test_in_memory_everything_follows_from_seed_and_clock(
 
 
 async def test_a_transaction_times_out(autojump_clock: trio.testing.MockClock) -> None:
-    """The broker's own alarm aborts a transaction that takes too long."""
+    """The broker aborts a transaction that takes too long."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         given = await client.request(

@@ -1,4 +1,4 @@
-"""Several brokers in virtual time: they stop, die, come back, and go wrong one by one."""
+"""Several brokers in virtual time: they stop, are killed, restart, and have faults one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.broker.test_connection import join
 async def test_what_a_stopped_broker_leads_moves_to_replicas(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Others take over at once; what has one replica waits, and preferred leaders come back."""
+    """Replicas lead at once; partitions without another one wait; preferred leaders return."""
     await cluster.create_topic("single", 3)
     client = await to(cluster, 2)
     await cluster.nodes[1].stop()
@@ -54,7 +54,7 @@ async def test_what_a_stopped_broker_leads_moves_to_replicas(
 async def test_the_last_in_sync_leads_first(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """When all have stopped, there is no leader until one starts that was in sync."""
+    """After all brokers stopped, there is no leader until one starts that was in sync."""
     for node_id in (1, 2, 3):
         await cluster.nodes[node_id].stop()
     assert cluster.leader_of(T0) is None
@@ -69,7 +69,7 @@ async def test_the_last_in_sync_leads_first(
 
 
 async def test_the_same_seed_gives_the_same_ids(autojump_clock: trio.testing.MockClock) -> None:
-    """Nothing of several brokers is drawn from anything but the injected choices."""
+    """The ids depend only on the injected random source."""
 
     async def play() -> tuple[object, ...]:
         async with in_memory_cluster(3, SETTINGS, random=random.Random(7)) as cluster:
@@ -86,7 +86,7 @@ async def test_the_same_seed_gives_the_same_ids(autojump_clock: trio.testing.Moc
 async def test_mistakes_are_usage_errors(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """What a test cannot mean is refused in words."""
+    """Impossible calls raise a UsageError that says what is wrong."""
     with pytest.raises(UsageError, match="no broker 9"):
         await cluster.move_leader(T0, 9)
     with pytest.raises(UsageError, match="no t-3"):
@@ -104,7 +104,7 @@ async def test_mistakes_are_usage_errors(
 async def test_a_broker_that_stops_answers_what_it_is_serving(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A slow request is answered first; one that cannot be answered holds up the stop for 5 s."""
+    """A slow request is answered first; one without a response delays the stop by 5 s at most."""
     client, silent = await to(cluster, 1), await to(cluster, 2)
     began = trio.current_time()
     cluster.nodes[1].slow(2)
@@ -130,7 +130,7 @@ async def test_a_broker_that_stops_answers_what_it_is_serving(
 async def test_faults_are_of_one_broker(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """What is injected, cut or slowed at one broker is nothing to the others."""
+    """Faults that are injected at one broker do not affect the others."""
     at = cluster.coordinator_of("g")
     assert at is not None
     here, there = await to(cluster, at), await to(cluster, at % 3 + 1)
@@ -144,7 +144,7 @@ async def test_faults_are_of_one_broker(
 async def test_a_connection_of_a_killed_brokers_last_moment_is_cut(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A connection whose serving has not begun when the broker dies is closed like the others."""
+    """A connection that the killed broker had not yet begun to serve is closed too."""
     stream, theirs = pipe()
     cluster.nodes[1].accept(theirs, "127.0.0.1")
     cluster.nodes[1].kill()
@@ -152,10 +152,10 @@ async def test_a_connection_of_a_killed_brokers_last_moment_is_cut(
         assert await stream.receive_some() == b""
 
 
-async def test_a_stop_that_takes_long_leaves_alone_who_comes_after_the_next_start(
+async def test_a_slow_stop_keeps_the_connections_of_the_next_start(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A broker that starts while it finishes old connections keeps its new ones."""
+    """A restarted broker keeps its new connections while the old ones are finished."""
     node = cluster.nodes[1]
     old = await to(cluster, 1)
     node.slow(60, times=1)

@@ -1,4 +1,4 @@
-"""Several brokers on ports: librdkafka and kgroup on it find leaders and coordinators that move."""
+"""Several brokers on ports: librdkafka and kgroup find leaders and coordinators that move."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICK = {
 
 
 class Feed:
-    """Produces numbered values with an idempotent producer, and knows what became of each."""
+    """Produces numbered values with an idempotent producer, and records the outcome of each."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._producer = Producer(
@@ -56,7 +56,7 @@ class Feed:
 
 
 async def upheaval(cluster: EmbeddedCluster, feed: Feed, group: str) -> None:
-    """Leaders move, the coordinator moves, a broker stops, another dies; both come back."""
+    """Move leaders and the coordinator, stop one broker, kill another; restart both."""
     await beside(feed.send, 50)
     for number in range(3):
         partition = TopicPartition("t", number)
@@ -77,7 +77,7 @@ async def upheaval(cluster: EmbeddedCluster, feed: Feed, group: str) -> None:
 
 
 def kept(cluster: EmbeddedCluster) -> list[int]:
-    """The numbers in the log."""
+    """The numbers that the log has."""
     partitions = [TopicPartition("t", number) for number in range(3)]
     return sorted(
         int(record.value or b"-1")
@@ -87,7 +87,7 @@ def kept(cluster: EmbeddedCluster) -> list[int]:
 
 
 async def test_librdkafka_follows_leaders_and_coordinators() -> None:
-    """An idempotent producer writes everything once, and a group reads all, whatever moves."""
+    """During all moves, an idempotent producer writes each value once, and a group reads all."""
     async with serve_cluster(3, settings=SETTINGS) as cluster:
         await cluster.create_topic("t", 3)
         servers = cluster.bootstrap_servers
@@ -108,7 +108,7 @@ async def test_librdkafka_follows_leaders_and_coordinators() -> None:
 
 
 async def test_a_group_of_kgroup_follows_leaders_and_coordinators() -> None:
-    """A generation continues reading and committing through all of it, and skips nothing."""
+    """A generation reads and commits during all of it, and skips nothing."""
     async with serve_cluster(3, settings=SETTINGS) as cluster:
         await cluster.create_topic("t", 3)
         feed = Feed(cluster.bootstrap_servers, "t")

@@ -1,4 +1,4 @@
-"""Groups and transactions on several brokers: what outlives a coordinator that goes."""
+"""Groups and transactions on several brokers: what survives the loss of a coordinator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOT_ENOUGH_REPLICAS = 19
 async def test_a_coordinator_fails_over(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock, killed: bool
 ) -> None:
-    """Stopped it answers parked requests, killed it answers none; what was written is kept."""
+    """If stopped, it answers parked requests; if killed, none. Written state survives."""
     at = cluster.coordinator_of("g")
     assert at is not None
     client = await to(cluster, at)
@@ -68,7 +68,7 @@ async def test_a_coordinator_fails_over(
 async def test_a_group_without_a_coordinator_keeps_its_offsets(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """With one replica a group waits for its broker; deleted topics are gone even so."""
+    """With one replica a group waits for its broker; offsets of deleted topics are removed."""
     settings = {**SETTINGS, "offsets.topic.replication.factor": "1"}
     async with in_memory_cluster(2, settings) as cluster:
         await cluster.create_topic("t", 1)
@@ -91,7 +91,7 @@ async def test_a_group_without_a_coordinator_keeps_its_offsets(
 async def test_a_group_lives_through_moves(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Two members read everything once while the coordinator moves, dies and comes back."""
+    """Two members read everything once while the coordinator moves, is killed and restarts."""
     for number in range(3):
         await cluster.append("t", number, [b"%d" % n for n in range(30)])
     seen: list[tuple[int, int]] = []
@@ -135,7 +135,7 @@ async def test_a_group_lives_through_moves(
 async def test_a_transaction_outlives_its_coordinator(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Another broker ends it; records on other brokers and offsets of a group get the outcome."""
+    """Another broker ends it, with one outcome for records and offsets on all brokers."""
     at = cluster.cluster.transaction_coordinator_of("x")
     assert at is not None
     client = await to(cluster, at.node_id)
@@ -164,10 +164,10 @@ async def test_a_transaction_outlives_its_coordinator(
     assert (await cluster.committed("g"))[T0].offset == 5
 
 
-async def test_an_open_transaction_is_aborted_by_who_has_it(
+async def test_an_open_transaction_is_aborted_when_its_coordinator_is_back(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Its time-out runs out while its coordinator is away, and is noticed when it is back."""
+    """Its time-out passes while the coordinator is away, and is noticed afterwards."""
     settings = {**SETTINGS, "transaction.state.log.replication.factor": "1"}
     async with in_memory_cluster(2, settings) as cluster:
         await cluster.create_topic("t", 1)
@@ -189,7 +189,7 @@ async def test_an_open_transaction_is_aborted_by_who_has_it(
 async def test_a_transaction_takes_nothing_new_while_its_coordinator_is_away(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A partition's first batch of a transaction fails until the transaction has a coordinator."""
+    """The first batch for another partition fails until there is a coordinator."""
     settings = {**SETTINGS, "transaction.state.log.replication.factor": "1"}
     async with in_memory_cluster(2, settings) as cluster:
         await cluster.create_topic("t", 1)

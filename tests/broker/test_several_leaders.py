@@ -28,10 +28,10 @@ from tests.broker.clusters import (
 from tests.broker.made import batch
 
 
-async def test_every_broker_tells_of_all(
+async def test_every_broker_describes_the_whole_cluster(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Every broker returns the same brokers, leaders and coordinators, which are spread evenly."""
+    """Every broker returns the same brokers, leaders and coordinators, spread evenly."""
     for node_id in cluster.nodes:
         client = await to(cluster, node_id)
         told = await metadata(client, "t")
@@ -61,7 +61,7 @@ async def test_every_broker_tells_of_all(
 async def test_a_broker_answers_for_what_it_leads(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Records and groups are the leader's; every other broker sends the client on."""
+    """Other brokers refuse requests for partitions and groups that they do not lead."""
     coordinator = cluster.coordinator_of("g")
     for node_id in cluster.nodes:
         client = await to(cluster, node_id)
@@ -92,10 +92,10 @@ async def test_a_broker_answers_for_what_it_leads(
     assert [cluster.log.end_offset(tp) for tp in (T0, T1, T2)] == [1, 1, 1]
 
 
-async def test_a_waiting_fetch_hears_that_leadership_moves(
+async def test_a_waiting_fetch_ends_when_leadership_moves(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """It is answered at once; the epoch rises, and an older or later one is refused."""
+    """It is answered at once; the epoch rises, and older or later epochs are refused."""
     old, new = await to(cluster, 1), await to(cluster, 2)
     await old.send("fetch", 11, **fetch(0, wait=60))
     await trio.testing.wait_all_tasks_blocked()
@@ -113,10 +113,10 @@ async def test_a_waiting_fetch_hears_that_leadership_moves(
     assert await fetched(old, 0, 0) == FENCED_EPOCH
 
 
-async def test_a_refusal_tells_who_leads(
+async def test_a_refusal_names_the_leader(
     cluster: EmbeddedCluster, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Produce and Fetch of versions that can say it name the leader and its address (KIP-951)."""
+    """Later versions of Produce and Fetch name the leader and its address (KIP-951)."""
     client = await to(cluster, 2)
     answers = []
     for version in (9, 10):

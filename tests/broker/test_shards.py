@@ -1,4 +1,4 @@
-"""Shards between coordinators: records rest, and what happens meanwhile reaches them."""
+"""Shards that move between coordinators: records stay, and later changes reach them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def offset(at: int) -> requests.OffsetToCommit:
 
 
 async def commit(cluster: ClusterState, at: int, producer_id: int | None = None) -> int:
-    """Commit an offset of group ``g`` at its coordinator, in a transaction or not; the error."""
+    """Commit an offset of group ``g``, with a producer id in a transaction; return the error."""
     node = cluster.coordinator_of("g")
     assert node is not None
     common: dict[str, Any] = {
@@ -60,7 +60,7 @@ async def commit(cluster: ClusterState, at: int, producer_id: int | None = None)
 
 
 def away(cluster: ClusterState) -> tuple[int, HandOver]:
-    """The group's coordinator goes; its id and what is to be loaded elsewhere."""
+    """Take the group's coordinator away; return its id and the shards to load elsewhere."""
     node = cluster.coordinator_of("g")
     assert node is not None
     return node.node_id, cluster.broker_stopped(node.node_id, answer=True)
@@ -69,7 +69,7 @@ def away(cluster: ClusterState) -> tuple[int, HandOver]:
 async def test_a_transaction_that_ends_meanwhile_decides(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A pending offset is committed or dropped, although no broker coordinates the group."""
+    """A pending offset is committed or dropped even while no broker coordinates the group."""
     for number, committed in enumerate((True, False)):
         assert await commit(cluster, 10 + number, producer_id=number) == 0
         node_id, hand_over = away(cluster)
@@ -83,7 +83,7 @@ async def test_a_transaction_that_ends_meanwhile_decides(
 async def test_records_are_in_one_place(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Committed offsets are found while no broker has the shard, and after it is loaded again."""
+    """Committed offsets are found while no broker has the shard, and after it is loaded."""
     assert await commit(cluster, 5) == 0
     node_id, _ = away(cluster)
     assert cluster.coordinator_of("g") is None
@@ -101,7 +101,7 @@ async def test_records_are_in_one_place(
 async def test_an_overtaken_hand_over_loads_nothing(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A coordinator that lost its shard before it had read it does not get it by that."""
+    """A coordinator that loses a shard before it was loaded does not load it later."""
     assert await commit(cluster, 5) == 0
     shard = cluster.shards.shard_of("g")
     first = cluster.shards.move(
@@ -116,10 +116,10 @@ async def test_an_overtaken_hand_over_loads_nothing(
     assert await commit(cluster, 6) == 0
 
 
-async def test_deleted_partitions_are_forgotten_at_rest(
+async def test_deleted_partitions_are_forgotten_between_coordinators(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A topic that is deleted meanwhile takes offsets with it."""
+    """If a topic is deleted meanwhile, its offsets are deleted too."""
     assert await commit(cluster, 5) == 0
     node_id, _ = away(cluster)
     topic = cluster.topics.get("t")
@@ -130,7 +130,7 @@ async def test_deleted_partitions_are_forgotten_at_rest(
 
 
 def test_shards_are_spread_over_the_brokers() -> None:
-    """Leaders go round; no shard has more replicas than there are brokers."""
+    """Each broker leads about as many; no shard has more replicas than there are brokers."""
     settings = BrokerSettings(groups=CoordinatorSettings(offsets_topic_partitions=4))
     cluster = ClusterState(settings, random.Random(1), lambda: 0.0, brokers=2)
     assert [replicas.leader for replicas in cluster.shards.replicas] == [1, 2, 1, 2]
@@ -138,10 +138,10 @@ def test_shards_are_spread_over_the_brokers() -> None:
 
 
 @pytest.mark.parametrize("answer", [True, False])
-async def test_who_watches_sees_shards_go_and_come(
+async def test_observers_see_shards_move(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock, answer: bool
 ) -> None:
-    """The observers of both brokers see the shards move; a killed broker has no responses."""
+    """Observers of both brokers see the move; a killed broker sends no responses."""
     observers = {node_id: RecordingObserver() for node_id in cluster.brokers}
     for node_id, observer in observers.items():
         cluster.brokers[node_id].groups.observer = observer
@@ -173,10 +173,10 @@ async def test_who_watches_sees_shards_go_and_come(
     assert (there.lost, there.gained) == ([], [])
 
 
-async def test_who_watches_sees_a_shard_move(
+async def test_observers_see_a_shard_that_is_handed_over(
     cluster: ClusterState, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """One broker gives it up, the other has it once it is loaded."""
+    """One broker reports it as lost, the other as gained once it is loaded."""
     one, two = RecordingObserver(), RecordingObserver()
     cluster.brokers[1].groups.observer, cluster.brokers[2].groups.observer = one, two
     shard = next(n for n, replicas in enumerate(cluster.shards.replicas) if replicas.leader == 1)

@@ -1,4 +1,4 @@
-"""Time slices: short work is free, long work takes turns, responses have a limit."""
+"""Time slices: short work is not delayed, long work takes turns, responses are limited."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_one_long_work_runs_at_a_time() -> None:
     assert not time_slices.lock.locked()
 
 
-async def test_a_cancelled_work_leaves_the_lane() -> None:
+async def test_cancelled_work_releases_the_lock() -> None:
     """A request that is cancelled while it waits for the lock, or holds it, blocks no other."""
     time_slices = TimeSlices()
     first, second = time_slices.work(10), time_slices.work(10)
@@ -42,8 +42,8 @@ async def test_a_cancelled_work_leaves_the_lane() -> None:
     assert not time_slices.lock.locked()
 
 
-async def test_an_answer_has_so_many_items() -> None:
-    """One more is refused."""
+async def test_a_response_has_a_limit_of_items() -> None:
+    """One item beyond the limit is refused."""
     work = TimeSlices().work(3)
     await work.include(3)
     with pytest.raises(RequestError) as refused:

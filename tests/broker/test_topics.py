@@ -1,4 +1,4 @@
-"""Topics: Kafka's checks, ids that are never used again, configs."""
+"""Topics: Kafka's checks, configs, and ids that are never used again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.broker.made import append, batch
 
 @pytest.fixture
 def topics() -> Topics:
-    """No topics yet."""
+    """The topics of a new broker."""
     random_or_default = random.Random(1)
     return Topics(BrokerSettings(), lambda: UUID(int=random_or_default.getrandbits(128), version=4))
 
 
 def error(topics: Topics, name: str, partitions: int = 1, **details: object) -> ErrorCode:
-    """What a new topic is refused with."""
+    """The error with which a new topic is refused."""
     with pytest.raises(RequestError) as refused:
         topics.create(name, partitions, **details)  # type: ignore[arg-type]
     return refused.value.code
@@ -41,7 +41,7 @@ def test_a_topic_is_found_by_name_and_by_id(topics: Topics) -> None:
 
 @pytest.mark.parametrize(("name", "number"), [("b", 0), ("a", 1), ("a", -1)])
 def test_an_unknown_partition_is_refused(topics: Topics, name: str, number: int) -> None:
-    """There is no log of a partition that is not."""
+    """A partition that does not exist has no log."""
     topics.create("a")
     with pytest.raises(RequestError) as refused:
         topics.log(name, number)
@@ -49,7 +49,7 @@ def test_an_unknown_partition_is_refused(topics: Topics, name: str, number: int)
 
 
 def test_a_topic_can_be_refused(topics: Topics) -> None:
-    """Each fault of a new topic has Kafka's code."""
+    """Each invalid topic gets Kafka's error code."""
     topics.create("a.b")
     assert error(topics, "a/b") is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert error(topics, "a.b") is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -63,13 +63,13 @@ def test_a_topic_can_be_refused(topics: Topics) -> None:
 
 
 def test_validate_only_creates_nothing(topics: Topics) -> None:
-    """The answer is complete, and there is no topic."""
+    """The response is complete, but the topic does not exist."""
     assert len(topics.create("a", 4, validate_only=True).logs) == 4
     assert topics.get("a") is None
 
 
-def test_a_topic_made_again_is_another(topics: Topics) -> None:
-    """Its id is new, its logs are empty, the old id is unknown."""
+def test_a_recreated_topic_is_another(topics: Topics) -> None:
+    """It has a new id and empty logs; the old id is unknown."""
     old = topics.create("a", 2)
     append(topics.log("a", 0), batch(b"x"))
     assert topics.delete(old) == [TopicPartition("a", 0), TopicPartition("a", 1)]
@@ -80,7 +80,7 @@ def test_a_topic_made_again_is_another(topics: Topics) -> None:
 
 
 def test_partitions_can_only_be_added(topics: Topics) -> None:
-    """Growing keeps what is there; shrinking, and growing nothing, is refused."""
+    """Existing partitions stay; a lower or equal number is refused."""
     topics.create("a", 2)
     log = topics.log("a", 1)
     topics.grow("a", 4, validate_only=True)
@@ -98,7 +98,7 @@ def test_partitions_can_only_be_added(topics: Topics) -> None:
 
 
 def test_a_topics_configs_go_before_the_brokers() -> None:
-    """What a topic sets holds for its logs; the broker's settings hold for the others."""
+    """A config of the topic overrides the broker's for its logs."""
     settings = BrokerSettings(max_message_bytes=500, retention_bytes=9)
     topics = Topics(settings, lambda: UUID(int=1))
     own = topics.create(

@@ -19,7 +19,7 @@ MANY = 100
 
 
 class Outcomes:
-    """Takes down what transactions came to."""
+    """Records the outcomes of transactions."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
@@ -33,13 +33,13 @@ class Outcomes:
         *,
         committed: bool,
     ) -> None:
-        """A transaction has ended."""
+        """Record the outcome of a transaction that has ended."""
         self.seen.append((producer_id, epoch, tuple(partitions), tuple(groups), committed))
 
 
 @pytest.fixture
 def outcomes() -> Outcomes:
-    """Nothing yet."""
+    """A recorder without outcomes."""
     return Outcomes()
 
 
@@ -50,19 +50,19 @@ def transactions(outcomes: Outcomes) -> Transactions:
 
 
 def timer(transactions: Transactions) -> float | None:
-    """The next time-out."""
+    """The time of the next time-out."""
     return transactions.next_timer
 
 
 def code(act: Callable[[], object]) -> ErrorCode:
-    """What an act is refused with."""
+    """The error code with which a call is refused."""
     with pytest.raises(RequestError) as refused:
         act()
     return refused.value.code
 
 
 def test_idempotent_producers_have_ids_of_their_own(transactions: Transactions) -> None:
-    """Each asking without a transactional id gets another id, at epoch 0."""
+    """Each InitProducerId without a transactional id gets another id, at epoch 0."""
     assert transactions.init_producer(None, 60) == (0, 0)
     assert transactions.init_producer(None, 60) == (1, 0)
 
@@ -88,7 +88,7 @@ def test_requests_that_are_refused(transactions: Transactions) -> None:
 
 
 def test_a_commit_ends_all_that_was_added(transactions: Transactions, outcomes: Outcomes) -> None:
-    """Partitions and groups are finished together, and only those of this transaction."""
+    """Its partitions and groups end together, and those of other transactions do not."""
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
     transactions.add_group(0, "x", 0, 0, "g")
@@ -103,7 +103,7 @@ def test_a_commit_ends_all_that_was_added(transactions: Transactions, outcomes: 
 def test_an_outcome_can_be_repeated_but_not_changed(
     transactions: Transactions, outcomes: Outcomes, committed: bool
 ) -> None:
-    """A repeated EndTxn is no error and does nothing; the opposite is INVALID_TXN_STATE."""
+    """A repeated EndTxn succeeds and does nothing; the opposite one is INVALID_TXN_STATE."""
     transactions.init_producer("x", 60)
     assert code(lambda: transactions.end("x", 0, 0, committed=committed)) is (
         ErrorCode.INVALID_TXN_STATE
@@ -117,7 +117,7 @@ def test_an_outcome_can_be_repeated_but_not_changed(
     assert len(outcomes.seen) == 1
 
 
-def test_strangers_are_refused(transactions: Transactions) -> None:
+def test_unknown_ids_are_refused(transactions: Transactions) -> None:
     """An unknown transactional id, or another producer's id, has no transaction."""
     transactions.init_producer("x", 60)
     for name, producer in (("y", 0), ("x", 5)):
@@ -129,7 +129,7 @@ def test_strangers_are_refused(transactions: Transactions) -> None:
 def test_init_aborts_an_open_transaction_first(
     transactions: Transactions, outcomes: Outcomes
 ) -> None:
-    """The first asking is CONCURRENT_TRANSACTIONS and fences, the second succeeds (KIP-98)."""
+    """The first call gets CONCURRENT_TRANSACTIONS and fences, the second succeeds (KIP-98)."""
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
     assert code(lambda: transactions.init_producer("x", 60)) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -138,7 +138,7 @@ def test_init_aborts_an_open_transaction_first(
 
 
 def test_a_producer_can_raise_its_own_epoch(transactions: Transactions) -> None:
-    """With its id and epoch it gets the next (KIP-360), the same again if the answer was lost."""
+    """With its id and epoch it gets the next epoch (KIP-360), again if the response was lost."""
     transactions.init_producer("x", 60)
     assert transactions.init_producer("x", 60, 0, 0) == (0, 1)
     assert transactions.init_producer("x", 60, 0, 0) == (0, 1)
@@ -156,8 +156,8 @@ def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: Transactions) 
     assert transactions.init_producer("x", 60) == (1, 0)
 
 
-def test_writing_needs_a_transaction_that_knows(transactions: Transactions) -> None:
-    """Batches and offsets are taken only for what was added to the open transaction."""
+def test_writing_needs_an_added_partition_or_group(transactions: Transactions) -> None:
+    """Batches and offsets are accepted only for what was added to the open transaction."""
     transactions.init_producer("x", 60)
     transactions.init_producer("x", 60)
     check = transactions.check_partition
@@ -195,7 +195,7 @@ def test_writing_needs_a_transaction_that_knows(transactions: Transactions) -> N
 def test_a_slow_transaction_is_aborted_and_fenced(
     transactions: Transactions, outcomes: Outcomes
 ) -> None:
-    """Past its time-out the transaction is aborted and its producer has an old epoch."""
+    """After its time-out the transaction is aborted, and its producer's epoch is old."""
     transactions.init_producer("x", 60)
     assert timer(transactions) is None
     transactions.add_partitions(100, "x", 0, 0, [TP])
@@ -209,8 +209,8 @@ def test_a_slow_transaction_is_aborted_and_fenced(
     assert code(lambda: transactions.end("x", 0, 0, committed=True)) is ErrorCode.PRODUCER_FENCED
 
 
-def test_without_a_coordinator_nothing_is_checked(outcomes: Outcomes) -> None:
-    """Without it nothing new is taken into a transaction; what has been open is written on."""
+def test_a_transaction_without_a_coordinator(outcomes: Outcomes) -> None:
+    """Nothing new can be added; partitions with an open transaction can be written."""
     led = True
     transactions = Transactions(900.0, MANY, outcomes, has_coordinator=lambda _: led)
     transactions.init_producer("x", 60)

@@ -1,7 +1,7 @@
-"""One member, closed in one state, in one way, while one thing is away: in virtual time.
+"""One member, closed in one state, in one way, while one part is unavailable: in virtual time.
 
-The network stands between the member and an embedded broker in memory, so that a fault can be
-placed at any moment; what brings the member into a state is a request that is held back, as a rule.
+The network stands between the member and an embedded broker in memory, so that a fault can begin at
+any moment. In most cases the member reaches its state because one of its requests is held back.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from kgroup.worker_thread import compute_inline
 T = TypeVar("T")
 
 LONG: Final = 10_000.0
-"""Seconds for which a request is held: no close may take anything near it."""
+"""Seconds for which a request is held; every close must take far less."""
 SHIELDED: Final = 3.0
 """Seconds for which a handler may shield itself."""
 LATER: Final = 0.7
-"""Seconds after the close began at which a fault strikes that comes amid it."""
+"""Seconds from the beginning of a close until a fault that begins during it."""
 EARLIER: Final = 13.0
 """Seconds before the close: longer than the short sessions, shorter than the default one."""
 AT_ONCE: Final = {"group.initial.rebalance.delay.ms": "0"}
@@ -53,12 +53,12 @@ _GROUP_APIS: Final = (
 
 
 class Boom(Exception):  # noqa: N818 # what it is called does not matter
-    """What the body of a program raises."""
+    """The exception that the body of a program raises."""
 
 
 @final
 class Away(enum.Enum):
-    """What is away."""
+    """The part that is unavailable."""
 
     NOTHING = "nothing"
     COORDINATOR = "the coordinator"
@@ -71,7 +71,7 @@ class Away(enum.Enum):
 
 @final
 class When(enum.Enum):
-    """When it goes away."""
+    """When the part becomes unavailable."""
 
     BEFORE = "just before the close"
     AMID = "amid the close"
@@ -91,7 +91,7 @@ class Way(enum.Enum):
 
 @final
 class Network:
-    """Opens the member's connections, and keeps them from working."""
+    """Opens the member's connections, and can make them fail."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
@@ -110,20 +110,20 @@ class Network:
         return connection
 
     def strike(self, away: Away) -> None:
-        """From now on this is away."""
+        """Make this unavailable from now on."""
         self._away = away
         if away is Away.REFUSING:
             self._broker.cut_connections()
 
     @property
     def silent(self) -> bool:
-        """Whether bytes arrive nowhere."""
+        """Whether no bytes arrive, in either direction."""
         return self._away in (Away.HALF_OPEN, Away.NEVER_OPENS)
 
 
 @final
 class _Connection(trio.abc.Stream):
-    """A connection of the member's."""
+    """One connection of the member."""
 
     def __init__(self, inner: trio.abc.Stream, network: Network) -> None:
         self._inner = inner
@@ -153,7 +153,7 @@ class _Connection(trio.abc.Stream):
 
 @final
 class Source:
-    """A source of records that begins, or ends, as slowly as the test says."""
+    """A source of records that begins, or ends, as slowly as the test wants."""
 
     def __init__(self, stage: Stage, config: GroupConfig, on_fault: OnFault) -> None:
         self._stage = stage
@@ -210,7 +210,7 @@ Handler = Callable[[Generation], Awaitable[None]]
 
 
 async def obeys(generation: Generation) -> None:
-    """Finish at the generation's end, and commit under the old id."""
+    """Finish at the generation's end, and commit under its id."""
     await generation.ending.wait()
     await generation.commit(dict.fromkeys(generation.assignment, 0))
 
@@ -229,7 +229,7 @@ async def swallows(_: Generation) -> None:
 
 
 async def shields(_: Generation) -> None:
-    """Tidy up for a while after it was cancelled."""
+    """Run behind a shield for a while after the cancellation."""
     try:
         await trio.sleep_forever()
     finally:
@@ -238,7 +238,7 @@ async def shields(_: Generation) -> None:
 
 
 async def commits(generation: Generation) -> None:
-    """Commit at once, and wait for the answer."""
+    """Commit at once, and wait for the response."""
     await generation.commit(dict.fromkeys(generation.assignment, 0))
 
 
@@ -249,7 +249,7 @@ async def reads(generation: Generation) -> None:
 
 
 async def returns(_: Generation) -> None:
-    """End at once."""
+    """Return at once."""
     await trio.lowlevel.checkpoint()
 
 
@@ -303,7 +303,7 @@ class Case:
 
 @final
 class Stage:
-    """Where one case is played."""
+    """The broker, the network and the member of one case."""
 
     def __init__(self, case: Case, broker: EmbeddedBroker) -> None:
         self.case = case
@@ -341,7 +341,7 @@ class Stage:
         )
 
     async def play(self) -> float:
-        """Bring the member into the state, and close it; the seconds that this took.
+        """Bring the member into the state and close it; return the seconds that closing took.
 
         Raises:
             Boom: the body raised it.
@@ -369,11 +369,11 @@ class Stage:
         return ended - began
 
     def hold(self) -> None:
-        """From now on the requests that the state is about are not answered."""
+        """Leave the requests of the state's API unanswered from now on."""
         self.held = self.broker.slow(LONG, self.state.holds)
 
     def strike(self) -> None:
-        """What is to be away goes away."""
+        """Make the part of the case unavailable."""
         match self.case.away:
             case Away.COORDINATOR:
                 self.lose_coordinator()
@@ -385,7 +385,7 @@ class Stage:
                 self.network.strike(away)
 
     def lose_coordinator(self) -> None:
-        """Let the broker coordinate the group no longer, and no other broker either."""
+        """Leave the group without a coordinator."""
         self.broker.inject("find_coordinator", ErrorCode.COORDINATOR_NOT_AVAILABLE, times=None)
         for api in _GROUP_APIS:
             self.broker.inject(api, ErrorCode.NOT_COORDINATOR, times=None)
@@ -463,7 +463,7 @@ class Stage:
             return
 
     async def _close(self, nursery: trio.Nursery) -> None:
-        """Close in the way of the case, and wait until the block was left."""
+        """Close the group in the way of the case, and wait until its block is left."""
         way = self.case.way
         if way is Way.SHUTDOWN:
             self.group.shutdown()
@@ -478,7 +478,7 @@ class Stage:
         await self._left.wait()
 
     def faults(self) -> Iterator[str]:
-        """What is left behind."""
+        """Yield what closing has left behind."""
         if self.network.connections:
             yield f"{len(self.network.connections)} connections are open"
         if self.sources:
@@ -494,7 +494,7 @@ class Stage:
 @final
 @attrs.frozen
 class Outcome:
-    """What came of a case: the seconds that closing took, their bound, and what is wrong."""
+    """The result of a case: the seconds that closing took, their bound, and what is wrong."""
 
     seconds: float
     bound: float

@@ -26,12 +26,12 @@ from tests.closing.stage import (
 
 
 def _ends_as_planned(_: Stage, generation: Generation) -> None:
-    """A second task returns, so that the first one drains."""
+    """Let a second task return, so that the first one drains."""
     generation.start_soon(returns, generation)
 
 
 def _rebalances(stage: Stage, _: Generation) -> None:
-    """The next heartbeat reports a rebalance, and the JoinGroup after it is parked."""
+    """Start a rebalance: the next heartbeat reports it, and the JoinGroup is parked."""
     stage.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
     stage.hold()
 
@@ -41,7 +41,7 @@ def _loses_its_coordinator(stage: Stage, _: Generation) -> None:
 
 
 async def _holds(stage: Stage, _: Generation) -> None:
-    """Do something else for as long as the group is open, and hold the generation meanwhile."""
+    """Hold the generation and do something else for as long as the group is open."""
     await stage.group.wait_closed()
 
 

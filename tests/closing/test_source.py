@@ -1,4 +1,4 @@
-"""The record source as a group closes: a deadline says how long it may take."""
+"""Closing a group gives its record source a deadline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.closing.stage import AT_ONCE
 
 @final
 class Patient:
-    """Reads nothing, and notes at its exit how many seconds the scopes around it leave it."""
+    """Reads nothing; records at its exit the seconds until the deadline around it."""
 
     def __init__(self, unused: MemorySource) -> None:
         self._unused = unused
@@ -40,10 +40,10 @@ class Patient:
 
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_the_source_has_a_deadline(autojump_clock: MockClock, *, cancelled: bool) -> None:
-    """Also where the scope around the group is cancelled: the source may shield itself till then.
+    """The deadline also holds for a source that shields itself from a cancelled scope.
 
-    One that shields itself without a deadline to keep to would take all of ``close_timeout`` for
-    itself, after the leave has taken it.
+    Without a deadline, a shielded source could use all of ``close_timeout`` again, after the leave
+    has already used it.
     """
     sources = []
 

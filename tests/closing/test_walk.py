@@ -1,4 +1,4 @@
-"""Closing ends: in every state, in every way, whatever is away, within its bound."""
+"""Closing ends within its bound: in every state, in every way, whatever is unavailable."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.closing.stage import Away, Case, Way, When, play
 from tests.closing.states import STATES
 
 SESSIONS: Final = (6.0, 10.0, 30.0)
-#: How many of the ways are taken for each moment; the states take turns, so that all occur.
+#: How many ways of closing are tried for each moment; the states take turns, so all ways occur.
 WAYS: Final = {When.BEFORE: len(Way), When.AMID: 2, When.EARLIER: 2}
 
 
 def cases(name: str, away: Away) -> Iterator[Case]:
-    """Closes in one state while one thing is away."""
+    """Cases in one state while one part is unavailable."""
     turn = list(STATES).index(name) + list(Away).index(away)
     number = turn
     for when, ways in WAYS.items():
@@ -31,7 +31,7 @@ def cases(name: str, away: Away) -> Iterator[Case]:
 @pytest.mark.parametrize("away", Away, ids=lambda away: away.name.lower())
 @pytest.mark.parametrize("name", STATES)
 def test_closing_ends(name: str, away: Away) -> None:
-    """Within ``longest_close``, with every connection closed and the source of records ended."""
+    """Closing ends within ``longest_close``; connections and record source are closed."""
     played = [(case, play(case)) for case in cases(name, away)]
     wrong = {
         f"{case.way.value}, {case.when.value}, {case.session_timeout:g} s": outcome.faults
@@ -42,7 +42,7 @@ def test_closing_ends(name: str, away: Away) -> None:
 
 
 def test_the_walk_has_every_combination() -> None:
-    """Each state meets each thing that is away, each way, each moment and each session time-out."""
+    """Each state occurs with each unavailable part, way, moment and session time-out."""
     for name in STATES:
         met = [case for away in Away for case in cases(name, away)]
         assert {case.away for case in met} == set(Away)

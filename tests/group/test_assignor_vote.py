@@ -1,4 +1,4 @@
-"""Members offer several assignors; the coordinator lets them vote, and all follow its choice."""
+"""Members offer several assignors; the coordinator counts votes, and all follow its choice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.group.world import World, world
 
 
 async def generations(here: World, *offers: list[Any]) -> list[Generation]:
-    """The generations in which members that offer these are together."""
+    """The generations of one group whose members offer these assignors."""
     found: dict[int, Generation] = {}
     async with trio.open_nursery() as nursery:
 
@@ -43,9 +43,9 @@ async def generations(here: World, *offers: list[Any]) -> list[Generation]:
 @pytest.mark.parametrize(
     ("offers", "chosen"),
     [
-        # Most votes: each member's is the first of its own that all offer.
+        # Each member votes for its first assignor that all members offer.
         ([["roundrobin", "range"], ["range", "roundrobin"], ["range", "roundrobin"]], "range"),
-        # What not all offer is no candidate, however many prefer it.
+        # An assignor that some member does not offer cannot win.
         ([["sticky", "range"], ["sticky", "roundrobin", "range"], ["range"]], "range"),
         ([["cooperative-sticky", "sticky"], ["sticky"], ["range", "sticky"]], "sticky"),
     ],
@@ -53,7 +53,7 @@ async def generations(here: World, *offers: list[Any]) -> list[Generation]:
 async def test_the_group_s_choice_is_used(
     autojump_clock: MockClock, offers: list[list[Any]], chosen: str
 ) -> None:
-    """Every member of the generation follows it, whichever leads."""
+    """Every member of the generation uses the chosen assignor, whichever member leads."""
     async with world(6) as here:
         taken = await generations(here, *offers)
         assert {generation.assignor for generation in taken} == {chosen}
@@ -61,10 +61,10 @@ async def test_the_group_s_choice_is_used(
         assert sum(generation.leader for generation in taken) == 1
 
 
-async def test_a_leader_that_is_asked_for_another_one_says_so(
+async def test_a_leader_refuses_an_assignor_that_it_did_not_offer(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A coordinator's mistake: no assignment is made up, the member leaves with an error."""
+    """The coordinator made a mistake: the leader assigns nothing and leaves with an error."""
     join = CoordinatorClient.join
 
     async def answer(self: CoordinatorClient, *args: Any) -> JoinResult:

@@ -1,4 +1,4 @@
-"""Commits past what was handed out: refused, unless the program says by its acts what it means."""
+"""Commits past the records handed out are refused, unless the program shows that it means them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ async def test_records_that_were_never_handed_out_cannot_be_skipped(
         assert here.events_of(CommitRefused) == []
 
 
-async def test_a_program_may_mean_it(autojump_clock: MockClock) -> None:
-    """It says so, or it has sought there, or it reads by other means."""
+async def test_a_program_may_skip_records_on_purpose(autojump_clock: MockClock) -> None:
+    """It may pass beyond_read=True, seek first, or read by other means."""
     async with world(2) as here:
         async with here.group() as group:
             generation = await group.next()
@@ -54,7 +54,7 @@ async def test_a_program_may_mean_it(autojump_clock: MockClock) -> None:
 
 
 async def test_two_streams_and_one_that_was_never_opened(autojump_clock: MockClock) -> None:
-    """Each partition has a ceiling of its own; one that is not read has its start position."""
+    """Each partition has its own upper bound; without a stream it is the start position."""
     async with world(2) as here:
         await here.append(4)
         await here.append(4, 1)
@@ -70,8 +70,8 @@ async def test_two_streams_and_one_that_was_never_opened(autojump_clock: MockClo
             await generation.commit({P0: 4})
 
 
-async def test_a_kept_partition_keeps_what_was_handed_out(autojump_clock: MockClock) -> None:
-    """A program that carries results over a rebalance may commit them in the next generation."""
+async def test_a_kept_partition_keeps_its_upper_bound(autojump_clock: MockClock) -> None:
+    """A program that keeps results over a rebalance may commit them in the next generation."""
     async with world() as here:
         await here.append(8)
         async with here.group() as group:
@@ -92,7 +92,7 @@ async def test_a_kept_partition_keeps_what_was_handed_out(autojump_clock: MockCl
 
 
 async def test_past_the_latest_position(autojump_clock: MockClock) -> None:
-    """A position by ``latest`` is committed for the program, and is its ceiling."""
+    """kgroup commits a start position by ``latest``, and it is the upper bound."""
     async with world() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="latest") as group:

@@ -1,4 +1,4 @@
-"""A record source that broke: its generation says so, and the next one reads on."""
+"""A record source that broke: an event reports it, and the next generation reads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kgroup.types import TopicPartition
 from tests.group.world import P0, P1, values, world
 
 
-async def test_the_next_generation_reads_on(autojump_clock: MockClock) -> None:
-    """Every stream of the generation fails, none of the next one does, and an event says why."""
+async def test_the_next_generation_reads(autojump_clock: MockClock) -> None:
+    """Every stream of the generation fails, no stream of the next one does; an event says why."""
     async with world(2) as here:
         await here.append(3)
         runtime = memory_runtime(here.broker)

@@ -1,4 +1,4 @@
-"""Cooperative members: a partition that moves is first given up, and its owner joins again."""
+"""Cooperative members: the owner gives a partition up and joins again before it moves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COOPERATIVE = {"assignors": ["cooperative-sticky"]}
 
 
 class Program:
-    """A member that notes its generations."""
+    """A member that records its generations."""
 
     def __init__(self, here: World, **settings: Any) -> None:
         self.group = here.group(**settings)
@@ -31,7 +31,7 @@ class Program:
 
     @property
     def owned(self) -> set[int]:
-        """Its partitions, while its generation runs."""
+        """The member's partitions, while its generation runs."""
         if not self.generations or self.generations[-1].end is not None:
             return set()
         return {one.partition for one in self.generations[-1].assignment}
@@ -46,7 +46,7 @@ class Program:
 
 
 def claims(here: World) -> list[tuple[set[int], int]]:
-    """What each Join with a member id claimed: partitions and their generation."""
+    """The partitions, and their generation, that each JoinGroup with a member id claimed."""
     events = []
     for _, join in here.requests_for("join_group"):
         if join.member_id:
@@ -56,8 +56,8 @@ def claims(here: World) -> list[tuple[set[int], int]]:
     return events
 
 
-async def test_what_changes_owners_is_given_up_first(autojump_clock: MockClock) -> None:
-    """Two steps: no member has what moves, then the newcomer has it; the other partitions stay."""
+async def test_a_partition_that_moves_is_given_up_first(autojump_clock: MockClock) -> None:
+    """In a first step no member has it, in a second the new one; other partitions stay."""
     async with world(4) as here, trio.open_nursery() as nursery:
         one, other = Program(here, **COOPERATIVE), Program(here, **COOPERATIVE)
         await nursery.start(one.run)
@@ -68,7 +68,7 @@ async def test_what_changes_owners_is_given_up_first(autojump_clock: MockClock) 
         assert len(one.owned) == len(other.owned) == 2
         assert one.owned | other.owned == {0, 1, 2, 3}
         assert one.generations[-1].assignment.kept == one.generations[-1].assignment._owned
-        # The step in which it gave up is no generation of its program.
+        # The program gets no generation for the step that gave partitions up.
         assert len(one.generations) == 2
         assert [event.reason for event in here.events_of(Joining)].count(
             "rebalance: gave up topic-2, topic-3"
@@ -81,8 +81,8 @@ async def test_what_changes_owners_is_given_up_first(autojump_clock: MockClock) 
         other.group.shutdown()
 
 
-async def test_what_was_lost_is_not_claimed(autojump_clock: MockClock) -> None:
-    """A member that was thrown out may not say that it owns anything."""
+async def test_an_evicted_member_claims_no_partition(autojump_clock: MockClock) -> None:
+    """After an eviction, JoinGroup claims none of the partitions owned before."""
     from tests.group.test_stale import evict
 
     async with world(2) as here, trio.open_nursery() as nursery:
@@ -97,7 +97,7 @@ async def test_what_was_lost_is_not_claimed(autojump_clock: MockClock) -> None:
 
 
 async def test_one_eager_assignor_makes_a_member_eager(autojump_clock: MockClock) -> None:
-    """On the way from range to cooperative-sticky no member claims anything (KIP-429)."""
+    """During an upgrade from range to cooperative-sticky no member claims a partition (KIP-429)."""
     async with world(2) as here, trio.open_nursery() as nursery:
         both = {"assignors": ["cooperative-sticky", "range"]}
         one, other = Program(here, **both), Program(here, assignors=["range"])
@@ -113,7 +113,7 @@ async def test_one_eager_assignor_makes_a_member_eager(autojump_clock: MockClock
 
 
 async def test_sticky_members_keep_what_they_had(autojump_clock: MockClock) -> None:
-    """What an eager member had travels in its user data; a third moves as little as it can."""
+    """An eager member sends its partitions in its user data; few move when a third one joins."""
     async with world(6) as here, trio.open_nursery() as nursery:
         programs = [Program(here, assignors=["sticky"]) for _ in range(3)]
         for program in programs[:2]:
@@ -132,28 +132,30 @@ async def test_sticky_members_keep_what_they_had(autojump_clock: MockClock) -> N
 
 @attrs.define
 class Listening:
-    """An assignor of a program's own that has all that one can have."""
+    """A custom assignor with every optional method."""
 
     name: str = "listening"
     events: list[tuple[Sequence[TopicPartition], int]] = attrs.field(factory=list)
     seen: list[bytes | None] = attrs.field(factory=list)
 
     def assign(self, topics: Any, members: Any) -> Any:
-        """As sticky does, and note what members sent along."""
+        """Assign as sticky does, and record the members' user data."""
         self.seen = [member.user_data for member in members]
         return StickyAssignor().assign(topics, [attrs.evolve(m, user_data=None) for m in members])
 
     def user_data(self, owned: Sequence[TopicPartition] | None, generation_id: int) -> bytes:
-        """How much it has."""
+        """The number of partitions that the member has."""
         return f"{-1 if owned is None else len(owned)} in {generation_id}".encode()
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
-        """Note it."""
+        """Record the assignment."""
         self.events.append((partitions, generation_id))
 
 
-async def test_a_custom_assignor_sends_and_hears(autojump_clock: MockClock) -> None:
-    """Its user data travels in the Join, and its hook is called before the hand-over."""
+async def test_a_custom_assignor_sends_user_data_and_gets_the_assignment(
+    autojump_clock: MockClock,
+) -> None:
+    """JoinGroup has its user data, and its hook is called before the hand-over."""
     async with world(2) as here:
         assignor = Listening()
         async with here.group(assignors=[assignor]) as group:
@@ -168,8 +170,8 @@ async def test_a_custom_assignor_sends_and_hears(autojump_clock: MockClock) -> N
         assert len(here.events_of(Assigned)) == 2
 
 
-async def test_what_an_assignor_may_not_be(autojump_clock: MockClock) -> None:
-    """What it has beside its method is looked at when the group is made."""
+async def test_invalid_attributes_of_an_assignor_are_refused(autojump_clock: MockClock) -> None:
+    """The attributes beside its method are checked when the group is made."""
     async with world() as here:
         for name, value in (("user_data", b""), ("on_assignment", 1), ("cooperative", "yes")):
             assignor = type("Odd", (Listening,), {name: value})()

@@ -1,4 +1,4 @@
-"""A body that fails in a nursery of its own, or calls next() while the group is failing."""
+"""A loop body that fails in its own nursery, or calls next() while the group is failing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def fail() -> None:
 
 
 async def test_a_nursery_of_the_body_that_fails_drains_first(autojump_clock: MockClock) -> None:
-    """Its exception group comes out as it is, after what was in hand was committed."""
+    """Work in progress is committed; then the exception group is raised as it is."""
     committed = []
 
     async def slow(generation: Generation) -> None:
@@ -42,7 +42,7 @@ async def test_a_nursery_of_the_body_that_fails_drains_first(autojump_clock: Moc
 async def test_a_nursery_of_the_body_that_is_cancelled_from_outside_does_not_drain(
     autojump_clock: MockClock,
 ) -> None:
-    """A cancellation among other exceptions is one: it waits for nothing, and leaves."""
+    """An exception group with a cancellation counts as one: no drain, and the member leaves."""
 
     async def cleanup_fails() -> None:
         try:
@@ -63,8 +63,8 @@ async def test_a_nursery_of_the_body_that_is_cancelled_from_outside_does_not_dra
         assert len(here.requests_for("leave_group")) == 1
 
 
-async def test_asking_on_while_it_fails_and_closes(autojump_clock: MockClock) -> None:
-    """The block raises what its task raised; what comes after next() in the body does not run."""
+async def test_next_while_the_group_fails_or_closes(autojump_clock: MockClock) -> None:
+    """The block raises its task's exception; code after next() in the body does not run."""
     reached = []
     async with world() as here:
         with pytest.raises(ExceptionGroup) as caught:

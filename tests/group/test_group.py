@@ -85,7 +85,7 @@ async def hold(here: World, seconds: float) -> None:
 
 
 async def test_no_join_before_all_tasks_ended_and_next_waits(autojump_clock: MockClock) -> None:
-    """After an end no Join is sent while a task finishes, nor while the body is at work."""
+    """While a task finishes or the body is at work, no JoinGroup is sent."""
     async with world() as here:
         finished: list[float] = []
 
@@ -114,7 +114,7 @@ async def test_no_join_before_all_tasks_ended_and_next_waits(autojump_clock: Moc
 
 
 async def test_a_returning_task_brings_a_new_generation(autojump_clock: MockClock) -> None:
-    """After a task returned: a new epoch, the same member id, and a new id where it is alone."""
+    """The next generation has a new epoch, the same member id and, alone, a new generation id."""
     async with world() as here, here.group() as group:
         first = await group.next()
 
@@ -150,7 +150,7 @@ async def test_quick_returns_back_off(autojump_clock: MockClock) -> None:
 
 
 async def test_a_task_that_raises_drains_leaves_and_surfaces(autojump_clock: MockClock) -> None:
-    """Its siblings finish, the member leaves, then the exception comes out, one level deep."""
+    """Its siblings finish and the member leaves; then the group raises one exception group."""
     async with world() as here:
         finished = []
 
@@ -190,7 +190,7 @@ async def test_an_exception_of_the_body_comes_out_bare(autojump_clock: MockClock
 async def test_what_ends_the_program_in_the_body_drains_first(
     autojump_clock: MockClock, error: type[BaseException]
 ) -> None:
-    """``sys.exit()`` or Ctrl-C in the loop's body: tasks finish and commit, the member leaves."""
+    """After ``sys.exit()`` or Ctrl-C in the body, tasks finish and commit; the member leaves."""
     async with world() as here:
 
         async def slow(generation: Generation) -> None:
@@ -250,8 +250,8 @@ def test_ctrl_c_while_it_waits_in_next(presses: int) -> None:
     assert left == [({P0: 7} if presses == 1 else {}, 1)]
 
 
-async def test_misuse_of_next_is_told(autojump_clock: MockClock) -> None:
-    """Two next() at once, one inside a generation's task, one before entering: UsageError."""
+async def test_wrong_calls_of_next_are_usage_errors(autojump_clock: MockClock) -> None:
+    """Two calls at once, a call inside a task of the generation, and one before entering."""
     async with world() as here:
         with pytest.raises(UsageError, match="not open"):
             await here.group().next()
@@ -282,7 +282,7 @@ async def test_misuse_of_next_is_told(autojump_clock: MockClock) -> None:
 
 
 async def test_a_cancelled_next_loses_nothing(autojump_clock: MockClock) -> None:
-    """A next() that is given up and called again gives the generation that was joined for."""
+    """After a cancelled next(), another call gets the generation that was joined for it."""
     async with world() as here, here.group() as group:
         with trio.move_on_after(0):
             await group.next()
@@ -403,7 +403,7 @@ async def test_a_drain_past_its_deadline_is_cut(autojump_clock: MockClock) -> No
 
 
 async def first_draining(generation: Generation, here: World) -> float:
-    """Wait for the end to begin; the time."""
+    """Wait for the end to begin, and return the time."""
     await generation.ending.wait()
     return here.now
 
@@ -411,7 +411,7 @@ async def first_draining(generation: Generation, here: World) -> float:
 async def test_a_first_start_is_no_warning_and_a_lost_position_is_one(
     autojump_clock: MockClock,
 ) -> None:
-    """Where nothing was committed a reset is as planned; where records are gone it is not."""
+    """A reset without a committed offset is no warning; one of a deleted position is."""
     async with world() as here:
         await here.append(3)
         levels = []

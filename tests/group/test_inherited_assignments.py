@@ -1,4 +1,4 @@
-"""Assignments that a static member takes over: whatever changed while it was away is made good."""
+"""Assignments that a static member takes over after a restart, and changes during its absence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE = {"group_instance_id": "one"}
 
 
 async def lead_and_go(here: World, **settings: object) -> int:
-    """A static member leads alone and goes away; its generation."""
+    """Let a static member lead alone and go away; return its generation."""
     async with here.group(**{**ONE, **settings}) as group:
         return (await group.next()).generation_id
 
@@ -35,7 +35,7 @@ def described(here: World) -> int:
 async def test_partitions_added_while_the_leader_was_away_are_read(
     autojump_clock: MockClock,
 ) -> None:
-    """The leader that comes back finds that its old assignment lacks them, and rebalances."""
+    """The restarted leader finds that its old assignment lacks them, and rebalances."""
     async with world(2) as here:
         before = await lead_and_go(here)
         await here.broker.add_partitions("topic", 3)
@@ -51,8 +51,8 @@ async def test_partitions_added_while_the_leader_was_away_are_read(
     assert misfit.end.detail == "topic topic has 3 partitions, 2 assigned"
 
 
-async def test_what_still_fits_is_kept(autojump_clock: MockClock) -> None:
-    """One DescribeGroups, no rebalance; a member without an instance id sends none."""
+async def test_an_assignment_that_still_fits_is_kept(autojump_clock: MockClock) -> None:
+    """It costs one DescribeGroups and no rebalance; a dynamic member sends none."""
     async with world(2) as here:
         before = await lead_and_go(here)
         async with here.group(**ONE) as group:
@@ -69,7 +69,7 @@ async def test_what_still_fits_is_kept(autojump_clock: MockClock) -> None:
 async def test_in_every_version_of_the_request(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    """What is assigned is read from each version's answer."""
+    """The leader reads the assignment from the response in each version."""
     held = attrs.evolve(APIS["describe_groups"], highest=version)
     monkeypatch.setitem(APIS, "describe_groups", held)
     async with world(2) as here:
@@ -86,7 +86,7 @@ async def test_in_every_version_of_the_request(
 async def test_a_broker_that_describes_no_groups(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A version that is not shared costs a rebalance, and nothing else."""
+    """If no version of DescribeGroups is shared, the group rebalances, and nothing else fails."""
     monkeypatch.setitem(
         SUPPORTED_REQUESTS,
         "describe_groups",
@@ -103,7 +103,7 @@ async def test_a_broker_that_describes_no_groups(
 async def test_a_returning_leader_watches(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, highest: int
 ) -> None:
-    """Also where the broker is too old to say that it leads, which it finds out."""
+    """It watches topics even if an old broker does not say that it leads."""
     monkeypatch.setitem(APIS, "join_group", attrs.evolve(APIS["join_group"], highest=highest))
     async with world(2) as here:
         before = await lead_and_go(here)
@@ -124,7 +124,7 @@ async def test_a_returning_leader_watches(
 async def test_a_returning_leader_watches_the_topics_of_others(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, highest: int
 ) -> None:
-    """A topic that only another member subscribes to, and that does not exist yet, is found."""
+    """It finds a later topic that only another member subscribes to."""
     monkeypatch.setitem(APIS, "join_group", attrs.evolve(APIS["join_group"], highest=highest))
     async with world(2) as here, trio.open_nursery() as nursery:
         async with here.group(**ONE) as group:
@@ -144,7 +144,7 @@ async def test_a_returning_leader_watches_the_topics_of_others(
 
 
 async def test_a_topic_that_is_gone_and_one_that_shrank(autojump_clock: MockClock) -> None:
-    """A topic created again with fewer partitions is divided again at once, a gone one soon."""
+    """A topic with fewer partitions is assigned again at once, a deleted one soon."""
     async with world(2) as here:
         await here.broker.create_topic("other", 2)
         both = {"topics": ["topic", "other"]}
@@ -171,10 +171,10 @@ async def test_a_topic_that_is_gone_and_one_that_shrank(autojump_clock: MockCloc
     ],
 )
 @pytest.mark.parametrize("leads", [True, False])
-async def test_where_it_cannot_be_found_out_the_group_rebalances_once(
+async def test_without_describe_groups_the_group_rebalances_once(
     autojump_clock: MockClock, code: ErrorCode, leads: bool
 ) -> None:
-    """A broker that does not describe groups costs one rebalance for each restart."""
+    """Each restart costs one rebalance if a broker does not describe groups."""
     async with world(1 if leads else 2) as here, trio.open_nursery() as nursery:
         if not leads:
             nursery.start_soon(stay, here)
@@ -209,7 +209,7 @@ async def stay(here: World, **settings: object) -> None:
 async def test_a_follower_that_comes_back_with_another_subscription(
     autojump_clock: MockClock, pattern: bool
 ) -> None:
-    """Topics that it adds are read, topics that it drops are not; the leader never hears of it."""
+    """New topics are read and dropped ones are not, although the leader does not learn of it."""
     async with world(2) as here, trio.open_nursery() as nursery:
         nursery.start_soon(stay, here)
         await trio.sleep(3)
@@ -237,7 +237,7 @@ async def test_a_follower_that_comes_back_with_another_subscription(
 async def test_a_follower_that_drops_a_topic_gives_its_partitions_to_others(
     autojump_clock: MockClock,
 ) -> None:
-    """What it gets back of the topic and does not read is another member's after a rebalance."""
+    """After a rebalance, other members read the partitions that it does not read any more."""
     async with world(2) as here, trio.open_nursery() as nursery:
         await here.broker.create_topic("new", 2)
         nursery.start_soon(partial(stay, here, topics=["topic", "new"]))
@@ -261,7 +261,7 @@ async def test_a_follower_that_drops_a_topic_gives_its_partitions_to_others(
 
 
 async def test_a_leave_that_fails_is_tried_again(autojump_clock: MockClock) -> None:
-    """The follower takes its place again, waits, compares again, and leaves again."""
+    """The follower takes its place again, waits, compares the assignment, and leaves again."""
     async with world(2) as here, trio.open_nursery() as nursery:
         nursery.start_soon(stay, here)
         await trio.sleep(3)
@@ -278,10 +278,10 @@ async def test_a_leave_that_fails_is_tried_again(autojump_clock: MockClock) -> N
         nursery.cancel_scope.cancel()
 
 
-async def test_an_assignor_that_leaves_topics_out_is_not_asked_for_ever(
+async def test_an_assignor_that_leaves_topics_out_causes_one_rebalance(
     autojump_clock: MockClock,
 ) -> None:
-    """One rebalance for the restart, then the group's assignment is taken as it is."""
+    """After one rebalance for the restart, the assignment is accepted as it is."""
 
     class Some:
         name = "some"
@@ -313,7 +313,7 @@ async def test_an_assignor_that_leaves_topics_out_is_not_asked_for_ever(
 async def test_a_sync_that_is_answered_with_an_earlier_assignment(
     autojump_clock: MockClock,
 ) -> None:
-    """The leader's first Sync arrived, its answer did not: what it covers is looked at."""
+    """The leader's first SyncGroup arrived, its response did not: the assignment is compared."""
     async with world(2) as here:
         here.broker.slow(5.0, "sync_group", times=1)
         here.broker.slow(2.0, "sync_group", times=1)

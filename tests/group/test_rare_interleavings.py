@@ -1,4 +1,4 @@
-"""Corners in which an exception, an offset or a partition could silently go missing."""
+"""Rare interleavings in which an exception, an offset or a partition could get lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.group.world import P0, values, world
 async def test_a_task_s_exception_outlives_a_cancellation_from_outside(
     autojump_clock: MockClock,
 ) -> None:
-    """What a task raised surfaces also where the drain of its siblings is cut off."""
+    """A task's exception surfaces even if a cancellation cuts the drain of the others short."""
     async with world() as here:
 
         async def fails() -> None:
@@ -41,7 +41,7 @@ async def test_a_task_s_exception_outlives_a_cancellation_from_outside(
 async def test_a_commit_unanswered_until_the_drain_s_deadline_is_no_failure(
     autojump_clock: MockClock,
 ) -> None:
-    """Its outcome is lost with the generation, as a late refusal's is: the next one comes."""
+    """The unknown outcome ends with the generation, and the next generation begins."""
     async with world() as here:
         await here.append(2)
 
@@ -65,7 +65,7 @@ async def test_a_commit_unanswered_until_the_drain_s_deadline_is_no_failure(
 
 
 async def test_a_commit_is_not_sent_again_past_the_lease(autojump_clock: MockClock) -> None:
-    """A coordinator away for longer than the lease gets no commit of the lost generation."""
+    """If the coordinator is away for longer than the lease, the commit is not repeated."""
     async with world() as here:
         await here.append(2)
 
@@ -91,7 +91,7 @@ async def test_a_commit_is_not_sent_again_past_the_lease(autojump_clock: MockClo
 
 
 async def test_a_seek_is_a_position(autojump_clock: MockClock) -> None:
-    """Where auto_offset_reset is ``error`` a seek before the first read makes up for a commit."""
+    """With auto_offset_reset=error, a seek before the first read replaces a commit."""
     async with world() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="error") as group:
@@ -102,7 +102,7 @@ async def test_a_seek_is_a_position(autojump_clock: MockClock) -> None:
 
 
 async def test_what_was_owned_before_is_what_the_program_held(autojump_clock: MockClock) -> None:
-    """A round that ends before its hand-over is no generation to compare an assignment with."""
+    """A generation that was not handed over does not count as the previous assignment."""
     async with world() as here:
 
         async def returns() -> None:
@@ -122,7 +122,7 @@ async def test_what_was_owned_before_is_what_the_program_held(autojump_clock: Mo
 async def test_a_commit_that_fails_for_a_while_waits_for_the_lease(
     autojump_clock: MockClock,
 ) -> None:
-    """Between its attempts too: it is sent again when a heartbeat has confirmed membership."""
+    """Between attempts, a commit waits until a heartbeat has confirmed the membership."""
     bench = Bench(session_timeout=3.0, commit_timeout=60.0)
 
     async def takes_long() -> None:
@@ -140,7 +140,7 @@ async def test_a_commit_that_fails_for_a_while_waits_for_the_lease(
 
 
 async def test_closing_during_a_leave_leaves_all_the_same(autojump_clock: MockClock) -> None:
-    """A member that was about to start over when the group closed is not left behind in it."""
+    """A member that was about to join again when the group closed leaves the group."""
     async with world() as here:
 
         async def returns() -> None:
@@ -162,7 +162,7 @@ async def test_closing_during_a_leave_leaves_all_the_same(autojump_clock: MockCl
 async def test_a_commit_unanswered_when_membership_is_lost_is_no_failure(
     autojump_clock: MockClock,
 ) -> None:
-    """The request times out after the generation has passed: the next one comes all the same."""
+    """The request times out after the end, and the next generation begins all the same."""
     async with world() as here:
         await here.append(2)
 
@@ -185,7 +185,7 @@ async def test_a_commit_unanswered_when_membership_is_lost_is_no_failure(
 async def test_a_cancellation_from_outside_ends_the_generation_at_once(
     autojump_clock: MockClock,
 ) -> None:
-    """A commit that is waited for behind its shield is then its last, and its loss no failure."""
+    """A shielded commit that is awaited is then the last one, and its loss is no failure."""
     async with world() as here:
         await here.append(2)
         started = []
@@ -210,8 +210,8 @@ async def test_a_cancellation_from_outside_ends_the_generation_at_once(
         assert len(here.requests_for("offset_commit")) == 1
 
 
-async def test_next_behind_a_shield_is_told_when_a_task_raised(autojump_clock: MockClock) -> None:
-    """The block's cancellation cannot reach it; the group's end does."""
+async def test_next_behind_a_shield_ends_when_a_task_raised(autojump_clock: MockClock) -> None:
+    """The cancellation cannot reach a shielded next(), but the group's end does."""
     async with world() as here:
 
         async def fails() -> None:
@@ -227,10 +227,10 @@ async def test_next_behind_a_shield_is_told_when_a_task_raised(autojump_clock: M
                     assert here.now < 10
 
 
-async def test_a_group_closed_by_who_is_told_of_a_generation_hands_none_out(
+async def test_a_group_closed_in_the_event_of_a_generation_hands_none_out(
     autojump_clock: MockClock,
 ) -> None:
-    """``shutdown()`` out of the event of the hand-over ends it before next() returns."""
+    """``shutdown()`` in the handler of that event ends the generation before next() returns."""
     async with world() as here:
 
         def close(event: Event) -> None:

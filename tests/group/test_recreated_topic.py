@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again, where the group has committed nothing of it."""
+"""A topic that is deleted and created again, for which the group has committed nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kgroup.generation.generation import Generation
 from tests.group.world import P0, values, world
 
 
-async def test_what_was_fetched_before_is_not_handed_out(autojump_clock: MockClock) -> None:
-    """A kept partition without a commit is fetched again: its old records may be gone."""
+async def test_records_of_the_deleted_topic_are_not_handed_out(autojump_clock: MockClock) -> None:
+    """A kept partition without a commit is fetched again, because its records may be gone."""
     async with world() as here:
         await here.append(3)
 

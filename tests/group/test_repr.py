@@ -1,4 +1,4 @@
-"""What a group says of itself in each of its states."""
+"""The repr of a group in each of its states."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from trio.testing import MockClock
 from tests.group.world import world
 
 
-async def test_a_group_in_words(autojump_clock: MockClock) -> None:
-    """Its id, and whether it is entered, joins, owns a generation, closes or has closed."""
+async def test_repr_shows_id_and_state(autojump_clock: MockClock) -> None:
+    """The id, and whether the group is entered, joins, owns a generation, closes or has closed."""
     async with world() as here:
         group = here.group()
         assert repr(group) == "<ConsumerGroup 'group', not entered>"

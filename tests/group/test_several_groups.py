@@ -1,4 +1,4 @@
-"""Several groups on one broker and one topic: nothing of one is seen in another."""
+"""Several groups on one broker and one topic do not affect each other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_offsets_of_groups_stay_apart(autojump_clock: MockClock) -> None:
 
 
 async def test_generations_and_members_of_groups_stay_apart(autojump_clock: MockClock) -> None:
-    """Rebalances of one group, and a member that leaves it, are nothing to the other."""
+    """A rebalance or a leave in one group does not affect the other."""
     async with (
         world(2) as here,
         trio.open_nursery() as nursery,

@@ -21,13 +21,13 @@ from tests.group.world import P0, P1, World, world
 
 
 def computing(here: World, compute: Callable[[], Any], **settings: Any) -> ConsumerGroup:
-    """A group whose assignments are computed so."""
+    """A group whose assignments are computed by this function."""
     runtime = attrs.evolve(memory_runtime(here.broker, seed=9), compute=compute)
     return ConsumerGroup(here.config(**settings), runtime=runtime, on_event=here.events.append)
 
 
 class Lasting:
-    """A computation that takes so many seconds of the virtual clock; reading takes none."""
+    """A `Compute` that takes some seconds of virtual time for an assignor, and none for reading."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -44,7 +44,7 @@ class Lasting:
 
 
 async def test_heartbeats_continue_while_the_leader_computes(autojump_clock: MockClock) -> None:
-    """Past its session time-out: the coordinator waits, and the assignment is used."""
+    """The coordinator waits past the session time-out, and the assignment is used."""
     async with world(2) as here:
         settings = {"session_timeout": 6.0, "rebalance_timeout": 30.0}
         async with computing(here, Lasting(25.0), **settings) as group:
@@ -55,8 +55,10 @@ async def test_heartbeats_continue_while_the_leader_computes(autojump_clock: Moc
         assert len(here.requests_for("heartbeat")) >= 25
 
 
-async def test_one_that_never_ends_costs_the_leader_its_place(autojump_clock: MockClock) -> None:
-    """An error that says so before the coordinator acts; then another one leads, and has all."""
+async def test_an_assignor_that_never_ends_costs_the_leader_its_place(
+    autojump_clock: MockClock,
+) -> None:
+    """The leader fails before the coordinator acts; another member leads and owns everything."""
     async with world(2) as here, trio.open_nursery() as nursery:
         other = here.group()
 
@@ -85,7 +87,7 @@ class Blocking:
     may_finish: threading.Event = attrs.field(factory=threading.Event)
 
     def assign(self, topics: Any, members: Any) -> Any:
-        """As range does, in the end."""
+        """Assign as range does, once released."""
         self.calls.append(threading.current_thread().name)
         assert self.may_finish.wait(30)
         return BUILTIN["range"].assign(topics, members)

@@ -38,7 +38,7 @@ async def evict_by(config: GroupConfig, member_id: str, runtime: Runtime | None 
 async def test_a_heartbeat_and_a_commit_find_out_at_once(
     autojump_clock: MockClock, slow: str
 ) -> None:
-    """A commit on its way when a heartbeat brings the loss is that same loss, not a failed task."""
+    """A commit in flight while a heartbeat finds the loss reports that loss; no task has failed."""
     async with world() as here, here.group(heartbeat_interval=1.0) as group:
         refused = []
 

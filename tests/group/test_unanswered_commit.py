@@ -13,7 +13,7 @@ from tests.group.world import World, world
 
 
 async def commit_and_return(here: World, generation: Generation, *, answered: bool) -> None:
-    """Work of one generation: one commit, which the coordinator answers in time or too late."""
+    """Commit once; the coordinator answers in time or too late."""
     (mine,) = generation.assignment
     if answered:
         await generation.commit({mine: 1}, beyond_read=True)
@@ -24,7 +24,7 @@ async def commit_and_return(here: World, generation: Generation, *, answered: bo
 
 
 async def join_as_follower(here: World, nursery: trio.Nursery, group: ConsumerGroup) -> Generation:
-    """The generation of ``group`` beside another member, which leads and continues."""
+    """Join ``group`` as a follower: another member leads and continues."""
 
     async def lead() -> None:
         async with here.group() as other:
@@ -44,7 +44,7 @@ async def join_as_follower(here: World, nursery: trio.Nursery, group: ConsumerGr
 async def test_only_an_unanswered_commit_costs_the_member_id(
     autojump_clock: MockClock, answered: bool, instance_id: str | None
 ) -> None:
-    """A follower that joins a stable group again has a new member id, and so its commits have."""
+    """The member joins with a new member id, under which it commits; otherwise it keeps its id."""
     settings: dict[str, object] = {"commit_timeout": 3.0, "request_timeout": 2.0}
     async with world(2) as here, trio.open_nursery() as nursery:
         async with here.group(group_instance_id=instance_id, **settings) as group:

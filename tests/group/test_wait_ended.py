@@ -1,4 +1,4 @@
-"""`Generation.wait_ended` in the loop's body: it is no work, so the drain does not wait for it."""
+"""`Generation.wait_ended` in the loop's body is not work: the drain does not wait for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.group.world import P0, world
 async def test_a_body_that_waits_for_the_end_does_not_hold_the_drain(
     autojump_clock: MockClock,
 ) -> None:
-    """The drain is over as soon as the tasks are, and the group joins when next() is called."""
+    """The drain ends with the tasks, and the group joins when next() is called."""
     async with world() as here, here.group(drain_timeout=20.0) as group:
 
         async def returns() -> None:
@@ -31,8 +31,10 @@ async def test_a_body_that_waits_for_the_end_does_not_hold_the_drain(
         assert (await group.next()).epoch == generation.epoch + 1
 
 
-async def test_a_body_that_waited_in_vain_counts_again(autojump_clock: MockClock) -> None:
-    """After a wait that was cancelled, the body's own work is waited for as before."""
+async def test_a_body_counts_as_work_again_after_a_cancelled_wait(
+    autojump_clock: MockClock,
+) -> None:
+    """After a cancelled wait, the drain waits for the body's own work as before."""
     async with world() as here, here.group(drain_timeout=20.0) as group:
         generation = await group.next()
         with trio.move_on_after(1):

@@ -1,4 +1,4 @@
-"""A leader whose assignor is wrong: no member hears of what it answered."""
+"""A leader whose assignor is wrong sends no assignment to the other members."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.group.world import world
 
 
 class Beyond:
-    """Gives away a partition that is not there."""
+    """An assignor that assigns a partition that does not exist."""
 
     name = "beyond"
 
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Count from one."""
+        """Number partitions from 1."""
         names = [TopicPartition("topic", n + 1) for n in range(topics["topic"].partitions)]
         return {members[0].member_id: names}
 
 
-async def test_it_is_refused_before_sync(autojump_clock: MockClock) -> None:
+async def test_a_wrong_assignment_is_refused_before_sync_group(autojump_clock: MockClock) -> None:
     """The error names the assignor, the member and the partition; the member leaves the group."""
     async with world(2) as here:
         with pytest.raises(InvalidAssignmentError, match="assignor 'beyond' .*topic-2") as refusal:

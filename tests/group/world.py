@@ -1,4 +1,4 @@
-"""A broker in memory, groups on it, and what went over the wire: for tests in virtual time."""
+"""A broker in memory, groups on it, and the requests they sent: for tests in virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable"
 
 @final
 class World:
-    """One broker with a topic ``topic``, and the requests that it was sent."""
+    """One broker with a topic ``topic``, and the requests that it got."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.broker = broker
@@ -40,7 +40,7 @@ class World:
         return config_for(self.broker, **settings)
 
     def group(self, **settings: object) -> ConsumerGroup:
-        """A group whose events are noted."""
+        """A group whose events are recorded."""
         self._seeds += 1
         return ConsumerGroup(
             self.config(**settings),
@@ -61,7 +61,7 @@ class World:
         await self.broker.append(topic, partition, [str(n).encode() for n in range(count)])
 
     async def committed(self, group_id: str = "group") -> dict[TopicPartition, int]:
-        """What the coordinator has."""
+        """The committed offset of each partition."""
         offsets = await self.broker.committed(group_id)
         return {name: at.offset for name, at in offsets.items()}
 
@@ -77,7 +77,7 @@ def api_of(request: Any) -> str:
 
 @asynccontextmanager
 async def world(partitions: int = 1, **settings: str) -> AsyncIterator[World]:
-    """A world in which ``topic`` has that many partitions (none: there is no topic)."""
+    """Make a world whose ``topic`` has this many partitions; 0 means that there is no topic."""
     async with in_memory({**SETTINGS, **settings}) as broker:
         if partitions:
             await broker.create_topic("topic", partitions)

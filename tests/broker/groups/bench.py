@@ -1,4 +1,4 @@
-"""A coordinator on a bench: a clock that is a float, ids that count, clients in one line each."""
+"""A coordinator for tests: the test moves its clock, ids count up, requests are short to write."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def subscription(*topics: str, user_data: str = "") -> bytes:
 
 
 class Bench:
-    """A coordinator, its time, and every answer that it gave."""
+    """A coordinator, its time, and every response that it gave."""
 
     def __init__(
         self,
@@ -74,32 +74,32 @@ class Bench:
         self._tickets = itertools.count(1)
 
     def send(self, request: Request) -> int:
-        """Give a request in, and let zero delays pass."""
+        """Handle a request, and run timers that are due at once."""
         ticket = next(self._tickets)
         self.record(self.coordinator.handle(self.now, request, ticket))
         self.record(self.coordinator.expire(self.now))
         return ticket
 
     def record(self, responses: list[CoordinatorResponse]) -> None:
-        """Keep answers, each ticket's once."""
+        """Keep responses; each ticket gets one."""
         for response in responses:
             assert isinstance(response.ticket, int)
             assert response.ticket not in self.responses
             self.responses[response.ticket] = response.response
 
     def request(self, request: Request, kind: type[R]) -> R:
-        """A request that is answered at once."""
+        """Send a request that must be answered at once; return the response."""
         return self.response_to(self.send(request), kind)
 
     def response_to(self, ticket: int, kind: type[R]) -> R:
-        """The answer to a request."""
+        """The response to a request."""
         assert ticket in self.responses, "still parked"
         response = self.responses[ticket]
         assert isinstance(response, kind)
         return response
 
     def is_parked(self, ticket: int) -> bool:
-        """Whether a request has no answer yet."""
+        """Whether a request has no response yet."""
         return ticket not in self.responses
 
     def is_given_up(self, ticket: int) -> bool:
@@ -115,18 +115,18 @@ class Bench:
         self.now = end
 
     def group(self, group_id: str = "g") -> ClassicGroup:
-        """A group that is there."""
+        """A group that exists."""
         group = self.coordinator.group(group_id)
         assert group is not None
         return group
 
     def state(self, group_id: str = "g") -> GroupState:
-        """Its state, DEAD if absent."""
+        """The state of the group; DEAD if it does not exist."""
         group = self.coordinator.group(group_id)
         return GroupState.DEAD if group is None else group.state
 
     def fetch(self, *partitions: str, group_id: str = "g", stable: bool = False) -> dict[str, Any]:
-        """Committed offsets, or errors, by partition."""
+        """The committed offsets, or errors, by partition."""
         requested = OffsetFetchGroup(
             group_id=group_id, partitions=tuple(tp(one) for one in partitions) or None
         )
@@ -140,7 +140,7 @@ class Bench:
         return Client(bench=self, label=label, **attributes)
 
     def form(self, *clients: Client, synced: bool = True) -> None:
-        """Bring clients into one generation, the first one leading."""
+        """Bring clients into one generation; the first one leads."""
         first = clients[0].enter()
         others = [client.enter() for client in clients[1:]]
         if others:
@@ -161,7 +161,7 @@ class Bench:
 
 @attrs.define(eq=False, kw_only=True)
 class Client:
-    """A client of one group; ``like`` gives one that claims to be the same."""
+    """A client of one group; ``like`` makes one that claims to be the same."""
 
     bench: Bench
     label: str
@@ -175,11 +175,11 @@ class Client:
     rebalance: float | None = 60.0
 
     def like(self, **changes: Any) -> Client:
-        """The same with something changed."""
+        """The same client with changed attributes."""
         return attrs.evolve(self, **changes)
 
     def joining(self, version: int = 9) -> JoinGroup:
-        """The JoinGroup that it sends."""
+        """The JoinGroup that the client sends."""
         return JoinGroup(
             group_id=self.group_id,
             version=version,
@@ -198,11 +198,11 @@ class Client:
         return self.bench.send(self.joining(version))
 
     def join_now(self, version: int = 9) -> JoinCompleted:
-        """A JoinGroup that is answered at once; the id and generation are taken over."""
+        """Send a JoinGroup that is answered at once, and keep its id and generation."""
         return self.take(self.join(version))
 
     def take(self, ticket: int) -> JoinCompleted:
-        """Take id and generation from the answer to a join."""
+        """Keep the id and the generation of a JoinGroup response."""
         response = self.bench.response_to(ticket, JoinCompleted)
         if response.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
             self.id = response.member_id
@@ -215,13 +215,13 @@ class Client:
         assert self.join_now().error is ErrorCode.MEMBER_ID_REQUIRED
 
     def enter(self) -> int:
-        """Send the join that makes it a member."""
+        """Send the JoinGroup that makes the client a member."""
         if self.instance is None and not self.id:
             self.enlist()
         return self.join()
 
     def sync(self, assignments: Mapping[Client, str] | None = None, **more: Any) -> int:
-        """Send a SyncGroup v5, the leader's with what each is to do."""
+        """Send a SyncGroup v5; a leader's has the assignment."""
         given = (assignments or {}).items()
         request = SyncGroup(
             group_id=self.group_id,
@@ -236,11 +236,11 @@ class Client:
         return self.bench.send(attrs.evolve(request, **more))
 
     def synced(self, assignments: Mapping[Client, str] | None = None, **more: Any) -> SyncCompleted:
-        """A SyncGroup that is answered at once."""
+        """Send a SyncGroup that is answered at once."""
         return self.bench.response_to(self.sync(assignments, **more), SyncCompleted)
 
     def heartbeat(self) -> ErrorCode:
-        """A Heartbeat."""
+        """Send a Heartbeat."""
         request = Heartbeat(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -250,7 +250,7 @@ class Client:
         return self.bench.request(request, HeartbeatCompleted).error
 
     def leave(self, *others: Client, version: int = 5) -> LeaveCompleted:
-        """A LeaveGroup of this client, and of others in the same request."""
+        """Send a LeaveGroup of this client, and of others in the same request."""
         members = tuple(
             LeavingMember(member_id=one.id, group_instance_id=one.instance)
             for one in (self, *others)
@@ -259,7 +259,7 @@ class Client:
         return self.bench.request(request, LeaveCompleted)
 
     def commit(self, partition: str = "t1-0", offset: int = 1, version: int = 9) -> ErrorCode:
-        """An OffsetCommit of one partition."""
+        """Send an OffsetCommit of one partition."""
         request = OffsetCommit(
             group_id=self.group_id,
             version=version,
@@ -271,7 +271,7 @@ class Client:
         return self.bench.request(request, OffsetsCommitted).partitions[0].error
 
     def commit_in_transaction(self, partition: str = "t1-0", offset: int = 1) -> ErrorCode:
-        """A TxnOffsetCommit of one partition, of producer 7."""
+        """Send a TxnOffsetCommit of one partition, of producer 7."""
         request = TxnOffsetCommit(
             group_id=self.group_id,
             version=3,
@@ -285,7 +285,7 @@ class Client:
 
 
 def to_commit(partition: str, offset: int, metadata: str | None = None) -> OffsetToCommit:
-    """An offset of ``topic-number``."""
+    """An offset of ``topic-number`` to commit."""
     known = tp(partition)
     return OffsetToCommit(
         topic=known.topic, partition=known.partition, offset=offset, metadata=metadata
@@ -293,7 +293,7 @@ def to_commit(partition: str, offset: int, metadata: str | None = None) -> Offse
 
 
 def tp(partition: str) -> TopicPartition:
-    """``topic-number`` as a value."""
+    """The partition ``topic-number``."""
     topic, _, number = partition.rpartition("-")
     return TopicPartition(topic, int(number))
 

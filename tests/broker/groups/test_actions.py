@@ -1,4 +1,4 @@
-"""Requests of members, state by state: join, sync, heartbeat, leave."""
+"""Requests of members in each state: join, sync, heartbeat, leave."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TURNED = {"roundrobin": subscription("t1"), "range": subscription("t1")}
 
 @pytest.mark.parametrize("version", range(4))
 def test_old_clients_join_without_an_id(version: int) -> None:
-    """Before v4 a dynamic member joins at once, and its id is its client id and a new id."""
+    """Before v4 a dynamic member joins at once; its id begins with its client id."""
     bench = Bench()
     response = bench.client("m1").join_now(version)
     assert response.error is NONE
@@ -31,7 +31,7 @@ def test_old_clients_join_without_an_id(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(4, 10))
 def test_new_clients_are_given_an_id_first(version: int) -> None:
-    """From v4 on a dynamic member's first join only gets an id; nothing else changes."""
+    """From v4 on, a dynamic member's first JoinGroup only gets an id; nothing else changes."""
     bench = Bench()
     m1 = bench.client("m1")
     assert m1.join_now(version) == JoinCompleted(
@@ -42,7 +42,7 @@ def test_new_clients_are_given_an_id_first(version: int) -> None:
 
 
 def test_pending_id_with_an_instance_id_is_an_error() -> None:
-    """An id that was handed out belongs to a dynamic member; Kafka trips over an instance id."""
+    """A pending id belongs to a dynamic member; with an instance id Kafka fails as well."""
     bench = Bench()
     m1 = bench.client("m1")
     m1.enlist()
@@ -51,7 +51,7 @@ def test_pending_id_with_an_instance_id_is_an_error() -> None:
 
 
 def test_pending_id_is_void_after_its_session() -> None:
-    """The session of a member id that no client used expires, and the id with it."""
+    """A member id that no client uses is removed when its session expires."""
     bench = Bench()
     m1 = bench.client("m1", session=1.0)
     m1.enlist()
@@ -63,7 +63,7 @@ def test_pending_id_is_void_after_its_session() -> None:
 
 
 def test_join_waits_for_pending_ids() -> None:
-    """A rebalance completes when the owner of an id comes, leaves, or its session ends."""
+    """A rebalance completes when the owner of a pending id joins, leaves, or its session ends."""
     for end in ("join", "leave", "session"):
         bench = Bench()
         m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
@@ -81,7 +81,7 @@ def test_join_waits_for_pending_ids() -> None:
 
 
 def test_pending_id_that_leaves_a_stable_group_starts_a_rebalance() -> None:
-    """As in Kafka, any good leave of a Stable group is a rebalance, a pending id's too."""
+    """As in Kafka, any successful leave from a Stable group does, also a pending id's."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2")
     bench.form(m1)
@@ -106,7 +106,7 @@ def test_repeated_parked_join_replaces_the_older_copy() -> None:
 
 
 def test_repeated_join_in_completing() -> None:
-    """In CompletingRebalance the same join is answered again, a changed one starts over."""
+    """In CompletingRebalance the same join is answered again; a changed one starts over."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2")
     bench.form(m1, m2, synced=False)
@@ -119,7 +119,7 @@ def test_repeated_join_in_completing() -> None:
 
 
 def test_join_in_stable() -> None:
-    """In Stable an unchanged follower gets the generation, others start a rebalance."""
+    """In Stable an unchanged follower gets the generation; other joins start a rebalance."""
     for who in ("leader", "changed follower", "reordered follower", "follower"):
         bench = Bench()
         m1, m2 = bench.client("m1", protocols=TWO), bench.client("m2", protocols=TWO)
@@ -135,7 +135,7 @@ def test_join_in_stable() -> None:
 
 
 def test_join_answered_in_stable_does_not_extend_the_session() -> None:
-    """Neither a join nor a sync that is answered in Stable is a sign of life."""
+    """Neither a join nor a sync that is answered in Stable extends the session."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
     bench.form(m1, m2)
@@ -147,7 +147,7 @@ def test_join_answered_in_stable_does_not_extend_the_session() -> None:
 
 
 def test_vote_is_by_first_common_choice_and_ties_go_to_range() -> None:
-    """Each votes for its first protocol that all know; range wins a tie."""
+    """Each member votes for its first protocol that all support; range wins a tie."""
     bench = Bench()
     m1 = bench.client("m1", protocols={"sticky": b"", **TURNED})
     m2 = bench.client("m2", protocols=TWO)
@@ -162,7 +162,7 @@ def test_vote_is_by_first_common_choice_and_ties_go_to_range() -> None:
 
 
 def test_protocol_is_checked_before_the_member() -> None:
-    """A sole member that switches to a new protocol only, and a ghost, get 23; ids are echoed."""
+    """A sole member that offers only a new protocol, and an unknown one, get 23 and their id."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.form(m1)
@@ -178,7 +178,7 @@ def test_protocol_is_checked_before_the_member() -> None:
 
 @pytest.mark.parametrize("changes", [{"protocols": {}}, {"protocol_type": ""}])
 def test_empty_group_wants_a_protocol(changes: dict[str, object]) -> None:
-    """A first member without protocols, or without a type, is refused; the group stays, empty."""
+    """A first member without protocols or type is refused; the group stays Empty."""
     bench = Bench()
     response = bench.client("m1", **changes).join_now()
     assert response.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -186,7 +186,7 @@ def test_empty_group_wants_a_protocol(changes: dict[str, object]) -> None:
 
 
 def test_unknown_ids_do_not_join() -> None:
-    """A member id that the group does not know is refused, absent groups are not made for it."""
+    """An unknown member id is refused, and no group is created for it."""
     bench = Bench()
     ghost = bench.client("ghost", id="ghost")
     assert ghost.join_now() == JoinCompleted(error=UNKNOWN, member_id="ghost")
@@ -200,7 +200,7 @@ def test_unknown_ids_do_not_join() -> None:
 
 
 def test_v0_uses_the_session_as_rebalance_timeout() -> None:
-    """Without a rebalance time-out the session time-out stands in for it."""
+    """A request without a rebalance time-out uses the session time-out."""
     bench = Bench()
     bench.client("m1", session=7.0, rebalance=None).join_now(0)
     assert bench.group().rebalance_timeout == 7.0
@@ -210,7 +210,7 @@ def test_v0_uses_the_session_as_rebalance_timeout() -> None:
 
 
 def test_instance_ids_are_checked_first() -> None:
-    """Unknown instance: 25. Another's: 82, even for an unknown member id. None at all: fine."""
+    """An unknown one gets 25, another member's 82, even with an unknown member id."""
     bench = Bench()
     m1, m2 = bench.client("m1", instance="i1"), bench.client("m2")
     bench.form(m1, m2)
@@ -252,7 +252,7 @@ def test_replacement_of_a_follower_skips_nothing() -> None:
 
 
 def test_replacement_with_changed_metadata_but_the_same_protocol_is_quiet() -> None:
-    """New metadata is taken over without a rebalance while the vote ends as before."""
+    """New metadata is stored without a rebalance if the vote has the same result."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
     bench.form(m1, m2)
@@ -272,7 +272,7 @@ def test_replacement_that_changes_the_vote_rebalances() -> None:
 
 
 def test_replacement_in_completing_rebalances_and_fences_the_old_sync() -> None:
-    """Old process: 82. Others that wait: 27. The newcomer's join is parked."""
+    """The old process gets 82, other waiting syncs 27; the new process's join is parked."""
     bench = Bench()
     m1, m2, m3 = bench.client("m1"), bench.client("m2", instance="i2"), bench.client("m3")
     bench.form(m1, m2, m3, synced=False)
@@ -287,7 +287,7 @@ def test_replacement_in_completing_rebalances_and_fences_the_old_sync() -> None:
 
 
 def test_replacement_in_preparing_fences_the_old_join() -> None:
-    """The old process' parked join gets 82 and its id; the new one's takes its place."""
+    """The old process's parked join gets 82 and its id; the new process's join replaces it."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
     bench.form(m1, m2)
@@ -304,7 +304,7 @@ def test_replacement_in_preparing_fences_the_old_join() -> None:
 
 
 def test_silent_static_member_stays_through_a_rebalance() -> None:
-    """At the rebalance time-out a static member that did not come keeps its place."""
+    """A static member that has not joined by the rebalance time-out stays a member."""
     bench = Bench()
     m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", instance="i2", rebalance=1.0)
     bench.form(m1, m2)
@@ -318,7 +318,7 @@ def test_silent_static_member_stays_through_a_rebalance() -> None:
 
 
 def test_rebalance_of_absent_static_members_waits_on() -> None:
-    """With only unjoined static members left the wait is repeated until one comes."""
+    """If only static members are missing, the wait is repeated until one joins."""
     bench = Bench()
     m1 = bench.client("m1", instance="i1", rebalance=1.0, session=10.0)
     m2 = bench.client("m2", instance="i2", rebalance=1.0, session=10.0)
@@ -336,7 +336,7 @@ def test_rebalance_of_absent_static_members_waits_on() -> None:
 
 
 def test_replaced_member_that_never_synced_still_ends_the_generation() -> None:
-    """As in Kafka, the old id stays among those that have to sync, and its time runs out."""
+    """As in Kafka, the old id still has to sync, and the time for it runs out."""
     bench = Bench()
     m1 = bench.client("m1", rebalance=1.0)
     m2 = bench.client("m2", instance="i2", rebalance=1.0)
@@ -355,7 +355,7 @@ def test_replaced_member_that_never_synced_still_ends_the_generation() -> None:
 
 
 def test_followers_wait_for_the_leader() -> None:
-    """The leader's sync answers all that wait; who was left out gets no bytes."""
+    """The leader's sync answers all waiting ones; unassigned members get no bytes."""
     bench = Bench()
     m1, m2, m3 = (bench.client(label) for label in ("m1", "m2", "m3"))
     bench.form(m1, m2, m3, synced=False)
@@ -382,7 +382,7 @@ def test_repeated_parked_sync_replaces_the_older_copy() -> None:
 
 
 def test_order_of_checks_in_a_sync() -> None:
-    """Member, then generation, then protocol, then the state."""
+    """The checks are of member, generation, protocol and state, in this order."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2")
     bench.form(m1, m2)
@@ -400,7 +400,7 @@ def test_order_of_checks_in_a_sync() -> None:
 
 
 def test_sync_of_an_empty_or_absent_group() -> None:
-    """Without members every client is unknown, whatever its instance id."""
+    """In a group without members every client is unknown, whatever its instance id."""
     bench = Bench()
     m1 = bench.client("m1", generation=1, id="x", instance="i1")
     assert m1.synced().error is UNKNOWN
@@ -413,7 +413,7 @@ def test_sync_of_an_empty_or_absent_group() -> None:
 
 
 def test_heartbeat_in_every_state() -> None:
-    """Good in Completing and Stable; 27 while preparing, and still a sign of life."""
+    """Success in Completing and Stable; 27 while preparing, which extends the session too."""
     bench = Bench()
     m1, m2 = bench.client("m1", session=1.0), bench.client("m2")
     bench.form(m1, m2, synced=False)
@@ -432,7 +432,7 @@ def test_heartbeat_in_every_state() -> None:
 
 
 def test_members_of_one_leave_are_handled_in_order() -> None:
-    """Each leaver has its own error and is echoed; a repeated one is unknown by then."""
+    """Each leaver gets its own error; one that is named again is unknown by then."""
     bench = Bench()
     m1, m2, m3 = bench.client("m1"), bench.client("m2", instance="i2"), bench.client("m3")
     bench.form(m1, m2, m3)
@@ -457,7 +457,7 @@ def test_members_of_one_leave_are_handled_in_order() -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_leave_of_an_absent_group(version: int) -> None:
-    """Before v3 the error is the answer's, from then on the member's."""
+    """Before v3 the response has the error, later the member does."""
     response = Bench().client("ghost", id="ghost").leave(version=version)
     if version < 3:
         assert response.error is UNKNOWN
@@ -468,7 +468,7 @@ def test_leave_of_an_absent_group(version: int) -> None:
 
 
 def test_leavers_parked_join_is_answered_and_its_sync_never() -> None:
-    """A parked join gets 25 and no id; a parked sync is given up."""
+    """A parked join gets 25 and no id; a parked sync never gets a response."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2")
     bench.form(m1, m2, synced=False)
@@ -483,7 +483,7 @@ def test_leavers_parked_join_is_answered_and_its_sync_never() -> None:
 
 
 def test_last_leaver_empties_the_group() -> None:
-    """Without members the group is Empty at once, in a generation of its own."""
+    """Without members the group is Empty at once, with the next generation id."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.form(m1)
@@ -497,12 +497,12 @@ def test_last_leaver_empties_the_group() -> None:
 
 
 def small(size: int) -> Bench:
-    """A bench whose groups have room for few."""
+    """A bench whose groups have a small maximum size."""
     return Bench(attrs.evolve(SETTINGS, group_max_size=size))
 
 
 def test_full_group_takes_no_new_member() -> None:
-    """Newcomers of any kind get 81 and no id; members are not touched."""
+    """New members of any kind get 81 and no id; existing members are not affected."""
     bench = small(2)
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2")
     bench.form(m1, m2)
@@ -513,7 +513,7 @@ def test_full_group_takes_no_new_member() -> None:
 
 
 def test_last_to_rejoin_a_full_group_is_turned_away() -> None:
-    """While preparing, parked joins count; who is turned away is out, but nothing completes."""
+    """While preparing, parked joins count; a refused member is removed, nothing completes."""
     bench = small(2)
     m1, m2 = bench.client("m1", rebalance=5.0), bench.client("m2", rebalance=5.0)
     bench.form(m1, m2)

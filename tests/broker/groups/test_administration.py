@@ -1,4 +1,4 @@
-"""Groups described, listed and deleted."""
+"""Groups are described, listed and deleted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def described(bench: Bench, group_id: str = "g", version: int = 6) -> DescribedG
 
 
 def test_absent_group_is_dead() -> None:
-    """From v6 on an absent group is an error besides."""
+    """From v6 on, an absent group has an error code too."""
     assert described(Bench(), version=5) == DescribedGroup(group_id="g", state="Dead")
     response = described(Bench())
     assert (response.error, response.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
@@ -34,7 +34,7 @@ def test_absent_group_is_dead() -> None:
 
 
 def test_description_follows_the_group() -> None:
-    """Protocol and metadata show in Stable only, assignments until the next ones."""
+    """Protocol and metadata are shown in Stable only, assignments until the next ones."""
     bench = Bench()
     m1 = bench.client("m1", instance="i1")
     bench.form(m1)
@@ -80,7 +80,7 @@ def test_description_follows_the_group() -> None:
     ],
 )
 def test_list_filters(states: tuple[str, ...], types: tuple[str, ...], expected: set[str]) -> None:
-    """Filters ignore case, states also white space; every group here is of type classic."""
+    """Filters ignore case, states also white space; every group here has the type classic."""
     bench = Bench()
     bench.form(bench.client("m1", group_id="stable"))
     leaver = bench.client("m2", group_id="empty")
@@ -94,7 +94,7 @@ def test_list_filters(states: tuple[str, ...], types: tuple[str, ...], expected:
 
 
 def test_only_empty_groups_are_deleted() -> None:
-    """Absent 69, with members 68, Empty goes with its offsets and ids; twice named is once."""
+    """Absent: 69; with members: 68; an Empty one is deleted with offsets and ids, once."""
     bench = Bench()
     m1 = bench.client("m1", group_id="live")
     bench.form(m1)

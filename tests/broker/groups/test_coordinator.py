@@ -1,4 +1,4 @@
-"""The coordinator as a whole: a few clients that do anything at any time."""
+"""The coordinator as a whole: a few clients do anything at any time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ labels = st.sampled_from(LABELS)
 
 
 class Anything(RuleBasedStateMachine):
-    """Clients join, sync, beat, commit and leave as they like; time passes; brokers crash."""
+    """Clients join, sync, send heartbeats, commit and leave; time passes; coordinators crash."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,23 +66,23 @@ class Anything(RuleBasedStateMachine):
 
     @rule(label=labels, version=st.sampled_from([3, 8, 9]))
     def joins(self, label: str, version: int) -> None:
-        """A join, parked or not."""
+        """Send a join, which may be parked."""
         client = self.clients[label]
         self.waiting[client.join(version)] = client
 
     @rule(label=labels)
     def restarts(self, label: str) -> None:
-        """A process that has forgotten its id."""
+        """Restart a client, which forgets its member id."""
         self.clients[label] = self.clients[label].like(id="", generation=-1)
 
     @rule(label=labels, protocols=st.sampled_from(PROTOCOLS))
     def subscribes(self, label: str, protocols: dict[str, bytes]) -> None:
-        """Another subscription, sent with the next join."""
+        """Change a client's subscription, which it sends with its next join."""
         self.clients[label].protocols = protocols
 
     @rule(label=labels)
     def syncs(self, label: str) -> None:
-        """A sync; the leader assigns to all members."""
+        """Send a sync; the leader assigns to all members."""
         client = self.clients[label]
         group = self.group
         name = group.protocol_name if group is not None else None
@@ -91,7 +91,7 @@ class Anything(RuleBasedStateMachine):
 
     @rule(label=labels)
     def beats(self, label: str) -> None:
-        """A heartbeat is good only for a member in its generation."""
+        """A heartbeat succeeds only for a member in its generation."""
         client = self.clients[label]
         group = self.group
         good = group is not None and client.id in group.members
@@ -119,19 +119,19 @@ class Anything(RuleBasedStateMachine):
 
     @rule(leavers=st.lists(labels, min_size=1, max_size=3))
     def leave(self, leavers: list[str]) -> None:
-        """Some leave in one request."""
+        """Some clients leave in one request."""
         first, *others = (self.clients[label] for label in leavers)
         first.leave(*others)
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 2.5, 6.0]))
     def time_passes(self, seconds: float) -> None:
-        """Timers run."""
+        """Let time pass, and run timers."""
         self.bench.sleep(seconds)
 
     @precondition(lambda self: self.group is not None)
     @rule()
     def crashes(self) -> None:
-        """Another coordinator takes over with the records; parked requests get no response."""
+        """Another coordinator loads the records; parked requests get no response."""
         snapshot = self.bench.coordinator.snapshot()
         self.bench.coordinator = self.coordinator(())
         self.bench.coordinator.load(self.bench.now, snapshot, range(50))
@@ -142,7 +142,7 @@ class Anything(RuleBasedStateMachine):
     @precondition(lambda self: self.group is not None)
     @rule()
     def hands_over(self) -> None:
-        """The shards go to another coordinator; all parked requests are answered."""
+        """The shards move to another coordinator; all parked requests get a response."""
         old = self.bench.coordinator
         snapshot = old.snapshot()
         self.bench.record(old.unload(self.bench.now))
@@ -155,12 +155,12 @@ class Anything(RuleBasedStateMachine):
 
     @rule(times=st.integers(1, 2))
     def writes_fail(self, times: int) -> None:
-        """The next writes to the log fail."""
+        """Let the next writes to the log fail."""
         self.bench.coordinator.fail_writes(ErrorCode.NOT_ENOUGH_REPLICAS, times)
 
     @rule()
     def is_deleted(self) -> None:
-        """An administrator deletes the group, which works only without members."""
+        """An administrator deletes the group, which succeeds only without members."""
         was = EMPTY if self.group is None else self.group.state
         request = DeleteGroups(group_ids=("g",))
         (deleted,) = self.bench.request(request, GroupsDeleted).groups
@@ -173,12 +173,12 @@ class Anything(RuleBasedStateMachine):
 
     @property
     def group(self) -> ClassicGroup | None:
-        """The group, if it is there."""
+        """The group, if it exists."""
         return self.bench.coordinator.group("g")
 
     @invariant()
     def takes_answers(self) -> None:
-        """Answers reach their clients; two of one generation agree on its leader and protocol."""
+        """Deliver responses; those of one generation agree on leader and protocol."""
         for ticket in [one for one in self.waiting if one in self.bench.responses]:
             client = self.waiting.pop(ticket)
             response = self.bench.responses[ticket]
@@ -210,7 +210,7 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def every_parked_request_has_a_reason(self) -> None:
-        """What is parked is what its member waits for, and no parked request is lost."""
+        """A member waits for each parked request, and no parked request is lost."""
         parked: set[object] = set()
         if self.group is not None:
             for member in self.group.members.values():
@@ -221,7 +221,7 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def group_is_consistent(self) -> None:
-        """What the group counts and maps is what its members say."""
+        """The group's counters and indexes agree with its members."""
         group = self.group
         if group is None:
             return
@@ -240,7 +240,7 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def states_mean_what_they_say(self) -> None:
-        """Who may wait in which state, and that some timer ends each wait."""
+        """In each state only certain requests wait, and a timer ends each wait."""
         group = self.group
         if group is None:
             return
@@ -255,7 +255,7 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def every_wait_has_an_end(self) -> None:
-        """A timer runs for joins while one is prepared, and for syncs until all are there."""
+        """A timer runs for joins in PreparingRebalance, and for syncs until all have arrived."""
         coordinator, group = self.bench.coordinator, self.group
         timers = coordinator._registry.timers
         waits = {kind: timers.get(TimerName(kind, "g")) for kind in TimerKind}
@@ -271,7 +271,7 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def sessions_run_for_whom_they_should(self) -> None:
-        """Every member has a session or a parked request; else only pending ids have sessions."""
+        """Every member has a session or a parked request; no others but pending ids have one."""
         timers = self.bench.coordinator._registry.timers
         sessions = {one.member_id for one in timers._deadlines if one.kind is TimerKind.SESSION}
         group = self.group
@@ -281,7 +281,7 @@ class Anything(RuleBasedStateMachine):
         assert all(members[one].has_satisfied_heartbeat for one in known - sessions)
 
     def teardown(self) -> None:
-        """Without new requests, all parked requests are answered and the group becomes empty."""
+        """Without new requests, all parked ones are answered and the group becomes Empty."""
         self.takes_answers()
         self.bench.sleep(LONG_ENOUGH)
         assert all(ticket in self.bench.responses for ticket in self.waiting)

@@ -9,7 +9,7 @@ from kgroup.errors import ConfigError
 
 
 def test_defaults_are_kafkas() -> None:
-    """Without properties they are those of Kafka's GroupCoordinatorConfig, and our own limits."""
+    """The defaults are those of Kafka's GroupCoordinatorConfig and kgroup's own limits."""
     settings = CoordinatorSettings.from_properties({})
     assert settings == CoordinatorSettings(
         initial_rebalance_delay=3,
@@ -26,7 +26,7 @@ def test_defaults_are_kafkas() -> None:
 
 
 def test_every_property_sets_its_field() -> None:
-    """Milliseconds and minutes become seconds, counts stay; other properties are ignored."""
+    """Milliseconds and minutes become seconds; counts stay; unknown properties are ignored."""
     properties = dict.fromkeys(PROPERTIES, "300") | {"log.dirs": "/tmp"}  # noqa: S108 # never used
     assert CoordinatorSettings.from_properties(properties) == CoordinatorSettings(
         initial_rebalance_delay=0.3,

@@ -1,4 +1,4 @@
-"""A group's data and its small operations."""
+"""The data of a group and its small operations."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def member(member_id: str, *protocols: str, instance: str | None = None) -> Clas
     )
 
 
-def test_first_member_leads_and_names_the_type_and_another_follows() -> None:
-    """A leader that leaves is followed by the oldest member; the last one has no successor."""
+def test_first_member_leads_and_sets_the_type() -> None:
+    """If the leader leaves, the oldest other member leads; the last one has no successor."""
     group = ClassicGroup("g")
     a, b = member("a", "range"), member("b", "range")
     group.add(a, "consumer")
@@ -37,7 +37,7 @@ def test_first_member_leads_and_names_the_type_and_another_follows() -> None:
 
 
 def test_joins_are_counted_through_parking_and_removal() -> None:
-    """Parked joins count once, however often repeated, and go with their member."""
+    """A parked join counts once, however often it is repeated, until its member is removed."""
     group = ClassicGroup("g")
     a, b = member("a", "range"), member("b", "range")
     group.add(a, "consumer")
@@ -60,7 +60,7 @@ def test_joins_are_counted_through_parking_and_removal() -> None:
 
 
 def test_replaced_member_keeps_place_and_work() -> None:
-    """A static member's new id leads where the old one led, and has its assignment."""
+    """A static member's new id leads if the old one led, and has its assignment."""
     group = ClassicGroup("g")
     old = member("a", "range", instance="i")
     old.assignment = b"work"
@@ -73,7 +73,7 @@ def test_replaced_member_keeps_place_and_work() -> None:
 
 
 def test_election_among_common_protocols() -> None:
-    """Only what all support can win; asking what would win changes nothing."""
+    """Only a protocol that all support can win; an election changes nothing."""
     group = ClassicGroup("g")
     a, b = member("a", "x", "range", "roundrobin"), member("b", "roundrobin", "range")
     group.add(a, "consumer")
@@ -85,7 +85,7 @@ def test_election_among_common_protocols() -> None:
 
 
 def test_support_depends_on_who_is_there() -> None:
-    """An Empty group takes any type and protocol; others want theirs."""
+    """An Empty group accepts any type and protocol; others must match the members'."""
     group = ClassicGroup("g")
     some = member("x", "range", "new").protocols
     assert group.supports("anything", some)
@@ -99,7 +99,7 @@ def test_support_depends_on_who_is_there() -> None:
 
 
 def test_subscribed_topics() -> None:
-    """Known after a join of consumers; unknown for other types, or without a protocol."""
+    """They are known after a join of consumers, unknown for other types or without a protocol."""
     group = ClassicGroup("g")
     assert group.read_topics() is None
     group.add(member("a", "range"), "consumer")
@@ -112,6 +112,6 @@ def test_subscribed_topics() -> None:
 
 
 def test_selected_protocol_needs_a_completed_join() -> None:
-    """The error names the group."""
+    """Before that, the error names the group."""
     with pytest.raises(RuntimeError, match="'g' has no protocol"):
         _ = ClassicGroup("g").selected

@@ -1,4 +1,4 @@
-"""Java's hash of a string and order of a HashMap."""
+"""Java's hash of a string, and the order of keys in its HashMap."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ def test_string_hash(text: str, value: int) -> None:
 
 
 def test_hash_wraps_at_32_bits() -> None:
-    """A long text's hash stays within 32 bits; Java shows it as -609428141."""
+    """Java gives -609428141 for this long text."""
     assert string_hash(PANGRAM) == -609428141 & 0xFFFFFFFF
 
 
 def test_range_comes_before_other_assignors() -> None:
-    """A HashMap yields range before roundrobin and cooperative-sticky, however they came in."""
+    """A HashMap yields range before roundrobin and cooperative-sticky in any order of insertion."""
     names = ["cooperative-sticky", "roundrobin", "range"]
     assert hash_map_order(names)[0] == "range"
     assert hash_map_order(reversed(names))[0] == "range"
 
 
 def test_order_within_a_slot_is_that_of_insertion() -> None:
-    """Keys with the same hash come out as they went in."""
+    """Keys with the same hash keep the order of insertion."""
     assert string_hash("Aa") == string_hash("BB")
     assert hash_map_order(["Aa", "BB"]) == ["Aa", "BB"]
     assert hash_map_order(["BB", "Aa"]) == ["BB", "Aa"]
 
 
 def test_table_grows_with_its_keys() -> None:
-    """With more than 12 keys the table has 32 slots, and the order is by five bits."""
+    """With more than 12 keys the table has 32 slots, and five bits give the order."""
     names = [chr(code) for code in range(ord("a"), ord("a") + 13)]
     assert hash_map_order(reversed(names)) == names
     assert hash_map_order(["p", "a"]) == ["p", "a"]
 
 
 def test_shard_is_the_absolute_hash_modulo_shards() -> None:
-    """A negative hash counts by its absolute value, the most negative one as 0."""
+    """The absolute value of a negative hash counts; the most negative hash counts as 0."""
     assert shard_of("hello", 50) == 99162322 % 50
     assert shard_of(PANGRAM, 50) == 609428141 % 50
     assert string_hash("polygenelubricants") == 1 << 31

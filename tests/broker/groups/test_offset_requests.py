@@ -37,7 +37,7 @@ def two(bench: Bench, *, synced: bool = True) -> tuple[Client, Client]:
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "CompletingRebalance"])
 def test_commit_matrix(state: str) -> None:
-    """Instance, then member, then generation are checked; in Completing no commit is allowed."""
+    """Instance, member and generation are checked in this order; in Completing none commits."""
     bench = Bench()
     m1, m2 = two(bench, synced=state != "CompletingRebalance")
     if state == "PreparingRebalance":
@@ -66,7 +66,7 @@ def test_commit_matrix(state: str) -> None:
 
 
 def test_commits_in_an_empty_group() -> None:
-    """Without a generation any client may commit; with one, no client is a member."""
+    """Without a generation id any client may commit; with one, no client is a member."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.form(m1)
@@ -80,7 +80,7 @@ def test_commits_in_an_empty_group() -> None:
 
 @pytest.mark.parametrize("version", range(2, 10))
 def test_commits_to_an_absent_group(version: int) -> None:
-    """With a generation the group is missed; without one it is made."""
+    """With a generation id the group is unknown; without one it is created."""
     bench = Bench()
     ghost = bench.client("ghost", id="ghost", generation=5)
     missed = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ILLEGAL
@@ -93,7 +93,7 @@ def test_commits_to_an_absent_group(version: int) -> None:
 
 
 def test_unknown_partitions_get_3_whatever_the_rest_gets() -> None:
-    """Unknown topics and partitions are refused by themselves, before the group is checked."""
+    """Unknown topics and partitions are refused one by one, before the group is checked."""
     bench = Bench()
     m1, _ = two(bench)
     request = OffsetCommit(
@@ -113,14 +113,14 @@ def test_unknown_partitions_get_3_whatever_the_rest_gets() -> None:
 
 
 def test_commit_of_unknown_partitions_only_makes_no_group() -> None:
-    """If nothing can be committed, the group is not looked up."""
+    """If nothing can be committed, no group is created."""
     bench = Bench()
     assert bench.client("tool").commit("nowhere-0") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert bench.state() is DEAD
 
 
 def test_commit_of_long_metadata_only_makes_no_group() -> None:
-    """A group that nothing is written of was never there."""
+    """A group for which nothing is written is not created."""
     bench = Bench()
     request = OffsetCommit(group_id="g", version=9, offsets=(to_commit("t1-0", 1, "x" * 4097),))
     (result,) = bench.request(request, OffsetsCommitted).partitions
@@ -129,7 +129,7 @@ def test_commit_of_long_metadata_only_makes_no_group() -> None:
 
 
 def test_long_metadata_is_refused_alone() -> None:
-    """The limit counts UTF-16 units and is itself allowed; null metadata is empty."""
+    """The limit in UTF-16 units is inclusive; null metadata counts as empty."""
     bench = Bench()
     request = OffsetCommit(
         group_id="g",
@@ -151,7 +151,7 @@ def test_long_metadata_is_refused_alone() -> None:
 
 
 def test_fetch_gives_epoch_and_metadata_and_minus_one_for_none() -> None:
-    """What was committed comes back; a partition without an offset, known or not, is -1."""
+    """A partition without an offset, known or not, gets -1."""
     bench = Bench()
     offset = attrs.evolve(to_commit("t1-0", 5, "note"), leader_epoch=3)
     bench.request(OffsetCommit(group_id="g", version=9, offsets=(offset,)), OffsetsCommitted)
@@ -189,7 +189,7 @@ def test_pending_offsets_are_unstable_and_then_committed() -> None:
 
 
 def test_aborted_offsets_vanish_and_later_commits_win() -> None:
-    """An abort leaves what was there; a commit made after the pending one is kept."""
+    """After an abort the old offset holds; a commit made after the pending one is kept."""
     bench = Bench()
     m1, _ = two(bench)
     m1.commit_in_transaction("t1-0", 11)
@@ -222,13 +222,13 @@ def test_two_producers_are_kept_apart() -> None:
 
 
 def deleted(bench: Bench, *partitions: str) -> OffsetsDeleted:
-    """An OffsetDelete."""
+    """Send an OffsetDelete; return the errors."""
     request = OffsetDelete(group_id="g", partitions=tuple(tp(one) for one in partitions))
     return bench.request(request, OffsetsDeleted)
 
 
 def test_offsets_of_subscribed_topics_stay() -> None:
-    """What the last completed join subscribed to is protected, with departed members' topics."""
+    """Topics of the last completed join are protected, also those of departed members."""
     bench = Bench()
     m1 = bench.client("m1")
     m2 = bench.client("m2", protocols={"range": subscription("t2")})
@@ -246,7 +246,7 @@ def test_offsets_of_subscribed_topics_stay() -> None:
 
 
 def test_first_join_protects_everything_until_it_completes() -> None:
-    """While a group of consumers has no completed join, nothing of it is deleted."""
+    """While a consumer group has no completed join, no offset of it is deleted."""
     bench = Bench(attrs.evolve(Bench().settings, initial_rebalance_delay=1.0))
     bench.client("tool").commit("t2-0")
     bench.client("m1", instance="i1").join()
@@ -256,7 +256,7 @@ def test_first_join_protects_everything_until_it_completes() -> None:
 
 
 def test_offset_delete_of_other_groups() -> None:
-    """Absent: 69. Members of another protocol: 68. None left: fine. No group id: 24."""
+    """Absent: 69; members of another protocol: 68; no members: success; no group id: 24."""
     bench = Bench()
     assert deleted(bench, "t1-0").error is ErrorCode.GROUP_ID_NOT_FOUND
     worker = bench.client("w", protocol_type="connect", protocols={"eager": b"x"})
@@ -278,7 +278,7 @@ def test_unreadable_metadata_protects_everything() -> None:
 
 
 def test_delete_takes_pending_offsets_too() -> None:
-    """A deleted partition's pending offset is not committed by its transaction."""
+    """The transaction does not commit the pending offset of a deleted partition."""
     bench = Bench()
     tool = bench.client("tool")
     tool.commit("t1-0")
@@ -289,7 +289,7 @@ def test_delete_takes_pending_offsets_too() -> None:
 
 
 def test_deleted_topic_takes_its_offsets() -> None:
-    """Offsets of partitions that are gone are forgotten in every group, pending ones too."""
+    """Its offsets are removed in every group, pending ones too."""
     bench = Bench()
     for group_id in ("g", "h"):
         client = bench.client("tool", group_id=group_id)

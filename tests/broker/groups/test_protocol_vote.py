@@ -33,12 +33,12 @@ def vote(*members: str) -> ProtocolVote:
     ],
 )
 def test_most_first_choices_among_common_protocols_win(members: list[str], elected: str) -> None:
-    """What not all know gets no vote; ties go the way of Java's HashMap."""
+    """A protocol that some member lacks gets no vote; ties are decided as Java's HashMap does."""
     assert vote(*members).elect() == elected
 
 
-def test_who_has_gone_does_not_vote() -> None:
-    """A member that goes takes its vote along, and its veto."""
+def test_a_removed_member_does_not_vote() -> None:
+    """Its vote does not count, and protocols that it lacked can win."""
     some = vote("range roundrobin", "roundrobin range", "roundrobin range", "range")
     assert not some.any_supported_by_all(protocols("roundrobin"))
     some.remove(protocols("range"))
@@ -47,6 +47,6 @@ def test_who_has_gone_does_not_vote() -> None:
 
 
 def test_without_members_every_protocol_is_known_to_all() -> None:
-    """As in Kafka, where a group without members may prepare a rebalance; no protocol never is."""
+    """As in Kafka: a group without members supports any protocol, but not a missing one."""
     assert vote().any_supported_by_all(protocols("range"))
     assert not vote().any_supported_by_all(())

@@ -24,7 +24,7 @@ def static(bench: Bench, label: str, rebalance: float = 60.0) -> Client:
 
 
 def answered_after(bench: Bench, ticket: int) -> float:
-    """How long it takes until a request is answered."""
+    """The seconds until a request is answered."""
     start = bench.now
     while bench.is_parked(ticket):
         at = bench.coordinator.next_timer
@@ -34,7 +34,7 @@ def answered_after(bench: Bench, ticket: int) -> float:
 
 
 def test_first_join_waits_the_initial_delay() -> None:
-    """A member alone waits one period, however short its rebalance time-out."""
+    """A single member waits for the initial delay, however short its rebalance time-out."""
     for rebalance in (60.0, 0.3):
         bench = Bench(DELAY)
         assert answered_after(bench, static(bench, "m1", rebalance).join()) == 1.0
@@ -44,7 +44,7 @@ def test_first_join_waits_the_initial_delay() -> None:
 def test_newcomers_extend_the_delay_up_to_the_first_members_timeout(
     rebalance: float, expected: float
 ) -> None:
-    """Each period with a newcomer adds one, until the first member's time-out is used up."""
+    """Each delay in which a member joins adds another, up to the first member's time-out."""
     bench = Bench(DELAY)
     start = bench.now
     first = static(bench, "m0", rebalance).join()
@@ -57,7 +57,7 @@ def test_newcomers_extend_the_delay_up_to_the_first_members_timeout(
 
 
 def test_member_that_joins_again_is_no_newcomer() -> None:
-    """Neither a repeated join nor an id that is handed out extends the delay."""
+    """Neither a repeated join nor a pending id extends the delay."""
     bench = Bench(DELAY)
     m1 = bench.client("m1")
     m1.enlist()
@@ -69,7 +69,7 @@ def test_member_that_joins_again_is_no_newcomer() -> None:
 
 
 def test_everyone_leaving_the_initial_delay_empties_the_group_at_its_end() -> None:
-    """The wait runs its time, then the group is Empty in generation 1."""
+    """The delay passes, then the group is Empty in generation 1."""
     bench = Bench(DELAY)
     m1 = bench.client("m1")
     m1.enlist()
@@ -82,7 +82,7 @@ def test_everyone_leaving_the_initial_delay_empties_the_group_at_its_end() -> No
 
 
 def test_end_of_a_pending_session_completes_even_an_initial_wait() -> None:
-    """As in Kafka: the expiry of a pending id completes a join that waits for no other member."""
+    """As in Kafka, its expiry completes a join that waits for no other member."""
     bench = Bench(DELAY)
     bench.client("m2", session=0.3).enlist()
     join = static(bench, "m1").join()
@@ -90,7 +90,7 @@ def test_end_of_a_pending_session_completes_even_an_initial_wait() -> None:
 
 
 def test_later_rebalances_do_not_wait() -> None:
-    """Only a group that was empty waits; one that was emptied waits again."""
+    """Only a rebalance of an Empty group waits, also if the group was emptied."""
     bench = Bench(DELAY)
     m1, m2 = static(bench, "m1"), static(bench, "m2")
     first = m1.join()
@@ -137,7 +137,7 @@ def test_unjoined_dynamic_members_are_dropped_at_the_rebalance_timeout() -> None
 
 
 def test_pending_ids_outlive_the_rebalance_timeout() -> None:
-    """The join completes without them; the id is good until its session ends."""
+    """The join completes without them; an id is valid until its session ends."""
     bench = Bench()
     m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2")
     bench.form(m1)
@@ -149,7 +149,7 @@ def test_pending_ids_outlive_the_rebalance_timeout() -> None:
 
 
 def test_new_rebalance_sends_parked_syncs_away() -> None:
-    """A newcomer's join answers waiting syncs with 27 and empties assignments."""
+    """Parked syncs get 27 and assignments are emptied when a new member joins."""
     bench = Bench()
     m1, m2, m3 = bench.client("m1"), bench.client("m2"), bench.client("m3")
     bench.form(m1, m2)
@@ -169,7 +169,7 @@ def test_new_rebalance_sends_parked_syncs_away() -> None:
 
 
 def test_silent_member_is_removed() -> None:
-    """A session that ends removes the member, and the others are to join again."""
+    """A session that ends removes the member, and a rebalance begins."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
     bench.form(m1, m2)
@@ -184,7 +184,7 @@ def test_silent_member_is_removed() -> None:
 
 
 def test_waiting_members_are_spared() -> None:
-    """A session that ends while a join or sync is parked does not count."""
+    """A session that ends while a join or sync is parked removes no member."""
     bench = Bench()
     m1 = bench.client("m1")
     m2 = bench.client("m2", session=1.0)
@@ -206,7 +206,7 @@ def test_waiting_members_are_spared() -> None:
 
 
 def test_new_members_join_is_kept_for_five_minutes() -> None:
-    """A new member is not spared: after 300 s its parked join gets 25."""
+    """A new member's parked join gets 25 after 300 s, although the member waits."""
     bench = Bench()
     m1 = bench.client("m1", rebalance=1000.0, session=1000.0)
     bench.form(m1)
@@ -222,7 +222,7 @@ def test_new_members_join_is_kept_for_five_minutes() -> None:
 
 
 def test_commits_keep_a_member_while_preparing_and_stable() -> None:
-    """An OffsetCommit is a sign of life, a TxnOffsetCommit is none."""
+    """An OffsetCommit extends the session, a TxnOffsetCommit does not."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
     bench.form(m1, m2)
@@ -240,7 +240,7 @@ def test_commits_keep_a_member_while_preparing_and_stable() -> None:
 
 
 def test_member_sent_away_from_its_sync_has_one_session_left() -> None:
-    """However long a sync was parked, its 27 starts the session again."""
+    """However long a sync was parked, its error 27 starts the session again."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2", session=1.0)
     bench.form(m1, m2, synced=False)
@@ -255,7 +255,7 @@ def test_member_sent_away_from_its_sync_has_one_session_left() -> None:
 
 
 def test_replaced_member_has_a_session() -> None:
-    """A static member's new process that says nothing is removed like any other."""
+    """A static member's new process that stays silent is removed like any other."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2", instance="i2", session=1.0)
     bench.form(m1, m2)
@@ -268,7 +268,7 @@ def test_replaced_member_has_a_session() -> None:
 
 
 def test_session_of_a_dropped_member_ends_with_it() -> None:
-    """Nothing comes of a session after its member was dropped, not even once the group is gone."""
+    """A removed member's timer has no effect, even after its group is deleted."""
     bench = Bench()
     m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", rebalance=1.0)
     bench.form(m1, m2)
@@ -286,7 +286,7 @@ def test_session_of_a_dropped_member_ends_with_it() -> None:
 
 
 def test_rebalance_forgets_who_had_to_sync() -> None:
-    """A replaced member's old id does not haunt the next generation."""
+    """The next generation does not wait for a replaced member's old id."""
     bench = Bench()
     m1 = bench.client("m1", rebalance=1.0)
     m2 = bench.client("m2", instance="i2", rebalance=1.0)
@@ -304,7 +304,7 @@ def test_rebalance_forgets_who_had_to_sync() -> None:
 
 
 def test_members_that_do_not_sync_are_dropped() -> None:
-    """One rebalance time-out after the join completed; heartbeats do not help, nor Stable."""
+    """They have one rebalance time-out after the join, whatever heartbeats they send."""
     bench = Bench()
     m1, m2, m3 = (bench.client(label, rebalance=1.0) for label in ("m1", "m2", "m3"))
     bench.form(m1, m2, m3, synced=False)
@@ -329,7 +329,7 @@ def test_leader_that_does_not_sync_is_dropped_and_waiters_sent_to_join() -> None
 
 
 def test_generation_in_which_no_member_syncs_ends_empty() -> None:
-    """Everybody is dropped, and the group is Empty in the next generation."""
+    """All are removed, and the group is Empty in the next generation."""
     bench = Bench()
     m1, m2 = bench.client("m1", rebalance=1.0), bench.client("m2", rebalance=1.0)
     bench.form(m1, m2, synced=False)

@@ -1,4 +1,4 @@
-"""Shards: who leads a group, and what a failover keeps and loses."""
+"""Shards: which coordinator leads a group, and what a failover keeps and loses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def empty_bench(**changes: int) -> Bench:
-    """A bench whose coordinator leads nothing yet."""
+    """A bench whose coordinator leads no shard yet."""
     settings = attrs.evolve(SETTINGS, **changes)
     ids = itertools.count(1)
     coordinator = GroupCoordinatorService(
@@ -50,7 +50,7 @@ def empty_bench(**changes: int) -> Bench:
 
 
 def failed_over(bench: Bench, **changes: int) -> Bench:
-    """The same groups after a crash: on another coordinator, from records alone."""
+    """The same groups after a crash, loaded by another coordinator from records alone."""
     other = empty_bench(**changes)
     other.now = bench.now
     other.coordinator.load(other.now, bench.coordinator.snapshot(), range(50))
@@ -89,7 +89,7 @@ def test_loaded_members_that_stay_silent_are_removed() -> None:
 
 
 def test_generation_that_was_not_synced_is_issued_again() -> None:
-    """A crash before the leader's sync falls back, and the same generation id comes twice."""
+    """A crash before the leader's sync loses the generation, and its id is used again."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2")
     bench.form(m1, m2)
@@ -105,7 +105,7 @@ def test_generation_that_was_not_synced_is_issued_again() -> None:
 
 
 def test_crash_loses_pending_ids_and_keeps_the_empty_group() -> None:
-    """The group of a lone pending id is Empty afterwards, and does not know the id."""
+    """A group that had only a pending id is Empty afterwards, and does not know the id."""
     bench = Bench()
     m1 = bench.client("m1")
     m1.enlist()
@@ -115,7 +115,7 @@ def test_crash_loses_pending_ids_and_keeps_the_empty_group() -> None:
 
 
 def test_crash_keeps_a_replacement_and_an_emptied_group() -> None:
-    """A static member's new id survives, and so does a generation without members."""
+    """A static member's new id is loaded, and so is a generation without members."""
     bench = Bench()
     m1 = bench.client("m1", instance="i1")
     bench.form(m1)
@@ -133,7 +133,7 @@ def test_crash_keeps_a_replacement_and_an_emptied_group() -> None:
 
 
 def test_crash_forgets_protocols_that_were_not_selected() -> None:
-    """Only the selected protocol is kept, so a follower that joins again has changed."""
+    """Only the selected protocol is stored, so a follower that joins again counts as changed."""
     bench = Bench()
     both = {"range": subscription("t1"), "roundrobin": subscription("t1")}
     m1, m2 = bench.client("m1"), bench.client("m2", protocols=both)
@@ -144,7 +144,7 @@ def test_crash_forgets_protocols_that_were_not_selected() -> None:
 
 
 def test_pending_offsets_survive_a_crash() -> None:
-    """An open transaction is completed by the next coordinator, a simple group found again."""
+    """The next coordinator completes an open transaction and finds a simple group."""
     bench = Bench()
     tool = bench.client("tool")
     tool.commit_in_transaction("t1-0", 5)
@@ -158,7 +158,7 @@ def test_pending_offsets_survive_a_crash() -> None:
 
 
 def test_crash_finds_groups_whose_offsets_are_gone() -> None:
-    """Records of a group make it again, until its deletion is one of them."""
+    """A group's records create it again, unless a later record deletes it."""
     bench = Bench()
     for name in ("emptied", "aborted", "deleted"):
         tool = bench.client("tool", group_id=name)
@@ -186,7 +186,7 @@ def test_commit_after_a_crash_is_later_than_what_was_pending() -> None:
 
 
 def test_loaded_group_over_size_rebalances() -> None:
-    """If group.max.size is smaller now, the group rebalances."""
+    """If group.max.size is lower now, the group rebalances."""
     bench = Bench()
     bench.form(bench.client("m1"), bench.client("m2"))
     assert failed_over(bench, group_max_size=1).state() is PREPARING
@@ -213,7 +213,7 @@ def test_unload_answers_all_parked_requests() -> None:
 
 
 def test_moving_one_shard_leaves_the_others() -> None:
-    """A shard takes its groups and offsets along, and nothing of the others'."""
+    """A shard moves with its groups and offsets, and the other shards stay."""
     bench = Bench()
     other = empty_bench()
     names = ["a", "b"]
@@ -241,7 +241,7 @@ def test_moving_one_shard_leaves_the_others() -> None:
 
 @pytest.mark.parametrize("error", [ELSEWHERE, LOADING, NOT_AVAILABLE])
 def test_every_request_is_refused_alike(error: ErrorCode) -> None:
-    """A shard that is elsewhere or loading, and a coordinator shut down, refuse everything."""
+    """A shard that is not here or still loads, or a stopped coordinator, refuses all requests."""
     bench = empty_bench()
     if error is LOADING:
         bench.coordinator.begin_loading(range(50))
@@ -276,7 +276,7 @@ def test_every_request_is_refused_alike(error: ErrorCode) -> None:
 
 
 def test_old_producers_never_get_the_loading_error() -> None:
-    """TxnOffsetCommit before v2 hears COORDINATOR_NOT_AVAILABLE instead."""
+    """TxnOffsetCommit before v2 gets COORDINATOR_NOT_AVAILABLE instead."""
     bench = empty_bench()
     bench.coordinator.begin_loading(range(50))
     for version, error in ((1, NOT_AVAILABLE), (2, LOADING)):

@@ -1,4 +1,4 @@
-"""Offsets and groups that have outlived their use."""
+"""Offsets and groups that are removed after their retention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOREVER = attrs.evolve(SETTINGS, max_session_timeout=3 * WEEK)
 
 
 def test_simple_groups_offsets_expire_one_by_one() -> None:
-    """Without members ever, an offset's own age counts; with the last the group goes."""
+    """In a group that never had members each offset expires by its age, then the group."""
     bench = Bench()
     tool = bench.client("tool")
     tool.commit("t1-0")
@@ -28,7 +28,7 @@ def test_simple_groups_offsets_expire_one_by_one() -> None:
 
 
 def test_emptied_group_keeps_its_offsets_for_the_retention() -> None:
-    """From the moment a group is Empty all its offsets are kept for a week, however old."""
+    """All offsets are kept for a week after a group became Empty, however old they are."""
     bench = Bench(FOREVER)
     m1 = bench.client("m1", session=3 * WEEK, protocols={"range": subscription("t1")})
     bench.form(m1)
@@ -55,7 +55,7 @@ def test_stable_consumers_lose_offsets_of_topics_they_do_not_use() -> None:
 
 
 def test_other_groups_with_members_keep_everything() -> None:
-    """Where it is not known what members use, nothing expires."""
+    """If the topics of the members are unknown, no offset expires."""
     bench = Bench(FOREVER)
     worker = bench.client("w", session=3 * WEEK, protocol_type="connect")
     bench.form(worker)
@@ -65,7 +65,7 @@ def test_other_groups_with_members_keep_everything() -> None:
 
 
 def test_open_transaction_keeps_group_and_offset() -> None:
-    """An offset with a pending one does not expire, nor its group, until the transaction ends."""
+    """A partition with a pending offset, and its group, are kept until the transaction ends."""
     bench = Bench()
     tool = bench.client("tool")
     tool.commit("t1-0")
@@ -78,7 +78,7 @@ def test_open_transaction_keeps_group_and_offset() -> None:
 
 
 def test_group_with_only_a_pending_offset_stays() -> None:
-    """A group without offsets is deleted at the next check, but not during a transaction."""
+    """The next check deletes a group without offsets, but not during a transaction."""
     bench = Bench()
     bench.client("tool").commit_in_transaction("t1-0", 2)
     bench.client("m1", group_id="h", session=1800.0).enlist()
@@ -89,7 +89,7 @@ def test_group_with_only_a_pending_offset_stays() -> None:
 
 
 def test_transaction_whose_offsets_were_deleted_keeps_nothing() -> None:
-    """Deleting a pending offset takes it out of its transaction: the group may go."""
+    """A deleted pending offset leaves its transaction, and its group can be deleted."""
     bench = Bench()
     bench.client("tool").commit_in_transaction("t1-0", 2)
     bench.request(OffsetDelete(group_id="g", partitions=(tp("t1-0"),)), OffsetsDeleted)

@@ -1,4 +1,4 @@
-"""The tables themselves: what can be said of rules without running them."""
+"""Properties of the rule tables that can be checked without running the rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUESTS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "TxnOffsetCom
 
 @pytest.mark.parametrize("row", ROWS)
 def test_rows_lead_where_the_states_allow(row: Row) -> None:
-    """A state that a row enters may follow each of the states in which the row holds."""
+    """The state that a row enters may follow each state in which the row applies."""
     assert row.states
     assert row.to is None or row.states <= PREDECESSORS[row.to]
 
@@ -31,7 +31,7 @@ def test_conditions_and_actions_say_what_they_are(row: Row) -> None:
 
 
 def test_every_state_is_left_and_entered() -> None:
-    """The rows' transitions connect all states, and nothing leaves Dead for another."""
+    """The rows connect all states, and no row leaves Dead for another state."""
     entered = {row.to for table in rule_tables.TABLES.values() for row in table} - {None}
     assert entered == set(GroupState)
     assert all(DEAD not in before for state, before in PREDECESSORS.items() if state is not DEAD)
@@ -55,7 +55,7 @@ def test_identity_is_checked_in_the_order_of_validate_member() -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_rows_say_where_they_were_read(row: Row) -> None:
-    """Each names a method of one of Kafka's three classes, so that it can be held against it."""
+    """Each row names the method in one of Kafka's three classes from which it was taken."""
     owner, _, method = row.source.partition(".")
     assert owner in {"GroupMetadataManager", "ClassicGroup", "OffsetMetadataManager"}
     assert method.isidentifier()

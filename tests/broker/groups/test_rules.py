@@ -27,12 +27,12 @@ def a_context() -> EventContext:
 
 
 def prepare(context: EventContext) -> None:
-    """Go where an Empty group may go."""
+    """Enter a state that may follow Empty."""
     context.group.enter(PREPARING, context.now)
 
 
 def test_first_fitting_row_wins() -> None:
-    """Rows of other states and rows with a condition that fails are passed over."""
+    """Rows of other states, and rows whose condition fails, are skipped."""
     table = (
         Row({STABLE}, error=ErrorCode.FENCED_INSTANCE_ID),
         Row({EMPTY}, (lambda _: True, lambda _: False), error=ErrorCode.INVALID_GROUP_ID),
@@ -43,7 +43,7 @@ def test_first_fitting_row_wins() -> None:
 
 
 def test_a_row_enters_the_state_that_it_names_and_no_other() -> None:
-    """An action that goes elsewhere, or a row that says it goes and does not, is a defect."""
+    """An action that enters another state, or none, is an internal error."""
     assert run((Row({EMPTY}, then=(prepare,), to=PREPARING),), a_context()) is ErrorCode.NONE
     with pytest.raises(RuntimeError, match="its rule says None"):
         run((Row({EMPTY}, then=(prepare,)),), a_context())
@@ -52,7 +52,7 @@ def test_a_row_enters_the_state_that_it_names_and_no_other() -> None:
 
 
 def test_a_row_within_a_row_answers_for_its_own_state() -> None:
-    """What an inner table enters is not held against the outer row."""
+    """The state that an inner table enters does not count for the outer row."""
 
     def inner(context: EventContext) -> None:
         run((Row({EMPTY}, then=(prepare,), to=PREPARING),), context)
@@ -61,7 +61,7 @@ def test_a_row_within_a_row_answers_for_its_own_state() -> None:
 
 
 def test_no_rule_is_an_error_that_names_the_group() -> None:
-    """An event that no row fits is a gap in the table."""
+    """An event that no row matches raises."""
     with pytest.raises(RuntimeError, match="group 'g' has no rule in GroupState.EMPTY"):
         run((), a_context())
 

@@ -11,7 +11,7 @@ NAMES = [TimerName(TimerKind.SESSION, "g", f"m{number}") for number in range(4)]
 
 
 def test_moved_deadline_comes_up_where_it_was_moved_to() -> None:
-    """A deadline that is moved, later or earlier, is due at its last time only."""
+    """A deadline that is set again, later or earlier, is due at its last time only."""
     timers = Timers()
     timers.set(NAMES[0], 5.0)
     timers.set(NAMES[0], 9.0)

@@ -1,4 +1,4 @@
-"""Every rule is alive: a walk through all tables reaches each of their rows."""
+"""A walk through all rule tables reaches each of their rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BOTH = {"range": b"", "roundrobin": b""}
 
 
 def ghosts(client: Client) -> list[Client]:
-    """Who is refused by the checks of identity and generation, in their order."""
+    """Requests that the checks of identity and generation refuse, in the order of the checks."""
     return [
         client.like(instance="unknown"),
         client.like(id="somebody else's", instance="i1"),
@@ -85,7 +85,7 @@ def joins_of_members(bench: Bench) -> None:
 
 
 def joins_of_newcomers(bench: Bench) -> None:
-    """New members come to groups in which a join is waited for, and in which none is."""
+    """New members join groups in which a join is parked, and groups in which none is."""
     old = bench.client("old")
     old.take(old.join(version=3))
     bench.client("older").join(version=3)
@@ -106,7 +106,7 @@ def joins_of_newcomers(bench: Bench) -> None:
 
 
 def joins_of_restarted_instances(bench: Bench) -> None:
-    """A static member's new process, quietly, loudly, and where it cannot be written."""
+    """A static member's new process joins: unchanged, changed, and where the write fails."""
     _, m2 = a_group(bench)
     bench.coordinator.fail_writes(TOO_FEW)
     m2.like(id="").join()
@@ -116,7 +116,7 @@ def joins_of_restarted_instances(bench: Bench) -> None:
 
 
 def groups_that_cannot_be_written(bench: Bench) -> None:
-    """A first join, an assignment and an emptied group meet a log that fails."""
+    """The log fails for a first join, an assignment and an emptied group."""
     bench.coordinator.fail_writes(TOO_FEW)
     bench.client("m1").join()
     m1, _ = a_group(bench, synced=False)
@@ -143,7 +143,7 @@ def syncs(bench: Bench) -> None:
 
 
 def heartbeats_and_commits(bench: Bench) -> None:
-    """The signs of life in every state, of members and of others."""
+    """Heartbeats and commits in every state, of members and of other clients."""
     tool = bench.client("tool")
     tool.commit()
     tool.commit_in_transaction()
@@ -167,7 +167,7 @@ def heartbeats_and_commits(bench: Bench) -> None:
 
 
 def leaves(bench: Bench) -> None:
-    """Leaves of all kinds, and what follows the last of a batch."""
+    """Leaves of all kinds, and the rules after the last leave of a request."""
     m1, m2 = a_group(bench)
     m3 = bench.client("m3", protocols=BOTH)
     m3.enlist()
@@ -191,7 +191,7 @@ def administration(bench: Bench) -> None:
 
 
 def timers(bench: Bench) -> None:
-    """Timers of sessions, joins and syncs that are no longer needed."""
+    """Timers of sessions, joins and syncs that have no effect any more."""
     m1, m2 = (bench.client(label, session=5.0, rebalance=20.0) for label in ("m1", "m2"))
     m3 = m1.like(label="m3")
     m3.enlist()
@@ -211,7 +211,7 @@ def timers(bench: Bench) -> None:
 
 
 def shards(bench: Bench) -> None:
-    """Shards that come and go, with a limit that has become smaller."""
+    """Shards are unloaded and loaded, with a lower maximum size."""
     a_group(bench)
     failed_over(bench)
     failed_over(bench, group_max_size=1)
@@ -232,8 +232,8 @@ WALKS = [
 ]
 
 
-def what_kafka_looks_at_and_never_comes() -> None:
-    """Rows that only Kafka reaches: here dead groups are removed, sessions end with members."""
+def rows_that_only_kafka_reaches() -> None:
+    """Rows for events that cannot occur here: dead groups and stale sessions are removed."""
     session = TimerName(TimerKind.SESSION, "g", "ghost")
     alive = GroupMachine(ClassicGroup("g"), SETTINGS, Timers(), WriteFaults(), lambda: "id")
     assert alive.fire(0.0, session) == []
@@ -258,7 +258,7 @@ def what_kafka_looks_at_and_never_comes() -> None:
 
 
 def requests_of(kind: type) -> list[Any]:
-    """Requests that differ in what the preconditions and the rules of absent groups check."""
+    """Requests that differ in the fields that preconditions and rules for absent groups check."""
     member: dict[str, Any] = {"group_id": "g", "member_id": "m", "generation_id": 1}
     joining = Bench().client("m").joining()
     syncing = SyncGroup(**member, version=5)
@@ -310,7 +310,7 @@ def test_every_rule_for_absent_groups_is_reached(kind: type) -> None:
 
 
 def test_every_row_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No row is dead: for each there is an event for which it is the first that fits."""
+    """For each row there is an event for which it is the first that matches."""
     reached: set[tuple[int, int]] = set()
     first = rules._first
 
@@ -322,7 +322,7 @@ def test_every_row_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "_first", noting)
     for walk in WALKS:
         walk(Bench())
-    what_kafka_looks_at_and_never_comes()
+    rows_that_only_kafka_reaches()
     missing = [
         f"{name}, row {at + 1}: {row}"
         for name, table in TABLES.items()

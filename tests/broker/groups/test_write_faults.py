@@ -1,4 +1,4 @@
-"""Writes to the coordinator's log that fail: the responses, and what a failover finds."""
+"""Writes to the coordinator's log that fail: the responses, and the state after a failover."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WEEK = 7 * 24 * 3600.0
 
 
 def test_writes_fail_as_often_as_planned() -> None:
-    """A number of times, for all to come, or no more."""
+    """Writes fail a number of times, always, or no more."""
     write_faults = WriteFaults()
     assert write_faults.append() is ErrorCode.NONE
     write_faults.fail(TOO_FEW, 2)
@@ -117,7 +117,7 @@ def test_failed_write_of_the_assignment_starts_over() -> None:
 
 
 def test_failover_after_a_failed_write_finds_what_was_before() -> None:
-    """The assignment that could not be written is not there afterwards."""
+    """The assignment that could not be written is not loaded."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.form(m1)
@@ -132,7 +132,7 @@ def test_failover_after_a_failed_write_finds_what_was_before() -> None:
 
 
 def test_group_that_cannot_be_written_is_not_made() -> None:
-    """An old client's first join gets the error and no id; the group never was."""
+    """An old client's first join gets the error and no id, and no group exists."""
     bench = Bench()
     bench.coordinator.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     response = bench.client("m1").join_now(version=3)
@@ -144,7 +144,7 @@ def test_group_that_cannot_be_written_is_not_made() -> None:
 
 
 def test_id_of_a_group_that_cannot_be_written_is_void() -> None:
-    """A member id was given out before the write failed, and no client knows it."""
+    """The id was given out before the write failed, and no client knows it."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.coordinator.fail_writes(TOO_FEW)
@@ -154,7 +154,7 @@ def test_id_of_a_group_that_cannot_be_written_is_void() -> None:
 
 
 def test_refusal_of_a_first_join_stands() -> None:
-    """What is refused anyway hears of its own fault, not of the log's."""
+    """A join that is refused anyway gets its own error, and not the log's."""
     bench = Bench()
     bench.coordinator.fail_writes(TOO_FEW)
     response = bench.client("m1", protocols={}).join_now()
@@ -188,8 +188,8 @@ def test_static_member_that_cannot_be_replaced_keeps_its_place(version: int) -> 
     assert bench.state() is PREPARING
 
 
-def test_last_leaver_of_a_group_that_cannot_be_written_hears_of_it() -> None:
-    """The leaver is gone all the same, but a failover finds it in its old generation."""
+def test_last_leaver_of_a_group_that_cannot_be_written_gets_the_error() -> None:
+    """The leaver is removed all the same, but a failover finds it in its old generation."""
     bench = Bench()
     m1 = bench.client("m1")
     bench.form(m1)
@@ -215,7 +215,7 @@ def test_group_that_empties_by_itself_reports_no_failed_write() -> None:
 
 
 def test_commit_that_cannot_be_written_changes_nothing() -> None:
-    """Each partition gets the error, too long metadata too; sessions are extended all the same."""
+    """Each partition gets the error, also with too long metadata; the session is extended."""
     bench = Bench()
     m1 = bench.client("m1", session=10.0)
     bench.form(m1)
@@ -244,7 +244,7 @@ def test_commit_that_cannot_be_written_changes_nothing() -> None:
 
 
 def test_commit_without_a_good_offset_writes_nothing() -> None:
-    """Where every metadata is too long, there is no write that could fail."""
+    """If every metadata is too long, no write can fail."""
     bench = Bench()
     bench.coordinator.fail_writes(TOO_FEW)
     request = OffsetCommit(group_id="g", version=9, offsets=(to_commit("t1-0", 1, "x" * 4097),))
@@ -255,7 +255,7 @@ def test_commit_without_a_good_offset_writes_nothing() -> None:
 
 
 def test_simple_group_that_cannot_be_written_is_not_made() -> None:
-    """A first commit that fails leaves no group behind, a later one no scar."""
+    """A first commit that fails creates no group; a later one changes nothing."""
     bench = Bench()
     tool = bench.client("tool")
     bench.coordinator.fail_writes(TOO_FEW, 2)
@@ -268,7 +268,7 @@ def test_simple_group_that_cannot_be_written_is_not_made() -> None:
 
 
 def test_old_producers_never_get_the_loading_error() -> None:
-    """An error that becomes "loading" is "not available" to TxnOffsetCommit before v2."""
+    """TxnOffsetCommit before v2 gets "not available" where others get "loading"."""
     bench = Bench()
     bench.coordinator.fail_writes(ErrorCode.NETWORK_EXCEPTION, 2)
     errors = []
@@ -281,7 +281,7 @@ def test_old_producers_never_get_the_loading_error() -> None:
 
 
 def test_offset_delete_that_cannot_be_written() -> None:
-    """The request fails as a whole; one that has nothing to delete writes nothing."""
+    """The request fails as a whole; without an offset to delete nothing is written."""
     bench = Bench()
     bench.client("tool").commit()
     bench.coordinator.fail_writes(TOO_FEW)
@@ -293,7 +293,7 @@ def test_offset_delete_that_cannot_be_written() -> None:
 
 
 def test_groups_of_one_shard_are_deleted_together_or_not() -> None:
-    """All that are named of a shard share its failed write; other shards do not."""
+    """All named groups of a shard share its failed write; other shards do not."""
     bench = Bench()
     shard = shard_of("g", 50)
     beside = next(f"n{i}" for i in range(1000) if shard_of(f"n{i}", 50) == shard)
@@ -312,7 +312,7 @@ def test_groups_of_one_shard_are_deleted_together_or_not() -> None:
 
 
 def test_what_cannot_be_dropped_stays_until_the_next_check() -> None:
-    """A check of retention that cannot write drops nothing; the one after it does."""
+    """If its write fails, a retention check removes nothing; the next one does."""
     bench = Bench()
     bench.client("tool").commit()
     bench.sleep(WEEK - 1)
@@ -324,7 +324,7 @@ def test_what_cannot_be_dropped_stays_until_the_next_check() -> None:
 
 
 def test_failed_writes_leave_other_states_alone() -> None:
-    """Joins and syncs that write nothing do not meet the failure."""
+    """Joins and syncs that write nothing succeed."""
     bench = Bench()
     m1, m2 = bench.client("m1"), bench.client("m2")
     bench.form(m1, m2, synced=False)

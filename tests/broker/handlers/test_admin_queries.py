@@ -1,4 +1,4 @@
-"""DescribeLogDirs, DescribeProducers, the transactions, and what this broker has none of."""
+"""DescribeLogDirs, DescribeProducers, transactions, and requests for what this broker lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.broker.wire import Client, connected
 
 @pytest.mark.parametrize("version", range(1, 6))
 async def test_log_dirs_have_the_sizes_of_partitions(version: int) -> None:
-    """For all topics or some; there is one folder, which is none."""
+    """All topics or some are described; the one log directory is called "memory"."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         await broker.create_topic("u")
@@ -37,7 +37,7 @@ async def test_log_dirs_have_the_sizes_of_partitions(version: int) -> None:
 
 
 async def test_producers_of_a_partition_are_listed() -> None:
-    """Their epochs, last sequence numbers, and where an open transaction began."""
+    """The response has epochs, last sequence numbers, and the starts of open transactions."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         log = broker.cluster.topics.log("t", 0)
@@ -57,7 +57,7 @@ async def test_producers_of_a_partition_are_listed() -> None:
 
 
 async def begun(broker: EmbeddedBroker, client: Client, name: str) -> int:
-    """Begin a transaction on t-0; its producer id."""
+    """Begin a transaction on t-0; return its producer id."""
     transactions = broker.cluster.transaction_coordinator_of(name)
     assert transactions is not None
     producer_id, epoch = transactions.transactions.init_producer(name, 60.0, -1, -1)
@@ -68,7 +68,7 @@ async def begun(broker: EmbeddedBroker, client: Client, name: str) -> int:
 
 
 async def listed(client: Client, version: int = 2, **filters: Any) -> list[str]:
-    """The transactional ids that are listed."""
+    """List transactions; return their transactional ids."""
     fields: dict[str, Any] = {"state_filters": (), "producer_id_filters": (), **filters}
     if version >= 1:
         fields.setdefault("duration_filter", -1)
@@ -81,7 +81,7 @@ async def listed(client: Client, version: int = 2, **filters: Any) -> list[str]:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_transactions_are_listed(version: int) -> None:
-    """All of them, or those in a state, of a producer, that last long, with such a name."""
+    """All are listed, or those with a state, a producer, a duration or a name."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await begun(broker, client, "a")
@@ -100,8 +100,8 @@ async def test_transactions_are_listed(version: int) -> None:
             assert await listed(client, version, transactional_id_pattern="b.*") == ["b"]
 
 
-async def test_a_state_that_there_is_not_is_named() -> None:
-    """The filters that are unknown are listed."""
+async def test_an_unknown_state_is_named() -> None:
+    """The response lists the unknown filters."""
     async with connected() as (_, client):
         answer = await client.request(
             "list_transactions", 0, state_filters=["Ongoing", "x"], producer_id_filters=()
@@ -110,7 +110,7 @@ async def test_a_state_that_there_is_not_is_named() -> None:
 
 
 async def test_a_transaction_is_described() -> None:
-    """What it touches, since when, and how long it may take; an unknown one is not found."""
+    """Partitions, start and time-out are returned; an unknown transaction is not found."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         producer_id = await begun(broker, client, "a")
@@ -126,13 +126,13 @@ async def test_a_transaction_is_described() -> None:
         coordinator = broker.cluster.transaction_coordinator_of("a")
         assert coordinator is not None
         coordinator.transactions.end("a", producer_id, 0, committed=False)
-        # That none is under way is a start at -1, which kio does not read.
+        # Without an open transaction the start is -1, which kio cannot read.
         await client.send("describe_transactions", 0, transactional_ids=["a"])
         assert b"CompleteAbort" + struct.pack(">iq", 60_000, -1) in await client.frame()
 
 
-async def test_what_there_is_none_of() -> None:
-    """No quotas, no partitions on the move, no SCRAM users."""
+async def test_queries_without_results() -> None:
+    """There are no quotas, no reassignments and no SCRAM users."""
     async with connected() as (_, client):
         quotas = await client.request("describe_client_quotas", 1, components=[], strict=False)
         assert (int(quotas.error_code), quotas.entries) == (0, ())

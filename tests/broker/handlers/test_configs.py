@@ -58,14 +58,14 @@ async def test_the_brokers_configs_are_described() -> None:
 
 
 @pytest.mark.parametrize(("kind", "name", "code"), [(2, "nope", 3), (4, "9", 42), (8, "1", 42)])
-async def test_what_has_no_configs_is_refused(kind: int, name: str, code: int) -> None:
-    """An unknown topic, another broker, another kind of resource."""
+async def test_resources_without_configs_are_refused(kind: int, name: str, code: int) -> None:
+    """An unknown topic, another broker and other kinds of resources get an error."""
     async with connected() as (_, client):
         assert int((await described(client, kind, name)).error_code) == code
 
 
 async def test_synonyms_are_listed_on_request() -> None:
-    """What the topic sets, then what the broker's property sets, then the default."""
+    """The topic's config comes first, then the broker's, then the default."""
     async with connected(message_max_bytes=77) as (broker, client):
         await broker.create_topic("t", configs={"max.message.bytes": "5", "retention.ms": "9"})
         (plain,) = (await described(client, TOPIC, "t", "max.message.bytes")).configs
@@ -97,7 +97,7 @@ async def test_synonyms_are_listed_on_request() -> None:
     ],
 )
 def test_the_type_of_a_config(name: str, default: str, kind: int) -> None:
-    """Kafka's types: boolean, text, whole numbers of two sizes, fraction, list."""
+    """The types are Kafka's: boolean, text, int, long, double, list."""
     assert config_type(name, default) == kind
 
 
@@ -128,7 +128,7 @@ async def altered(
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_configs_are_changed_one_by_one(version: int) -> None:
-    """What is set holds, also for the log; what is deleted has its default; the rest stays."""
+    """A set config applies, also to the log; a deleted one has its default; others stay."""
     async with connected() as (broker, client):
         await broker.create_topic("t", configs={"retention.ms": "5", "segment.ms": "6"})
         change = (("retention.ms", DELETE, None), ("max.message.bytes", SET, "10"))
@@ -142,7 +142,7 @@ async def test_configs_are_changed_one_by_one(version: int) -> None:
 
 
 async def test_lists_are_added_to_and_taken_from() -> None:
-    """APPEND and SUBTRACT know lists, and no item stands twice in one."""
+    """APPEND and SUBTRACT change lists, which have no item twice."""
     async with connected() as (broker, client):
         await broker.create_topic("t", configs={"cleanup.policy": "delete"})
         topic = broker.cluster.topics.get("t")
@@ -174,7 +174,7 @@ async def test_lists_are_added_to_and_taken_from() -> None:
         ([("x", SET, "1")], (16, "t"), 42),
     ],
 )
-async def test_a_change_that_cannot_be_is_refused(
+async def test_an_invalid_change_is_refused(
     configs: list[tuple[str, int, str | None]], resource: tuple[int, str], code: int
 ) -> None:
     """Nothing is changed, and the message says why."""
@@ -190,7 +190,7 @@ async def test_a_change_that_cannot_be_is_refused(
 
 
 async def test_a_change_can_be_tried() -> None:
-    """With validate_only it is checked and not made."""
+    """With validate_only the change is checked and not made."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for value, code in (("7", 0), ("x", 40)):
@@ -203,7 +203,7 @@ async def test_a_change_can_be_tried() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_all_configs_are_replaced(version: int) -> None:
-    """AlterConfigs sets what it names and resets the rest; a resource may stand in it once."""
+    """AlterConfigs sets the named configs and resets the rest; a resource may occur once."""
     async with connected() as (broker, client):
         await broker.create_topic("t", configs={"retention.ms": "5"})
         requested = {
@@ -224,8 +224,8 @@ async def test_all_configs_are_replaced(version: int) -> None:
             assert topic.configs == after
 
 
-async def test_what_has_configs_is_listed() -> None:
-    """By kind or of every kind; version 0 is about client metrics only, of which there are none."""
+async def test_resources_with_configs_are_listed() -> None:
+    """One kind or all are listed; version 0 has only client metrics, of which there are none."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for kinds, wanted in (

@@ -1,6 +1,6 @@
-"""The group calls over the wire: every version says what it can, and nothing is lost on the way.
+"""The group requests over the wire: every version carries all of its fields.
 
-What the coordinator decides is tested beside it; here is what goes in and out.
+The coordinator's decisions are tested in tests/broker/groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TP = TopicPartition("t", 0)
 
 
 async def joined(client: Client, version: int, **details: Any) -> Any:
-    """Join as a member alone in group g, asking again where an id is required."""
+    """Join alone in group g; join again if a member id is required."""
     fields = join(**details)
     if version == 0:
         del fields["rebalance_timeout"]
@@ -50,7 +50,7 @@ async def synced(client: Client, version: int, member: Any) -> Any:
 
 @pytest.mark.parametrize("version", range(10))
 async def test_joining_in_every_version(version: int) -> None:
-    """The leader gets all members, with their metadata byte for byte."""
+    """The leader gets all members, with unchanged metadata."""
     async with connected(**AT_ONCE) as (broker, client):
         metadata = [{"name": "range", "metadata": b"\x00meta"}]
         details: dict[str, Any] = {"protocols": metadata}
@@ -73,7 +73,7 @@ async def test_joining_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 async def test_syncing_and_heartbeats_in_every_version(version: int) -> None:
-    """The assignment comes back as it was given, and the member is alive."""
+    """The member gets the assignment that the leader sent, and its heartbeat succeeds."""
     async with connected(**AT_ONCE) as (_, client):
         member = await joined(client, 4)
         answer = await synced(client, version, member)
@@ -111,7 +111,7 @@ async def test_a_sync_sent_again_is_answered_once(autojump_clock: trio.testing.M
 
 @pytest.mark.parametrize("version", range(6))
 async def test_leaving_in_every_version(version: int) -> None:
-    """Before version 3 one member leaves and its error is the answer's; later there are several."""
+    """Before version 3 the response has one error; later each of several members has its own."""
     async with connected(**AT_ONCE) as (broker, client):
         member = await joined(client, 4)
         if version < 3:
@@ -132,7 +132,7 @@ async def test_leaving_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(2, 10))
 async def test_committing_in_every_version(version: int) -> None:
-    """The offset is kept with its metadata, and its leader epoch where the version has one."""
+    """The offset is stored with its metadata and, where the version has it, its leader epoch."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         epoch = 3 if version >= 6 else None
@@ -141,8 +141,8 @@ async def test_committing_in_every_version(version: int) -> None:
         assert await broker.committed("g") == {TP: expected}
 
 
-async def test_a_retention_time_is_heard() -> None:
-    """In versions 2 to 4 a commit says how long it is kept; -1 leaves it to the broker."""
+async def test_the_retention_time_of_a_commit() -> None:
+    """Versions 2 to 4 set how long a commit is kept; -1 means the broker's setting."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for retention in (timedelta(milliseconds=-1), timedelta(hours=1)):
@@ -150,7 +150,7 @@ async def test_a_retention_time_is_heard() -> None:
 
 
 async def fetched(client: Client, version: int, topics: Any) -> list[Any]:
-    """The committed offsets of group g, flat."""
+    """The committed offsets of group g, as a flat list."""
     if version >= 8:
         answer = await client.request(
             "offset_fetch", version, groups=[{"group_id": "g", "topics": topics}]
@@ -165,7 +165,7 @@ async def fetched(client: Client, version: int, topics: Any) -> list[Any]:
 
 @pytest.mark.parametrize("version", range(1, 10))
 async def test_fetching_offsets_in_every_version(version: int) -> None:
-    """A committed offset, and -1 for a partition without one; null means all that have one."""
+    """A partition without a commit has -1; null means all partitions with a commit."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         await commit(client, epoch=3)
@@ -200,7 +200,7 @@ async def test_offsets_are_deleted() -> None:
 
 
 async def stable(broker: EmbeddedBroker, client: Client) -> str:
-    """A group g with one member that has an assignment; its id."""
+    """Bring group g with one member into Stable; return the member's id."""
     await broker.create_topic("t")
     member = await joined(client, 4)
     await synced(client, 4, member)
@@ -225,7 +225,7 @@ async def test_groups_are_described_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", [3, 6])
 async def test_authorized_operations_are_listed_on_request(version: int) -> None:
-    """Everything, as by a Kafka without an authorizer, but nothing of what is an error."""
+    """All operations are listed, as without an authorizer; a group with an error has none."""
     untold = -(1 << 31)
     async with connected(**AT_ONCE) as (broker, client):
         await stable(broker, client)
@@ -243,7 +243,7 @@ async def test_authorized_operations_are_listed_on_request(version: int) -> None
 
 @pytest.mark.parametrize("version", range(6))
 async def test_groups_are_listed_in_every_version(version: int) -> None:
-    """Name and type of protocol, later the state and the type of group, with filters."""
+    """Name and protocol type are listed, in later versions with state, type and filters."""
     async with connected(**AT_ONCE) as (broker, client):
         await stable(broker, client)
         filters = {}
@@ -263,7 +263,7 @@ async def test_groups_are_listed_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_groups_are_deleted_in_every_version(version: int) -> None:
-    """An empty group goes, a missing one is an error of its own."""
+    """An empty group is deleted; a missing one has its own error."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await commit(client)

@@ -1,4 +1,4 @@
-"""ElectLeaders."""
+"""ElectLeaders chooses the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.broker.wire import Client, connected
 
 
 async def elect(client: Client, *numbers: int, version: int = 2, kind: int = 0) -> Any:
-    """Elect leaders of some partitions of t, of all if none is named."""
+    """Elect leaders of these partitions of t; of all if none is given."""
     fields: dict[str, Any] = {"election_type": kind} if version else {}
     return await client.request(
         "elect_leaders",
@@ -34,7 +34,7 @@ def results(answer: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_where_the_leader_is_right_no_election_is_needed(version: int) -> None:
-    """ELECTION_NOT_NEEDED for a named partition, nothing for all; an unknown one is an error."""
+    """A named partition gets ELECTION_NOT_NEEDED, an unknown one an error; all get an empty list."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         assert results(await elect(client, 0, 1, 2, version=version)) == [(0, 84), (1, 84), (2, 3)]
@@ -42,7 +42,7 @@ async def test_where_the_leader_is_right_no_election_is_needed(version: int) -> 
 
 
 async def test_the_preferred_replica_leads_again() -> None:
-    """It is elected if it is up and in sync; an unclean election needs a replica that is up."""
+    """It must run and be in sync; an unclean election needs only a replica that runs."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 3)
         replicas = broker.cluster.topics.get("t").replicas  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ PLAIN = {"include_topic_authorized_operations": False}
 
 
 async def metadata(client: Client, version: int, *names: str, create: bool = True) -> Any:
-    """Ask for topics by name."""
+    """Request metadata of topics by name."""
     fields: dict[str, Any] = {"topics": [{"name": name} for name in names]}
     if version >= 4:
         fields["allow_auto_topic_creation"] = create
@@ -28,7 +28,7 @@ async def metadata(client: Client, version: int, *names: str, create: bool = Tru
 
 
 async def test_all_topics() -> None:
-    """Null means all topics; in version 0 an empty list does, which later means none."""
+    """Null means all topics; in version 0 an empty list does, later it means none."""
     async with connected() as (broker, client):
         await broker.create_topic("b", 2)
         await broker.create_topic("a")
@@ -45,7 +45,7 @@ async def test_all_topics() -> None:
 
 @pytest.mark.parametrize("version", range(14))
 async def test_a_topic_in_every_version(version: int) -> None:
-    """Each version has name, partitions, leader and replicas, and from 10 on the id."""
+    """Each version has name, partitions, leader and replicas; from 10 on, the id too."""
     async with connected(node_id=7, broker_rack="r") as (broker, client):
         await broker.create_topic("t", 2)
         answer = await metadata(client, version, "t")
@@ -75,7 +75,7 @@ async def test_a_topic_in_every_version(version: int) -> None:
 async def test_topics_are_created_if_requested_and_allowed(
     version: int, wanted: bool, enabled: bool, created: bool
 ) -> None:
-    """Up to version 3 asking is enough, later the request says whether it wants that."""
+    """Up to version 3 each request may create topics; later requests have a field for it."""
     settings = {"auto_create_topics_enable": enabled, "num_partitions": 3}
     async with connected(**settings) as (broker, client):
         (topic,) = (await metadata(client, version, "new", create=wanted)).topics
@@ -86,14 +86,14 @@ async def test_topics_are_created_if_requested_and_allowed(
 
 @pytest.mark.parametrize("create", [True, False])
 async def test_a_name_that_cannot_be_created_is_an_error(create: bool) -> None:
-    """An impossible name is INVALID_TOPIC_EXCEPTION, whether it would be created or not."""
+    """An invalid name is INVALID_TOPIC_EXCEPTION, whether the topic would be created or not."""
     async with connected() as (_, client):
         (topic,) = (await metadata(client, 5, "a/b", create=create)).topics
         assert int(topic.error_code) == 17
 
 
 async def test_topics_are_found_by_id() -> None:
-    """From version 10 on a topic can be named by its id; an unknown id creates nothing."""
+    """From version 10 on, a topic can be named by its id; an unknown id creates nothing."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for topic_id, code, name in (
@@ -111,7 +111,7 @@ async def test_topics_are_found_by_id() -> None:
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("key_type", [0, 1])
 async def test_the_coordinator_is_found_in_every_version(version: int, key_type: int) -> None:
-    """For groups and transactional ids, one by one and from version 4 on several at once."""
+    """Groups and transactional ids have one; from version 4 on, a request may name several."""
     async with connected() as (broker, client):
         if version >= 4:
             answer = await client.request(
@@ -127,15 +127,15 @@ async def test_the_coordinator_is_found_in_every_version(version: int, key_type:
             assert (one.host, one.port) == (broker.host, broker.port)
 
 
-async def test_other_coordinators_there_are_not() -> None:
-    """A key type that is unknown here is refused."""
+async def test_an_unknown_kind_of_coordinator() -> None:
+    """An unknown key type is refused."""
     async with connected() as (_, client):
         answer = await client.request("find_coordinator", 3, key="a", key_type=2)
         assert (int(answer.error_code), answer.node_id, answer.port) == (42, -1, -1)
 
 
 async def test_the_cluster_is_described() -> None:
-    """Brokers and the controller are listed; a request for controllers alone is refused."""
+    """Brokers and the controller are listed; a request for controllers only is refused."""
     async with connected() as (broker, client):
         plain = {"include_cluster_authorized_operations": False}
         answer = await client.request("describe_cluster", 0, **plain)
@@ -145,7 +145,7 @@ async def test_the_cluster_is_described() -> None:
         assert (int(refused.error_code), refused.brokers) == (114, ())
 
 
-async def partitions_told(
+async def described_partitions(
     client: Client, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
 ) -> tuple[dict[str, list[int]], tuple[str, int] | None]:
     """Partitions by topic in a DescribeTopicPartitions response, and the cursor to continue at."""
@@ -167,19 +167,22 @@ async def partitions_told(
 
 
 async def test_partitions_are_described_page_by_page() -> None:
-    """No response has more partitions than the limit, and the cursor leads to the rest."""
+    """A response has no more partitions than the limit, and a cursor to the next ones."""
     async with connected() as (broker, client):
         await broker.create_topic("a", 3)
         await broker.create_topic("b", 2)
-        assert await partitions_told(client) == ({"a": [0, 1, 2], "b": [0, 1]}, None)
-        assert await partitions_told(client, "b", "b") == ({"b": [0, 1]}, None)
-        assert await partitions_told(client, limit=2) == ({"a": [0, 1]}, ("a", 2))
-        assert await partitions_told(client, limit=1, cursor=("a", 2)) == ({"a": [2]}, ("b", 0))
-        assert await partitions_told(client, limit=9, cursor=("b", 1)) == ({"b": [1]}, None)
+        assert await described_partitions(client) == ({"a": [0, 1, 2], "b": [0, 1]}, None)
+        assert await described_partitions(client, "b", "b") == ({"b": [0, 1]}, None)
+        assert await described_partitions(client, limit=2) == ({"a": [0, 1]}, ("a", 2))
+        assert await described_partitions(client, limit=1, cursor=("a", 2)) == (
+            {"a": [2]},
+            ("b", 0),
+        )
+        assert await described_partitions(client, limit=9, cursor=("b", 1)) == ({"b": [1]}, None)
 
 
 async def test_topics_that_cannot_be_described() -> None:
-    """An unknown name, and one that cannot be a topic's."""
+    """An unknown name and an invalid name get an error."""
     async with connected() as (_, client):
         answer = await client.request(
             "describe_topic_partitions",

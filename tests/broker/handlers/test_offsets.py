@@ -15,7 +15,7 @@ from tests.broker.wire import Client, connected
 async def list_offset(
     client: Client, timestamp: int, *, version: int = 7, partition: int = 0, **details: int
 ) -> Any:
-    """Ask for one offset of topic t; ``details`` go to the partition, ``level`` is isolation."""
+    """Request one offset of topic t; ``details`` are fields of its partition."""
     fields: dict[str, Any] = {"isolation_level": details.pop("level", 0)} if version >= 2 else {}
     if version >= 10:
         fields["timeout"] = timedelta(seconds=1)
@@ -31,7 +31,7 @@ async def list_offset(
 
 
 def fill(log: PartitionLog) -> None:
-    """Offsets 0 to 5 at times 10, 30, 20; the last two in an open transaction."""
+    """Write offsets 0 to 5 at times 10, 30, 20; the last two in an open transaction."""
     append(log, batch(b"a", b"b", timestamp=10))
     append(log, batch(b"a", b"b", timestamp=30))
     data = batch(
@@ -48,7 +48,7 @@ def fill(log: PartitionLog) -> None:
 
 @pytest.mark.parametrize("version", range(1, 12))
 async def test_ends_and_times_in_every_version(version: int) -> None:
-    """Latest, earliest, and the first record that is not older than a time."""
+    """The latest and earliest offset, and the first record not older than a time."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         fill(broker.cluster.topics.log("t", 0))
@@ -59,7 +59,7 @@ async def test_ends_and_times_in_every_version(version: int) -> None:
 
 
 async def test_special_offsets() -> None:
-    """The greatest time (KIP-734), the earliest local offset; nothing is in tiered storage."""
+    """The greatest time (KIP-734) and the earliest local offset; tiered storage has none."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         fill(broker.cluster.topics.log("t", 0))
@@ -73,7 +73,7 @@ async def test_special_offsets() -> None:
 
 @pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11)])
 async def test_a_special_offset_needs_its_version(timestamp: int, version: int) -> None:
-    """What a version does not know yet is UNSUPPORTED_VERSION, for that partition."""
+    """A special offset of a later version is UNSUPPORTED_VERSION for that partition."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         assert int((await list_offset(client, timestamp, version=version)).error_code) == 35
@@ -91,8 +91,8 @@ async def test_committed_readers_see_the_stable_end() -> None:
         assert (await list_offset(client, 99, level=1)).offset == -1
 
 
-async def test_what_has_no_offsets_is_an_error() -> None:
-    """An unknown partition, and an epoch that is to come."""
+async def test_unknown_partitions_and_epochs_are_errors() -> None:
+    """An unknown partition and a future leader epoch get an error."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         assert int((await list_offset(client, -1, partition=3)).error_code) == 3
@@ -101,7 +101,7 @@ async def test_what_has_no_offsets_is_an_error() -> None:
 
 @pytest.mark.parametrize("version", range(2, 5))
 async def test_the_one_epoch_ends_with_the_log(version: int) -> None:
-    """Epoch 0 ends where the log ends; of others nothing is known."""
+    """Epoch 0 ends where the log ends; other epochs are unknown."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await broker.append("t", 0, [b"a", b"b"])
@@ -125,7 +125,7 @@ async def test_the_one_epoch_ends_with_the_log(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_records_are_deleted_from_the_front(version: int) -> None:
-    """The response has the new start; past the end, or at another broker, it is refused."""
+    """The response has the new start; an offset past the end, or another broker, is refused."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await broker.append("t", 0, [b"a", b"b", b"c"])

@@ -1,4 +1,4 @@
-"""Produce and Fetch: bytes in, the same bytes out, at once or when there is enough."""
+"""Produce and Fetch: fetched batches equal produced ones, at once or after a wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def produce(
     acks: int = -1,
     transactional_id: str | None = None,
 ) -> Any:
-    """Produce one batch to topic t; what became of it."""
+    """Produce one batch to topic t; return the partition's response."""
     part = {"index": partition, "records": data}
     answer = await client.request(
         "produce",
@@ -70,7 +70,7 @@ async def fetch(broker: EmbeddedBroker, client: Client, version: int = 12, **det
 
 
 def parts(answer: Any) -> list[Any]:
-    """The partitions of the one topic of an answer."""
+    """The partitions of the single topic in a response."""
     (topic,) = answer.responses
     return list(topic.partitions)
 
@@ -87,7 +87,7 @@ def offsets(data: bytes) -> list[int]:
 
 @pytest.mark.parametrize("version", PRODUCE)
 async def test_batches_are_taken_in_every_version(version: int) -> None:
-    """The response has the first offset; acks=1 and acks=all are the same with one broker."""
+    """The response has the first offset; with one broker acks=1 and acks=all are the same."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for acks, base in ((1, 0), (-1, 2)):
@@ -98,7 +98,7 @@ async def test_batches_are_taken_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", FETCH)
 async def test_batches_come_back_in_every_version(version: int) -> None:
-    """What was produced is fetched byte for byte, except for its offset."""
+    """The fetched bytes equal the produced ones except for the offset."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         data = batch(b"a", b"b")
@@ -111,7 +111,7 @@ async def test_batches_come_back_in_every_version(version: int) -> None:
 
 
 async def test_the_response_has_the_brokers_time(autojump_clock: trio.testing.MockClock) -> None:
-    """Where the topic stamps its records, Produce says with what."""
+    """If the topic uses append time, the Produce response has that time."""
     async with connected() as (broker, client):
         await broker.create_topic("t", configs={"message.timestamp.type": "LogAppendTime"})
         await trio.sleep(0.123)
@@ -134,7 +134,7 @@ async def test_the_response_has_the_brokers_time(autojump_clock: trio.testing.Mo
 async def test_a_batch_can_be_refused(
     data: bytes | None, details: dict[str, Any], code: int
 ) -> None:
-    """Each fault is answered for its partition, and nothing is stored."""
+    """Each invalid batch gets an error for its partition, and nothing is stored."""
     async with connected(message_max_bytes=1000) as (broker, client):
         await broker.create_topic("t")
         done = await produce(client, data, **details)
@@ -144,7 +144,7 @@ async def test_a_batch_can_be_refused(
 
 @pytest.mark.parametrize("version", [12, 13])
 async def test_what_cannot_be_fetched_is_an_error(version: int) -> None:
-    """Errors come at once, whatever the wait, and beside the partitions that are well."""
+    """Errors are returned at once, together with the valid partitions' records."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         await broker.append("t", 0, [b"a"])
@@ -160,7 +160,7 @@ async def test_what_cannot_be_fetched_is_an_error(version: int) -> None:
 
 
 async def test_an_unknown_topic_is_an_error_by_name_and_by_id() -> None:
-    """By name it is UNKNOWN_TOPIC_OR_PARTITION, by id UNKNOWN_TOPIC_ID."""
+    """A name is UNKNOWN_TOPIC_OR_PARTITION, an id is UNKNOWN_TOPIC_ID."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         old = fetching(broker, 13)
@@ -171,7 +171,7 @@ async def test_an_unknown_topic_is_an_error_by_name_and_by_id() -> None:
         assert int(part.error_code) == 3
 
 
-async def test_a_leader_epoch_that_is_to_come_is_unknown() -> None:
+async def test_a_future_leader_epoch_is_unknown() -> None:
     """A client that knows a later leader than the broker must wait (KIP-320)."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
@@ -182,7 +182,7 @@ async def test_a_leader_epoch_that_is_to_come_is_unknown() -> None:
 
 
 async def test_a_fetch_waits_for_records(autojump_clock: trio.testing.MockClock) -> None:
-    """It is answered when the first record comes, and empty when none has come in time."""
+    """The response is sent with the first record, or empty after the wait."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         late: dict[str, Any] = {"offsets": {0: 0, 1: 0}, "max_wait": timedelta(seconds=5)}
@@ -198,7 +198,7 @@ async def test_a_fetch_waits_for_records(autojump_clock: trio.testing.MockClock)
 
 
 async def test_a_fetch_waits_for_enough_bytes(autojump_clock: trio.testing.MockClock) -> None:
-    """min_bytes counts over all partitions."""
+    """min_bytes counts the bytes of all partitions."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         size = len(batch(b"a"))
@@ -236,7 +236,7 @@ async def test_a_waiting_fetch_ends_when_the_topic_is_deleted(
 
 
 async def test_sizes_are_kept_but_for_the_first_batch() -> None:
-    """Limits hold by partition and in all; one batch always fits, so that no client is stuck."""
+    """Limits apply by partition and in total; the first batch is returned whole in any case."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         for _ in range(3):
@@ -255,7 +255,7 @@ async def test_sizes_are_kept_but_for_the_first_batch() -> None:
 
 
 async def test_committed_reads_stop_at_the_stable_offset() -> None:
-    """With read_committed open transactions are not given, and aborted ones are named."""
+    """With read_committed, open transactions are not returned and aborted ones are listed."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         log = broker.cluster.topics.log("t", 0)
@@ -274,7 +274,7 @@ async def test_committed_reads_stop_at_the_stable_offset() -> None:
 
 
 async def test_sessions_are_declined() -> None:
-    """A response has no session; a client that names one gets an error, and may close it."""
+    """Responses have no session; a request with a session id gets an error, a close succeeds."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         answer = await fetch(broker, client, session_id=0, session_epoch=0)
@@ -288,7 +288,7 @@ async def test_sessions_are_declined() -> None:
 async def test_a_fetch_of_nothing_is_answered_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """There is nothing to wait for."""
+    """A Fetch without partitions does not wait."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         fields = {**fetching(broker, max_wait=timedelta(seconds=60)), "topics": []}

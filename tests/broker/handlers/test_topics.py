@@ -16,7 +16,7 @@ PATIENCE = timedelta(seconds=5)
 async def create(
     client: Client, *topics: dict[str, Any], version: int = 7, validate_only: bool = False
 ) -> dict[str, Any]:
-    """Create topics; what became of each by name."""
+    """Create topics; return the result of each by name."""
     plain = {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": []}
     answer = await client.request(
         "create_topics",
@@ -29,13 +29,13 @@ async def create(
 
 
 def placed(*brokers: int) -> list[dict[str, Any]]:
-    """An assignment by hand of one partition after the other."""
+    """A manual assignment of the partitions 0, 1, ..."""
     return [{"partition_index": number, "broker_ids": (one,)} for number, one in enumerate(brokers)]
 
 
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_topics_are_created_in_every_version(version: int) -> None:
-    """The topic exists; later versions return its id, its partitions and its configs."""
+    """The topic exists; later versions return id, partitions and configs."""
     async with connected() as (broker, client):
         done = (await create(client, {"name": "t", "num_partitions": 3}, version=version))["t"]
         assert int(done.error_code) == 0
@@ -48,7 +48,7 @@ async def test_topics_are_created_in_every_version(version: int) -> None:
 
 
 async def test_each_topic_succeeds_or_fails_by_itself() -> None:
-    """A refused topic does not hold up another, and the message says why."""
+    """A refused topic does not affect another, and the message says why."""
     async with connected() as (broker, client):
         done = await create(
             client,
@@ -69,7 +69,7 @@ async def test_each_topic_succeeds_or_fails_by_itself() -> None:
 
 
 async def test_replicas_can_be_chosen_by_the_request() -> None:
-    """An assignment must name this broker for partitions 0, 1, ..., and nothing besides."""
+    """An assignment must name this broker for partitions 0, 1, ..., and nothing else."""
     async with connected() as (broker, client):
         done = await create(
             client,
@@ -82,7 +82,7 @@ async def test_replicas_can_be_chosen_by_the_request() -> None:
 
 
 async def test_validate_only_creates_nothing() -> None:
-    """The answer is as if, and there is no topic; nor are there partitions."""
+    """The response is complete, but no topic or partition is created."""
     async with connected() as (broker, client):
         done = await create(client, {"name": "t"}, validate_only=True)
         assert int(done["t"].error_code) == 0
@@ -91,7 +91,7 @@ async def test_validate_only_creates_nothing() -> None:
 
 @pytest.mark.parametrize("version", [1, 5])
 async def test_topics_are_deleted_by_name(version: int) -> None:
-    """A deleted topic is gone; an unknown one is an error of its own."""
+    """An unknown topic has its own error."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         answer = await client.request(
@@ -102,7 +102,7 @@ async def test_topics_are_deleted_by_name(version: int) -> None:
 
 
 async def test_topics_are_deleted_by_id() -> None:
-    """From version 6 on a topic is named by name or by id, and the response has both."""
+    """From version 6 on, a topic is named by name or id, and the response has both."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await broker.create_topic("u")
@@ -123,7 +123,7 @@ async def test_topics_are_deleted_by_id() -> None:
 
 
 async def test_partitions_are_added() -> None:
-    """CreatePartitions gives the whole number; a topic cannot shrink."""
+    """CreatePartitions has the new total; a topic cannot shrink."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         for count, validate_only, code, has in (

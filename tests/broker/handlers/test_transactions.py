@@ -1,4 +1,4 @@
-"""The transaction calls, from the first InitProducerId to what a consumer may see."""
+"""The transaction requests, from InitProducerId to what a consumer may read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TP = TopicPartition("t", 0)
 
 
 class Producer:
-    """A transactional producer, call by call."""
+    """A transactional producer, request by request."""
 
     def __init__(self, client: Client, transactional_id: str = "x") -> None:
         self._client = client
@@ -27,7 +27,7 @@ class Producer:
         self.epoch = -1
 
     async def init(self, version: int = 4) -> int:
-        """InitProducerId; its error."""
+        """Send InitProducerId; return the error."""
         answer = await self._client.request(
             "init_producer_id",
             version,
@@ -39,7 +39,7 @@ class Producer:
         return int(answer.error_code)
 
     async def add(self, *partitions: int, version: int = 3) -> list[int]:
-        """AddPartitionsToTxn; the error of each partition."""
+        """Send AddPartitionsToTxn; return each partition's error."""
         answer = await self._client.request(
             "add_partitions_to_txn",
             version,
@@ -52,14 +52,14 @@ class Producer:
         return [int(one.partition_error_code) for one in topic.results_by_partition]
 
     async def add_group(self, group_id: str, version: int = 3) -> int:
-        """AddOffsetsToTxn; its error."""
+        """Send AddOffsetsToTxn; return the error."""
         answer = await self._client.request(
             "add_offsets_to_txn", version, **self._identity(), group_id=group_id
         )
         return int(answer.error_code)
 
     async def commit_offset(self, offset: int, version: int = 3, group_id: str = "g") -> int:
-        """TxnOffsetCommit of a group; its error."""
+        """Send TxnOffsetCommit of a group; return the error."""
         part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
         answer = await self._client.request(
             "txn_offset_commit",
@@ -71,14 +71,14 @@ class Producer:
         return int(answer.topics[0].partitions[0].error_code)
 
     async def end(self, *, committed: bool, version: int = 3) -> int:
-        """EndTxn; its error."""
+        """Send EndTxn; return the error."""
         answer = await self._client.request(
             "end_txn", version, **self._identity(), committed=committed
         )
         return int(answer.error_code)
 
     async def write(self, value: bytes, sequence: int, version: int = 9) -> int:
-        """Produce to t-0; its error."""
+        """Produce to t-0; return the error."""
         data = batch(
             value,
             producer_id=self.producer_id,
@@ -122,7 +122,7 @@ async def test_an_idempotent_producer_needs_no_transaction(scene: Scene) -> None
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_records_and_offsets_share_one_outcome(scene: Scene, committed: bool) -> None:
-    """Both are there after a commit and neither after an abort."""
+    """Both can be read after a commit, and neither after an abort."""
     broker, _, producer = scene
     assert await producer.add(0) == [0]
     assert await producer.write(b"a", 0) == 0
@@ -137,8 +137,8 @@ async def test_records_and_offsets_share_one_outcome(scene: Scene, committed: bo
     assert offsets == ({TP: 5} if committed else {})
 
 
-async def test_what_was_not_added_cannot_be_written(scene: Scene) -> None:
-    """Outside of the transaction: INVALID_TXN_STATE, from KIP-890 on TRANSACTION_ABORTABLE."""
+async def test_a_partition_that_was_not_added_cannot_be_written(scene: Scene) -> None:
+    """The error is INVALID_TXN_STATE, from KIP-890 on TRANSACTION_ABORTABLE."""
     broker, _, producer = scene
     assert [await producer.write(b"a", 0, version) for version in (3, 10, 11)] == [48, 48, 120]
     assert [await producer.commit_offset(5, version) for version in (0, 3, 4)] == [48, 48, 120]
@@ -146,21 +146,21 @@ async def test_what_was_not_added_cannot_be_written(scene: Scene) -> None:
 
 
 async def test_all_partitions_are_added_or_none(scene: Scene) -> None:
-    """Beside an unknown partition the others are not attempted."""
+    """If one partition is unknown, the others get OPERATION_NOT_ATTEMPTED."""
     _, _, producer = scene
     assert await producer.add(0, 9) == [55, 3]
     assert await producer.end(committed=True) == 48
 
 
 async def test_a_group_needs_a_name(scene: Scene) -> None:
-    """An empty group id is taken into a transaction, as Kafka does, and refused by the commit."""
+    """As in Kafka, an empty group id can be added, and its commit is refused."""
     producer = scene[2]
     assert await producer.add_group("") == 0
     assert await producer.commit_offset(5, group_id="") == 24
 
 
 async def test_the_next_producer_fences_the_one_before(scene: Scene) -> None:
-    """An open transaction is aborted first; then the old epoch is worth nothing."""
+    """It aborts an open transaction first; then requests with the old epoch are refused."""
     broker, client, old = scene
     await old.add(0)
     await old.write(b"a", 0)
@@ -180,7 +180,7 @@ async def test_the_next_producer_fences_the_one_before(scene: Scene) -> None:
     [(1, 47), (2, 90)],
 )
 async def test_old_clients_know_no_fencing(scene: Scene, version: int, code: int) -> None:
-    """Before KIP-588 a fenced producer is answered INVALID_PRODUCER_EPOCH."""
+    """Before KIP-588 a fenced producer gets INVALID_PRODUCER_EPOCH."""
     _, client, old = scene
     await Producer(client).init()
     assert await old.add(0, version=version) == [code]
@@ -189,7 +189,7 @@ async def test_old_clients_know_no_fencing(scene: Scene, version: int, code: int
 
 
 async def test_a_deleted_topic_is_no_hindrance(scene: Scene) -> None:
-    """A transaction ends although a topic of it is gone; one of the same name gets its marker."""
+    """A transaction with a deleted topic ends; a new topic of that name gets its marker."""
     broker, _, producer = scene
     await producer.add(0)
     await producer.write(b"a", 0)

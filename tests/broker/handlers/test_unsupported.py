@@ -1,4 +1,4 @@
-"""What is offered and refused: ACLs without an authorizer, the new group protocol."""
+"""Requests that are offered and always refused: ACLs, the new group protocol."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ NEW |= {"host": "*", "operation": 3, "permission_type": 3}
         ),
     ],
 )
-async def test_it_is_refused(api: str, version: int, fields: dict[str, Any], code: int) -> None:
-    """SECURITY_DISABLED and UNSUPPORTED_VERSION, for each item of the request."""
+async def test_each_item_is_refused(
+    api: str, version: int, fields: dict[str, Any], code: int
+) -> None:
+    """Each item of the request gets SECURITY_DISABLED or UNSUPPORTED_VERSION."""
     async with connected() as (_, client):
         answer = await client.request(api, version, **fields)
         assert set(errors_in(answer)) == {code}

@@ -1,4 +1,4 @@
-"""ApiVersions: the whole offer, in every version."""
+"""ApiVersions lists all APIs in every version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_every_version_lists_all_apis(version: int) -> None:
 
 @pytest.mark.parametrize(("name", "version"), [("-a", "1"), ("a", ""), ("a b", "1"), ("a", "1_")])
 async def test_software_has_to_name_itself_properly(name: str, version: str) -> None:
-    """From version 3 on a name or version that Kafka would not take is INVALID_REQUEST."""
+    """From version 3 on, a client name or version that Kafka refuses is INVALID_REQUEST."""
     async with connected() as (_, client):
         answer = await client.request(
             "api_versions", 3, client_software_name=name, client_software_version=version
