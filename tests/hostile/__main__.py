@@ -1,8 +1,8 @@
 """Any number of hostile cases: ``python -m tests.hostile --client --cases 100000 --seed 7``.
 
-A case is a number of a seed; ``--case 4711`` plays that one alone. Each side is a module with
-``play(seed, numbers)``, which plays the cases with these numbers and yields, for each that ended as
-none may, its number and what happened.
+A case is identified by the seed and its number; ``--case 4711`` plays only that one. Each side is a
+module with ``play(seed, numbers)``, which plays the cases with these numbers. For each case that
+ended in a way that is not allowed it yields the number and what happened.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A hostile client against the embedded broker: every API that it serves, every version, any bytes.
 
-A case is one connection with one to three requests. Each request is made from kio's class of it,
-with names that mean something to the broker; one of its fields is at an extreme, or its bytes are
-changed at random, or it is sent as it is. What may come of it: answers that can be read, a closed
-connection, or, for a request that waits for others, nothing yet. Never a defect of the broker, and
-an honest client is served afterwards as ever. An API that the broker learns is covered without a
-change here.
+A case is one connection with one to three requests. Each request is made from kio's class, with
+names that the broker knows. One of its fields has an extreme value, or its bytes are changed at
+random, or it is sent as it is. The broker may send responses that can be read, close the
+connection, or leave a request that waits for others without a response. It must have no internal
+error, and must still serve an honest client. A new API of the broker is covered without a change
+here.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from tests.hostile import extremes
 
 LENGTH: Final = struct.Struct(">i")
 PORTION: Final = 100
-"""Cases of one broker; it is as they leave it, but for its topic, which is made again."""
+"""Cases for one broker; between them only its topic is created again."""
 PATIENCE: Final = 0.5
 """Virtual seconds to wait for an answer that may never come."""
 WAITS: Final = frozenset({"fetch", "join_group", "sync_group", "produce"})
-"""What may be without an answer for now: it waits for records or members, or wants none."""
+"""Requests that may get no response yet: they wait for records or members, or expect none."""
 LONGEST_ANSWER: Final = 16 << 20
 MORE_MEMORY: Final = 256 << 10
-"""KiB that the process may grow by in a portion of cases."""
+"""KiB by which the process may grow in a portion of cases."""
 LONGEST_SLICE: Final = MOST_PARTITIONS + SLICE
 """Steps without a checkpoint: a topic's partitions are one at most."""
 PROPERTIES: Final = {
@@ -54,7 +54,7 @@ PROPERTIES: Final = {
     "kgroup.max.partitions": 12_000,
     "num.partitions": 2,
 }
-#: Values that mean something, by field name; the rest is kio's zero or empty text.
+#: Values that the broker knows, by field name; other fields have kio's zero or empty text.
 KNOWN: Final[Mapping[str, Any]] = {
     "allow_auto_topic_creation": True,
     "client_software_name": "hostile",
@@ -91,7 +91,7 @@ KNOWN: Final[Mapping[str, Any]] = {
     "transactional_id": "transaction",
     "v3_and_below_transactional_id": "transaction",
 }
-#: What several APIs mean by a name that one of them uses otherwise.
+#: Values of fields whose name means something else in another API.
 KNOWN_TO: Final[Mapping[str, Mapping[str, Any]]] = {
     "describe_groups": {"groups": ("group",)},
     "create_topics": {"name": "other", "assignments": (), "configs": ()},
@@ -184,7 +184,7 @@ async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes
     """Send a request and check the response; returns what is wrong with it, or None.
 
     Raises:
-        EOFError: the broker has closed the connection, which it may.
+        EOFError: the broker has closed the connection, which is allowed.
     """
     await stream.send_all(LENGTH.pack(len(body)) + body)
     client = Client(stream)
@@ -196,7 +196,7 @@ async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes
     if len(answer) > LONGEST_ANSWER:
         return f"an answer of {len(answer)} bytes"
     if body[:8] != _prefix(api, version):
-        return None  # another request, or another correlation id: whatever it is, it came whole
+        return None  # another request or correlation id: only the frame is checked
     try:
         correlation_id, _ = codec.decode_response(api, version, answer)
     except ProtocolError as error:
@@ -244,7 +244,7 @@ def _changes(api: str, version: int, topic_id: UUID | None) -> list[list[extreme
 
 
 def _mutated(random: Random, body: bytes) -> bytes:
-    """A body with bytes changed, removed, inserted or copied; its first four stay."""
+    """A body with bytes changed, removed, inserted or copied, except for the first four."""
     data = bytearray(body)
     for _ in range(random.randint(1, 8)):
         at = random.randrange(4, len(data) + 1)
@@ -268,7 +268,7 @@ async def serve_honest_client(broker: EmbeddedBroker) -> None:
     """Join, produce, fetch and commit, as an honest client does.
 
     Raises:
-        AssertionError: it was not served.
+        AssertionError: the client was not served.
     """
     client = await Client.open(broker, "honest")
     async with client.stream:

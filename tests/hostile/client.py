@@ -1,15 +1,14 @@
 """Hostile brokers and members against kgroup's client: cases generated from a seed.
 
-Three kinds, by what is attacked:
+There are three kinds of cases, by what is attacked:
 
 - a *call*: one request of the client, answered with one field at an extreme, in any version;
 - a *member*: bytes of another member (subscription, user data, assignment), as a leader and as a
   follower reads them;
-- a *group*: a whole `ConsumerGroup` beside an embedded broker whose answers are changed on their
-  way for a while. What it has read when the hostility is over is compared with what there was.
+- a *group*: a whole `ConsumerGroup` beside an embedded broker whose responses are changed for a
+  while. The records that the group has read afterwards are compared with those in the log.
 
-What must hold in every case is in `verdict`s below: nothing but `KgroupError` is raised, within
-the time-outs of virtual time.
+Each case checks that only a `KgroupError` is raised, within the time-outs in virtual time.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ MEMBERSHIP: Final = Membership(
     leader=False,
 )
 SUBSCRIPTION: Final = encode_subscription(topics=["topic"])
-#: What honest answers say, by kio's names of the fields.
+#: Values of honest responses, by kio's names of the fields.
 KNOWN: Final[Mapping[str, Any]] = {
     "assignment": encode_assignment([T0]),
     "committed_leader_epoch": -1,
@@ -89,9 +88,9 @@ KNOWN: Final[Mapping[str, Any]] = {
     "skip_assignment": False,
 }
 ONE_IN: Final = 40
-"""Of so many cases one is a whole group's."""
+"""One in this many cases is of a whole group."""
 LONGEST: Final = PATIENCE * CONFIG.request_timeout + CONFIG.rebalance_timeout + JOIN_GRACE + 1.0
-"""Virtual seconds that any call may take: it may look for the coordinator first."""
+"""Virtual seconds that any call may take, with a search for the coordinator."""
 
 Call = Callable[[Cluster, CoordinatorClient], Awaitable[object]]
 CALLS: Final[Mapping[str, Call]] = {
@@ -112,7 +111,7 @@ CALLS: Final[Mapping[str, Call]] = {
 
 def play(seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
     """Play the cases of a seed; yields those that ended in a way that is not allowed."""
-    # Each failure that a hostile broker brings about is a log line.
+    # Each failure that a hostile broker causes is logged.
     level = LOGGER.level
     LOGGER.setLevel(logging.CRITICAL)
     try:
@@ -206,7 +205,7 @@ def _wrong(api: str, given: Any) -> str | None:
     return None if may is None or may(given) else f"it returned {given}"
 
 
-#: What is returned for answers that are let through.
+#: The result of a case whose response was accepted.
 _RETURNED: Final[Mapping[str, Callable[[Any], bool]]] = {
     "metadata": lambda given: given.topics.keys() <= {"topic"},
     "find_coordinator": lambda given: bool(given.host) and 0 < given.port < 2**16,

@@ -1,11 +1,11 @@
 """Every field of any Kafka message at its extremes, made from kio's own entity classes.
 
-An honest entity goes in; out come its bytes with one field replaced by bytes that no honest peer
-writes there: the ends of an integer's range, a null where none may be, a count of 2**31-1 items,
-text that is no UTF-8. A message that kio learns is covered without a change here.
+An honest entity is encoded with one field replaced by bytes that no honest peer writes there: the
+ends of an integer's range, a null that is not allowed, a count of 2**31-1 items, text that is no
+UTF-8. A new message of kio is covered without a change here.
 
-Nothing is encoded by what is under test except the honest rest of the message. The bytes of an
-extreme are written as they are, because half of them are no value of their Python type.
+The code under test encodes only the honest rest of the message. The bytes of an extreme are written
+here, because half of the extremes are no value of their Python type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kgroup.wire.entity_writer import _field_writer as field_writer
 from kgroup.wire.entity_writer import entity_writer
 
 Path = tuple[str | int, ...]
-"""The way to a field: names, and numbers of items in arrays."""
+"""The path to a field: names, and indexes of items in arrays."""
 
 #: Types of fixed size: the struct format of their bytes.
 _FORMS: Final[Mapping[str, str]] = {
@@ -69,7 +69,7 @@ _BLOBS: Final[Mapping[str, bytes]] = {
     "a huge array": b"\0\1\x7f\xff\xff\xff",
 }
 _MANY: Final = 300
-"""How often an array's items are said again."""
+"""How often an array's items are repeated."""
 
 
 @final
@@ -78,9 +78,9 @@ class Change:
     """One field with a value that is not allowed.
 
     Attributes:
-        path: which field; nothing for the whole message.
-        name: what stands there instead, in words.
-        data: the bytes in its place, or what makes them of the whole message's bytes.
+        path: the path to the field; empty for the whole message.
+        name: the change, in words.
+        data: the bytes in its place, or a function that changes the whole message's bytes.
     """
 
     path: Path
@@ -233,7 +233,7 @@ def _of_array(
 
 
 def _scalars(kafka_type: str, *, compact: bool) -> dict[str, bytes]:
-    """The extremes of a value by their names, as bytes."""
+    """The extreme encodings of a value, by name."""
     if kafka_type in _FORMS:
         return _numbers(kafka_type)
     if kafka_type == "bool":

@@ -29,8 +29,7 @@ AFTER: Final = 200.0
 """Virtual seconds within which everything is read when the hostility is over."""
 MOST: Final = 30.0
 """The most requests in a virtual second, on average over the hostility."""
-#: What may be a lie that nobody can see through: it says where there is something to read, or
-#: what the members of the group have said.
+#: Fields whose false values the client cannot detect: positions, and bytes of other members.
 BELIEVED: Final = {
     ("offset_fetch", "committed_offset"),
     ("list_offsets", "offset"),
@@ -49,7 +48,7 @@ class Wire:
         self._random = random
         self._rate = rate
         self.hostile = False
-        self.asked = 0
+        self.requests = 0
         self.changes: list[str] = []
         self.lied = False
 
@@ -59,10 +58,10 @@ class Wire:
             stream = await self._broker.open_stream(host, port)
         except ValueError as error:
             raise OSError(str(error)) from error
-        return _Line(stream, self)
+        return _Connection(stream, self)
 
     def changed(self, frame: RequestFrame, answer: bytes) -> bytes:
-        """What arrives instead of an answer."""
+        """The bytes that arrive in place of a response."""
         if not self.hostile or frame.api != self._api or self._random.random() > self._rate:
             return answer
         _, entity = decode_response(frame.api, frame.version, answer)
@@ -74,8 +73,8 @@ class Wire:
 
 
 @final
-class _Line(trio.abc.Stream):
-    """One connection: whole frames, one request at a time."""
+class _Connection(trio.abc.Stream):
+    """One connection that carries whole frames, one request at a time."""
 
     def __init__(self, inner: trio.abc.Stream, wire: Wire) -> None:
         self._inner = inner
@@ -85,7 +84,7 @@ class _Line(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         self._frame = decode_request(bytes(data), 4)
-        self._wire.asked += 1
+        self._wire.requests += 1
         await self._inner.send_all(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
@@ -126,7 +125,7 @@ class Seen:
 
 
 async def play_group(random: Random) -> tuple[str, str | None]:
-    """One group and one kind of request; returns the case and what was wrong with how it ended."""
+    """Play a group with one kind of request changed; return the case and what was wrong."""
     api = random.choice(ATTACKED)
     rate = random.choice((0.2, 0.6, 1.0))
     async with in_memory(SETTINGS) as broker:
@@ -142,7 +141,7 @@ async def play_group(random: Random) -> tuple[str, str | None]:
                 await broker.append("topic", partition, [b"x"] * RECORDS)
             await trio.sleep(HOSTILE)
             wire.hostile = False
-            often = wire.asked / HOSTILE
+            often = wire.requests / HOSTILE
             case = f"{case}: {'; '.join(wire.changes[:6])}"
             with trio.move_on_after(AFTER):
                 await seen.over.wait()
@@ -189,7 +188,7 @@ async def _handle(generation: Any, seen: Seen) -> None:
         except FatalGroupError:
             raise
         except KgroupError:
-            continue  # what was not committed is read again
+            continue  # records without a commit are read again
 
 
 def _first(error: BaseException) -> BaseException:

@@ -1,4 +1,4 @@
-"""Assignors and workers that a program should not give a command."""
+"""Faulty assignors and workers, for options that name one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unnamed:
 
 
 class Lying(Unnamed):
-    """An assignor that has a name once."""
+    """An assignor whose name can be read once only."""
 
     def __init__(self) -> None:
         self._asked = 0

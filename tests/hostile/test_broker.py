@@ -28,7 +28,7 @@ from tests.broker.wire import LENGTH, Client, commit
 from tests.hostile import broker as hostile
 
 CASES: Final = 10_000
-"""In this suite; ``python -m tests.hostile --broker`` plays any number."""
+"""The number of cases in this suite; ``python -m tests.hostile --broker`` plays any number."""
 MEGABYTE: Final = 1 << 20
 TP: Final = TopicPartition("t", 0)
 
@@ -68,7 +68,7 @@ def fetch_of(times: int, wait: float) -> dict[str, Any]:
 
 
 async def code_of(broker: EmbeddedBroker, records: bytes) -> int:
-    """Produce a batch and give the error."""
+    """Produce a batch and return the error."""
     client = await Client.open(broker)
     async with client.stream:
         answer = await client.request("produce", 9, **produce_of(records))
@@ -126,7 +126,7 @@ async def test_a_batch_cannot_claim_more_records_than_its_bytes_hold(
         "back by 10 and on to the end",
     ],
 )
-async def test_records_are_one_behind_the_other(broker: EmbeddedBroker, records: bytes) -> None:
+async def test_records_must_be_contiguous(broker: EmbeddedBroker, records: bytes) -> None:
     """A record whose length leads back, too far, or nowhere is refused."""
     count = max(1, len(records) // 7)
     liar = batches.assemble(records, count=count, base_timestamp=NOW, max_timestamp=NOW)
@@ -134,7 +134,7 @@ async def test_records_are_one_behind_the_other(broker: EmbeddedBroker, records:
 
 
 def bomb(size: int) -> bytes:
-    """A gzip batch with one record of so many bytes."""
+    """A gzip batch with one record of this many bytes."""
     packer = zlib.compressobj(9, wbits=31)
     length = bytearray()
     number = (size + 10) << 1
@@ -185,7 +185,7 @@ async def test_records_that_cannot_be_read_are_found_by_time_as_a_whole(
     await client.stream.aclose()
 
 
-# Many things in one request.
+# Requests with many items.
 
 
 async def overtaken(
@@ -327,7 +327,7 @@ async def test_a_batch_that_is_too_large_is_not_read(broker: EmbeddedBroker) -> 
     assert await code_of(broker, large) == ErrorCode.MESSAGE_TOO_LARGE
 
 
-async def test_an_answer_has_a_limit_too(broker: EmbeddedBroker) -> None:
+async def test_a_response_has_a_limit_too(broker: EmbeddedBroker) -> None:
     """A small request for the same thing many times gets a bounded response."""
     client = await Client.open(broker)
     asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": None}
@@ -408,8 +408,8 @@ async def test_others_are_served_beside_partitions_that_are_only_validated(
     assert {int(one.error_code) for one in answer.results} == {ErrorCode.NONE}
 
 
-async def test_a_topic_that_is_to_grow_twice_does_not(broker: EmbeddedBroker) -> None:
-    """As in Kafka, a topic named twice in CreatePartitions is refused."""
+async def test_a_topic_named_twice_in_create_partitions_is_refused(broker: EmbeddedBroker) -> None:
+    """As in Kafka, the topic gets an error and does not grow."""
     client = await Client.open(broker)
     answer = await client.request(
         "create_partitions",
@@ -427,7 +427,7 @@ async def test_a_topic_that_is_to_grow_twice_does_not(broker: EmbeddedBroker) ->
 
 
 async def test_a_number_without_an_end_costs_nothing(broker: EmbeddedBroker) -> None:
-    """A varint of a megabyte of 0xFF ends its connection at once."""
+    """A varint of a megabyte of 0xFF closes its connection at once."""
     client = await Client.open(broker)
     prefix = struct.pack(">hhi", API_KEYS["produce"], 9, 1)
     await client.send_frame(prefix + b"\xff" * MEGABYTE)
@@ -462,7 +462,7 @@ async def test_a_request_that_waits_is_not_idle(
 async def test_half_requests_give_way_to_whole_ones(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Beyond queued.max.request.bytes, the connection without progress the longest is closed."""
+    """Beyond queued.max.request.bytes, the connection longest without progress is closed."""
     async with in_memory({"queued.max.request.bytes": 4 * MEGABYTE}) as broker:
         await broker.create_topic("t", 1)
         stalled = [await Client.open(broker) for _ in range(8)]
@@ -529,7 +529,7 @@ async def test_connections_of_one_address_are_limited(
             await client.request("metadata", 4, topics=[], allow_auto_topic_creation=False)
 
 
-# What goes wrong in the broker itself.
+# Internal errors, and limits of what clients store.
 
 
 async def test_a_timer_that_fails_stops_neither_the_broker_nor_other_timers(
@@ -572,7 +572,7 @@ async def test_what_a_client_stored_bounds_no_others_answer(broker: EmbeddedBrok
     await client.stream.aclose()
 
 
-async def test_no_text_is_longer_than_the_oldest_version_can_say(broker: EmbeddedBroker) -> None:
+async def test_no_text_is_longer_than_the_oldest_version_can_encode(broker: EmbeddedBroker) -> None:
     """A name of 40 kB is refused, because no response in v0 could contain it."""
     client = await Client.open(broker)
     await client.send("find_coordinator", 4, key_type=0, coordinator_keys=["a" * 40_000])

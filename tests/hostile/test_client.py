@@ -1,4 +1,4 @@
-"""What brokers and members can do to kgroup's client: cause errors of its own and nothing else."""
+"""Hostile brokers and members can cause kgroup's client only errors of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.recovery.scene import APIS
 SEED = 20261122
 CASES, PORTIONS = 10_000, 8
 PER_SECOND = 12.0
-"""The most requests in a virtual second, whatever is answered."""
+"""The most requests in a virtual second, whatever the responses."""
 UNKNOWN = 12_345
 SECONDS = 40.0
 
@@ -71,12 +71,12 @@ async def read(generation: object) -> None:
     async for batch in generation.records():  # type: ignore[attr-defined]
         try:
             await generation.commit({batch.partition: batch.next_offset})  # type: ignore[attr-defined]
-        except Exception:  # noqa: BLE001, S112 # what came of it is not this test's
+        except Exception:  # noqa: BLE001, S112 # the outcome is not tested here
             continue
 
 
 async def count(here: World, group: ConsumerGroup) -> float:
-    """The requests a second of a program that runs for so long."""
+    """The requests a second of a program that runs for this long."""
     with trio.move_on_after(SECONDS):
         try:
             await until_over(group)
@@ -86,7 +86,7 @@ async def count(here: World, group: ConsumerGroup) -> float:
 
 
 @pytest.mark.parametrize(("request_", "code"), failures(), ids=str)
-async def test_no_error_for_ever_makes_a_storm(
+async def test_no_lasting_error_causes_a_storm_of_requests(
     autojump_clock: MockClock, request_: Request, code: int
 ) -> None:
     """A request that always fails with the same error is not repeated too often."""

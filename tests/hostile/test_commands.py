@@ -1,7 +1,7 @@
 """Every option of every command with every hostile text: accepted, or a usage error of one line.
 
-Options are found by introspection of click's parameters, so that one that is added is tested. No
-command does its work here: what it calls to do it is replaced by a function that ends the program.
+Options are found by introspection of click's parameters, so new ones are tested too. No command
+does its work here: the function that it calls for that is replaced by one that ends the program.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ DONE: Final = 0
 REFUSED: Final = (1, 2)
 LONGEST_OUTPUT: Final = 3000
 
-#: Each command with what it calls to do its work.
+#: Each command with the function that it calls for its work.
 WORK: Final = {
     "assign": ("kgroup.cli.assign.command.fetch_group", "kgroup.cli.assign.command.evaluate"),
     "broker": ("kgroup.cli.broker.serve_cluster",),
     "demo": ("kgroup.cli.demo.command._run_until_signal", "kgroup.cli.demo.command.require_spark"),
     "simulate": ("kgroup.cli.simulate.check", "kgroup.cli.simulate.run"),
 }
-#: What a command is given besides the option that is tested, where it needs something.
+#: Further arguments that a command needs besides the option under test.
 BESIDE: Final[dict[tuple[str, str], list[str]]] = {
     ("assign", "bootstrap_servers"): ["--group", "g"],
     ("assign", "group_id"): ["--bootstrap-servers", "localhost:1"],
@@ -42,7 +42,7 @@ BESIDE: Final[dict[tuple[str, str], list[str]]] = {
     ("simulate", "trace"): ["--seeds", "1"],
 }
 COMMANDS: Final = {name: entry.load() for name, entry in SUBCOMMANDS.items()}
-#: Spellings of things that only a shell can pass, and files that are none.
+#: Texts that only a shell can pass, and paths of files that do not exist.
 SHELL: Final = (
     "\udcff\udcfe",
     "/",
@@ -171,7 +171,7 @@ GROUP: Final = {
     "topics": {"t": {"partitions": 2}},
     "members": [{"member_id": "m", "topics": ["t"]}],
 }
-#: JSON that is none, or means what no group is.
+#: Texts that are no JSON, and JSON that describes no group.
 DOCUMENTS: Final[dict[str, bytes]] = {
     "nothing": b"",
     "nul": b"\0",

@@ -1,4 +1,4 @@
-"""Objects that a program gives kgroup: what is wrong with one is reported when it is given."""
+"""Objects that a program gives kgroup: a faulty one is reported when it is given."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every setting of every settings class with every hostile value: accepted, or a ConfigError.
 
-Fields are found by introspection: one that is added is tested, and has to have bounds.
+Fields are found by introspection, so new ones are tested too, and must have bounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.testing.simulation import Scenario
 from tests.hostile.values import VALUES
 
-#: Each settings class, with what it cannot be made without.
+#: Each settings class, with its required arguments.
 CLASSES: Final[dict[type[Any], dict[str, Any]]] = {
     GroupConfig: {"group_id": "g", "bootstrap_servers": "a:9092", "topics": ["t"]},
     ReaderSettings: {"bootstrap_servers": "a:9092"},
@@ -33,7 +33,7 @@ CLASSES: Final[dict[type[Any], dict[str, Any]]] = {
     CoordinatorSettings: {},
     Scenario: {},
 }
-#: Fields that no bound describes, and why.
+#: Fields without bounds, each with the reason.
 UNBOUNDED: Final = {
     (BrokerSettings, "properties"): "what was set, for DescribeConfigs; from_properties makes it",
 }

@@ -20,7 +20,7 @@ from kgroup.types import TopicPartition
 from tests.hostile.values import NUMBERS, TEXTS
 
 WRONG: Final = (math.nan, math.inf, -1.0, 1e308, True, "1", None)
-#: What each function of ``admin`` needs besides the argument that is tested.
+#: Further arguments of each function of ``admin`` besides the one under test.
 ARGUMENTS: Final[dict[str, Any]] = {
     "bootstrap_servers": "localhost:1",
     "topic": "t",

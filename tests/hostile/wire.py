@@ -1,4 +1,4 @@
-"""A broker made of one function: its stream has the response as soon as a request is sent."""
+"""A broker made of one function: its stream has the response once a request is sent."""
 
 from __future__ import annotations
 

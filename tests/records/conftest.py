@@ -1,4 +1,4 @@
-"""The environments in which every source has to behave the same."""
+"""The environments in which every source must behave the same."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ PATIENCE: Final = 60.0
 
 
 class MakeSource(Protocol):
-    """Makes the source under test."""
+    """A function that makes the source under test."""
 
     def __call__(self, config: GroupConfig, on_fault: OnFault) -> RecordSource:
-        """Make it."""
+        """Make the source."""
         ...
 
 

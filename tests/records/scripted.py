@@ -15,7 +15,7 @@ from kgroup.types import TopicPartition
 
 
 def record(partition: TopicPartition, offset: int, value: bytes = b"v") -> Message:
-    """A record as librdkafka gives it."""
+    """A record as librdkafka returns it."""
     message: Message = Message(
         topic=partition.topic, partition=partition.partition, offset=offset, value=value
     )
@@ -23,7 +23,7 @@ def record(partition: TopicPartition, offset: int, value: bytes = b"v") -> Messa
 
 
 def failure(partition: TopicPartition | None, code: int, offset: int = -1) -> Message:
-    """An error as librdkafka gives it in the place of a record."""
+    """An error as librdkafka returns it in place of a record."""
     error = KafkaError(code, "as scripted")
     if partition is None:
         nothing: Message = Message(error=error)
@@ -41,7 +41,7 @@ def run_of(partition: TopicPartition, fetch_id: int, offsets: Sequence[int]) -> 
 
 
 class ScriptedFetcher:
-    """Records every call; a test delivers in its name."""
+    """Records every call; a test delivers items for it."""
 
     def __init__(self, limits: BufferLimits) -> None:
         self.limits = limits
@@ -51,41 +51,41 @@ class ScriptedFetcher:
         self.resumed = 0
 
     def activate(self) -> None:
-        """A generation begins."""
+        """Record that a generation begins."""
         self.active = True
 
     def deactivate(self) -> None:
-        """A generation ended."""
+        """Record that a generation has ended."""
         self.active = False
 
     def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
-        """Remember where."""
+        """Record the fetches."""
         self.stop(starts)
         self.fetches.update(starts)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget."""
+        """Forget the fetches."""
         for partition in partitions:
             self.fetches.pop(partition, None)
             self.held.discard(partition)
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Hold back what is fetched."""
+        """Record the held partitions."""
         assert set(partitions) <= self.fetches.keys()
         self.held.update(partitions)
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Let go what was held."""
+        """Forget the held partitions."""
         assert set(partitions) <= self.held
         self.held.difference_update(partitions)
 
     def resume_fetching(self) -> None:
-        """Count."""
+        """Count the call."""
         self.resumed += 1
         self.limits.stopped = False
 
     def deliver(self, source: BufferedSource, *runs: FetchedRun) -> None:
-        """Deliver as a real one does: count, stop if the buffer is full, deliver."""
+        """Deliver items as a real fetcher does: count them, and stop if the buffer is full."""
         self.limits.count_delivered(
             sum(len(run.messages) for run in runs), sum(run.size for run in runs)
         )
@@ -99,7 +99,7 @@ def scripted(
     max_bytes: int = 10**6,
     on_fault: Callable[[TopicPartition | None, str], None] = lambda _partition, _reason: None,
 ) -> tuple[BufferedSource, ScriptedFetcher]:
-    """A source over such a fetcher."""
+    """A source over a scripted fetcher."""
     limits = BufferLimits(max_records, max_bytes)
     fetcher = ScriptedFetcher(limits)
     return BufferedSource(fetcher, limits, on_fault), fetcher

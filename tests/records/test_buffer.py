@@ -1,4 +1,4 @@
-"""The bounds of what is fetched and not handed out."""
+"""The limits of records that are fetched and not yet handed out."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_either_bound_stops_and_both_must_be_low_again(records: int, size: int) 
 
 
 def test_the_parts_add_up_to_the_buffer() -> None:
-    """librdkafka's queue and twice the queues' bound are what may be buffered."""
+    """librdkafka's queue and twice ``FULL`` are the whole buffer."""
     assert LIBRDKAFKA_PART + 2 * FULL == 1
 
 
 def test_shares() -> None:
-    """A share is an equal part of the bound; a quarter of it is far below."""
+    """A partition's share is an equal part of ``FULL``; a quarter of the share is far below it."""
     limits = BufferLimits(120, 120)  # fetching stops at 30
     assert limits.over_share(15, 0, 2)
     assert limits.over_share(0, 15, 2)
@@ -40,7 +40,7 @@ def test_shares() -> None:
 
 
 def test_the_smallest_buffer_takes_one_record() -> None:
-    """With room for a single record, one may come."""
+    """A buffer for a single record accepts one."""
     limits = BufferLimits(1, 1024)
     assert not limits.is_full()
     limits.count_delivered(1, 10)

@@ -1,4 +1,4 @@
-"""What the queues promise beyond the model: fairness, one reader, faults reported once."""
+"""Promises of the queues beyond the model: fairness, one reader, faults reported once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
 async def test_ready_partitions_take_turns() -> None:
-    """A partition with much to give does not keep the others waiting."""
+    """A partition with many records does not delay the others."""
     source, fetcher = scripted()
     source.assign(1, {A: 0, B: 0, C: 0})
     source.open(1, [A, B, C])
@@ -30,7 +30,7 @@ async def test_ready_partitions_take_turns() -> None:
 
 
 async def test_small_runs_make_one_batch() -> None:
-    """A batch takes as many runs as it has room for, and cuts the last one."""
+    """A batch takes runs up to its limit, and cuts the last one."""
     source, fetcher = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
@@ -100,7 +100,7 @@ async def test_calls_of_another_epoch_do_nothing() -> None:
 def test_an_invalid_assignment_is_refused(
     epoch: int, positions: dict[TopicPartition, Any], message: str
 ) -> None:
-    """An old epoch and a negative position are refused, and nothing has changed."""
+    """An old epoch and a negative position are refused without a change."""
     source, _ = scripted()
     source.assign(1, {B: 0})
     with pytest.raises(UsageError, match=message):
@@ -127,7 +127,7 @@ async def test_invalid_arguments_are_refused() -> None:
 
 
 async def test_nothing_is_assigned_to_a_closed_source() -> None:
-    """After close an assignment is an error, and revoke is none."""
+    """After close, `assign` raises and `revoke` does nothing."""
     source, fetcher = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
@@ -142,7 +142,7 @@ async def test_nothing_is_assigned_to_a_closed_source() -> None:
 
 
 async def test_a_broken_fetcher_wakes_and_fails_every_receive() -> None:
-    """A receive that waits when the fetcher breaks raises its fault, and so does each later one."""
+    """A waiting receive raises the fault, and so does each later one."""
     source, _ = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
@@ -158,8 +158,8 @@ async def test_a_broken_fetcher_wakes_and_fails_every_receive() -> None:
     await fails()
 
 
-async def test_after_a_broken_fetcher_the_next_generation_reads_on() -> None:
-    """What was fetched before is dropped and fetched again; the fault is reported once."""
+async def test_after_a_broken_fetcher_the_next_generation_reads() -> None:
+    """The queues are dropped and fetched again; the fault is reported once."""
     faults: list[str] = []
     source, fetcher = scripted(on_fault=lambda _, reason: faults.append(reason))
     source.assign(1, {A: 0})
@@ -174,7 +174,7 @@ async def test_after_a_broken_fetcher_the_next_generation_reads_on() -> None:
     assert (await source.receive(2, [A], 5)).next_offset == 1
 
 
-async def test_a_fault_is_reported_again_only_after_reading_went_on(
+async def test_a_fault_is_reported_again_only_after_reading_resumed(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     """A fault is reported once, and again only after records arrived and a minute passed."""

@@ -25,14 +25,14 @@ from kgroup.types import TopicPartition
 from tests.records.scripted import run_of, scripted
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
-#: Offsets that have records: with gaps, as markers and compaction leave them.
+#: Offsets of records, with the gaps that markers and compaction leave.
 LOG = [offset for offset in range(120) if offset % 7 != 3 and offset % 11 not in (5, 6)]
 END = LOG[-1] + 1
 
 partitions = st.sampled_from(PARTITIONS)
 subsets = st.lists(partitions, unique=True)
 mostly_all = st.just(PARTITIONS) | st.just(PARTITIONS) | subsets
-#: How far a position is from where the reader was: mostly it stays.
+#: The distance of a new position from the reader's; in most cases 0.
 moves = st.sampled_from([0, 0, 0, 0, 1, 2, 5, 30, -1, -3, -30])
 offsets = st.integers(0, END)
 
@@ -52,7 +52,7 @@ class SourceMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """A source with little room, so that back-pressure takes part."""
+        """Make a source with a small buffer, so that fetching stops and resumes."""
         self.source, self.fetcher = scripted(max_records=60)
         self.epoch = 0
         self.current = False
@@ -61,7 +61,7 @@ class SourceMachine(RuleBasedStateMachine):
         self.cursors: dict[int, int] = {}
 
     def cursor(self, partition: TopicPartition) -> int:
-        """Where the current fetch of a partition is."""
+        """The next offset of a partition's current fetch."""
         start = self.fetcher.fetches[partition]
         return self.cursors.setdefault(start.fetch_id, start.offset)
 
@@ -69,7 +69,7 @@ class SourceMachine(RuleBasedStateMachine):
     def next_generation(
         self, wanted: list[TopicPartition], moves: list[int], opened: list[TopicPartition]
     ) -> None:
-        """A generation begins where the last one was, or elsewhere, and streams open."""
+        """Begin a generation at the last positions or at others, and open streams."""
         if self.current:
             self.source.revoke(self.epoch)
         self.epoch += 1
@@ -87,14 +87,14 @@ class SourceMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.current)
     @rule()
     def revoke(self) -> None:
-        """The generation ends."""
+        """End the generation."""
         self.source.revoke(self.epoch)
         self.current = False
 
     @precondition(lambda self: self.current and any(not e.opened for e in self.expected.values()))
     @rule(wanted=mostly_all)
     def open(self, wanted: list[TopicPartition]) -> None:
-        """Streams open."""
+        """Open streams."""
         mine = [partition for partition in wanted if partition in self.expected]
         self.source.open(self.epoch, mine)
         for partition in mine:
@@ -104,7 +104,7 @@ class SourceMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.fetcher.fetches and not self.fetcher.limits.stopped)
     @rule(order=st.permutations(PARTITIONS), count=st.integers(1, 30))
     def deliver(self, order: list[TopicPartition], count: int) -> None:
-        """The fetcher hands over what comes next; also between generations."""
+        """Deliver the fetcher's next items, possibly between generations."""
         free = [one for one in order if one in self.fetcher.fetches.keys() - self.fetcher.held]
         if not free:
             return
@@ -118,7 +118,7 @@ class SourceMachine(RuleBasedStateMachine):
 
     @rule(partition=partitions, which=st.integers(0, 100))
     def deliver_stale(self, partition: TopicPartition, which: int) -> None:
-        """Records of an earlier fetch arrive late; no reader must see them."""
+        """Deliver records of an earlier fetch, which no reader may see."""
         now = self.fetcher.fetches.get(partition)
         stale = [fetch_id for fetch_id in self.cursors if now is None or fetch_id != now.fetch_id]
         if stale and not self.fetcher.limits.stopped:
@@ -128,7 +128,7 @@ class SourceMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.current)
     @rule(partition=partitions, rarely=st.integers(0, 3))
     def fall_out_of_range(self, partition: TopicPartition, rarely: int) -> None:
-        """A position is found to be outside of the log."""
+        """Report that a position is not in the log."""
         start = self.fetcher.fetches.get(partition)
         if start is not None and rarely == 0:
             at = self.cursor(partition)
@@ -139,7 +139,7 @@ class SourceMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.current)
     @rule(partition=partitions, offset=offsets)
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The reader seeks."""
+        """Seek."""
         if partition in self.expected:
             self.source.seek(self.epoch, partition, offset)
             known = self.expected[partition]
@@ -157,7 +157,7 @@ class SourceMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(known.opened for known in self.expected.values()))
     @rule(some=mostly_all, limit=st.integers(1, 25), times=st.integers(1, 4))
     def receive(self, some: list[TopicPartition], limit: int, times: int) -> None:
-        """Batches are what the model predicts, or there is nothing to hand out."""
+        """Receive the batch that the model predicts, or none if there is none."""
         opened = [one for one, known in self.expected.items() if known.opened]
         wanted = [one for one in opened if one in some] or opened
         for _ in range(times):
@@ -173,7 +173,7 @@ class SourceMachine(RuleBasedStateMachine):
     def activate(
         self, order: list[TopicPartition], counts: list[int], limit: int, *, stale: bool
     ) -> None:
-        """Hand over and receive in turns, as a live group does all the time."""
+        """Deliver and receive in turns, as a running group does."""
         for count in counts:
             if self.fetcher.fetches and not self.fetcher.limits.stopped:
                 self.deliver(order, count)
@@ -213,7 +213,7 @@ class SourceMachine(RuleBasedStateMachine):
         known.position = answer.next_offset
 
     def queued(self, partition: TopicPartition) -> bool:
-        """Whether records were delivered that the reader has not received."""
+        """Whether delivered records have not been received yet."""
         known = self.expected[partition]
         start = self.fetcher.fetches.get(partition)
         if start is not None:

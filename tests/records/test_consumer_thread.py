@@ -39,18 +39,18 @@ class ScriptedConsumer:
         self.let_close.set()
 
     def open(self, settings: dict[str, Any]) -> Any:
-        """Take the settings."""
+        """Record the settings."""
         self.settings = settings
         return self
 
     def feed(self, *messages: Message) -> None:
-        """Have messages for the next poll."""
+        """Return these messages from the next polls."""
         with self.changed:
             self.messages += messages
             self.changed.notify_all()
 
     def poll(self, timeout: float) -> Message | None:
-        """As the real one."""
+        """Do what the real one does."""
         with self.changed:
             self.threads.add(threading.get_ident())
             self.polls += 1
@@ -62,30 +62,30 @@ class ScriptedConsumer:
             return self.messages.pop(0) if self.messages else None
 
     def consume(self, num_messages: int, timeout: float) -> list[Message]:
-        """As the real one."""
+        """Do what the real one does."""
         assert timeout == 0
         with self.changed:
             taken, self.messages = self.messages[:num_messages], self.messages[num_messages:]
         return taken
 
     def incremental_assign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """As the real one."""
+        """Do what the real one does."""
         self._note("assign", [(each.partition, each.offset) for each in partitions])
 
     def incremental_unassign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """As the real one."""
+        """Do what the real one does."""
         self._note("unassign", [each.partition for each in partitions])
 
     def pause(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """As the real one."""
+        """Do what the real one does."""
         self._note("pause", [each.partition for each in partitions])
 
     def resume(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        """As the real one."""
+        """Do what the real one does."""
         self._note("resume", [each.partition for each in partitions])
 
     def close(self) -> None:
-        """As the real one, or as slow as the test wants."""
+        """Close, as slowly as the test wants."""
         self._note("close", None)
         self.let_close.wait(PATIENCE)
 
@@ -96,7 +96,7 @@ class ScriptedConsumer:
             self.changed.notify_all()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait, off the event loop, until something holds of this consumer."""
+        """Wait, outside of the event loop, until a condition holds for this consumer."""
 
         def wait() -> None:
             with self.changed:
@@ -261,7 +261,7 @@ async def test_a_thread_that_fails_fails_every_receive() -> None:
 
 @pytest.mark.parametrize("thread_dies", [True, False])
 async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_dies: bool) -> None:
-    """Another thread with its own Consumer reads on, the old one is closed, and it is reported."""
+    """Another thread with its own Consumer reads; the old one is closed and reported."""
     first, second = ScriptedConsumer(), ScriptedConsumer()
     opened = [first, second]
     consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
@@ -295,7 +295,7 @@ async def test_a_source_that_broke_is_replaced_in_the_next_generation(*, thread_
 
 
 async def test_what_a_replaced_thread_still_hands_over_is_dropped() -> None:
-    """Its records are dropped, and so is the error when its Consumer is closed."""
+    """Its records are dropped, and so is an error at the close of its Consumer."""
     first, second = ScriptedConsumer(), ScriptedConsumer()
     opened = [first, second]
     consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
@@ -314,7 +314,7 @@ async def test_what_a_replaced_thread_still_hands_over_is_dropped() -> None:
 
 
 async def test_refused_settings_surface_at_entry() -> None:
-    """A Consumer that cannot be made is an error of entering, and leaves no thread."""
+    """If the Consumer cannot be made, entering raises and leaves no thread."""
 
     def refuse(_: dict[str, Any]) -> Any:
         raise ValueError("as scripted")

@@ -1,4 +1,4 @@
-"""librdkafka as a source where brokers come and go."""
+"""LibrdkafkaSource while brokers stop and start."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ async def test_a_broker_that_is_down_is_reported_once_and_waited_for() -> None:
     assert set(kinds) <= {"_ALL_BROKERS_DOWN", "_TRANSPORT"}
 
 
-async def test_it_closes_in_time_without_any_broker(capfd: pytest.CaptureFixture[str]) -> None:
-    """Without a broker it reports that, prints nothing, closes and leaves no thread."""
+async def test_the_source_closes_in_time_without_any_broker(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The source reports the fault, prints nothing, and leaves no thread."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"

@@ -24,7 +24,7 @@ from tests.records.scripted import failure, record
 
 @pytest.mark.parametrize(("code", "expected"), ERROR_ACTIONS.items())
 def test_the_table_is_followed(code: int, expected: ErrorAction) -> None:
-    """Every code of the table leads to its action."""
+    """Every code of the table has its action."""
     assert action_for(KafkaError(code)) is expected
 
 
@@ -39,7 +39,7 @@ def test_a_fatal_error_fails_whatever_its_code() -> None:
 
 
 def test_the_partition_is_read_from_the_text() -> None:
-    """The error callback names a partition only in the error's text."""
+    """Only the text of the error callback names the partition."""
     named = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "my.topic-1 [12]: topic does not exist")
     assert partition_in_text(named) == TopicPartition("my.topic-1", 12)
     assert (
@@ -69,14 +69,14 @@ def test_runs_are_those_that_a_scan_of_every_record_finds(
 
 @given(st.integers(1, 50), st.integers(0, 5), st.integers(0, 20))
 def test_a_run_ends_at_its_stop(same: int, before: int, after: int) -> None:
-    """A run that does not end by itself ends where the search stops."""
+    """A run ends at the latest where the search stops."""
     keys = [9] * before + [1] * same + [2] * after
     assert run_end(keys, before, len(keys)) == before + same
     assert run_end(keys, before, before + 1) == before + 1
 
 
 def test_a_gap_as_long_as_another_partition_hides_nothing() -> None:
-    """A marker's gap of one beside one record of another partition does not join two runs."""
+    """A marker's gap that is as long as another partition's records does not join two runs."""
     first, other = TopicPartition("t", 0), TopicPartition("t", 1)
     chunk = [record(first, at) for at in range(6)]
     chunk += [record(other, 0)]

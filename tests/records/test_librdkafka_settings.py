@@ -26,7 +26,7 @@ def config(**more: Any) -> GroupConfig:
 
 @pytest.mark.parametrize("size", [1024, 64 * 1024, 64 * 1024 * 1024, 2**41])
 @pytest.mark.parametrize("records", [1, 10_000_000])
-def test_librdkafka_takes_them(size: int, records: int) -> None:
+def test_librdkafka_accepts_the_settings(size: int, records: int) -> None:
     """A Consumer can be made with the smallest and the largest buffers."""
     made = consumer_settings(
         config(max_buffered_bytes=size, max_buffered_records=records, rack_id="r")
@@ -35,14 +35,14 @@ def test_librdkafka_takes_them(size: int, records: int) -> None:
 
 
 def test_half_of_the_buffer_is_librdkafkas() -> None:
-    """Its queue has its part of the limits, in records and in kilobytes."""
+    """librdkafka's queue gets its part of the limits, in records and in kilobytes."""
     made = consumer_settings(config(max_buffered_bytes=8 * 1024 * 1024, max_buffered_records=400))
     assert made["queued.max.messages.kbytes"] == 4096
     assert made["queued.min.messages"] == 200
 
 
 def test_what_the_member_chose_reaches_the_data_plane() -> None:
-    """Isolation, client id and rack are passed on; no rack is left out."""
+    """Isolation level, client id and rack are passed on; a missing rack is left out."""
     made = consumer_settings(config(isolation_level="read_committed", client_id="c", rack_id="r1"))
     assert (made["isolation.level"], made["client.id"], made["client.rack"]) == (
         "read_committed",
@@ -61,7 +61,7 @@ def test_librdkafka_neither_commits_nor_resets() -> None:
 
 
 def test_every_setting_says_why() -> None:
-    """The table has a reason for each, and each once."""
+    """Each setting occurs once, with a reason."""
     assert all(setting.reason for setting in SETTINGS)
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
 
@@ -70,7 +70,7 @@ REFUSED = "Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
 
 
 def written(lines: list[tuple[float, str]]) -> list[float]:
-    """The times at which a line was logged, of these times."""
+    """The times among these at which a line was logged."""
     seldom, through = RepeatFilter(), []
     for time, text in lines:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "%s [c] %s", ("FAIL", text), None)
@@ -81,7 +81,7 @@ def written(lines: list[tuple[float, str]]) -> list[float]:
 
 
 def test_a_repeated_line_is_suppressed() -> None:
-    """A line with other details is the same line; one of another broker is not."""
+    """A line that differs in duration only is suppressed; one of another broker is not."""
     lines = [
         (0.0, f"{REFUSED} (after 0ms in state CONNECT)"),
         (0.1, f"{REFUSED} (after 7ms in state CONNECT, 5 identical error(s) suppressed)"),
@@ -92,8 +92,8 @@ def test_a_repeated_line_is_suppressed() -> None:
     assert written(lines) == [0.0, 0.2, REPEAT_INTERVAL]
 
 
-def test_what_is_remembered_has_a_bound() -> None:
-    """Different lines are all logged, and not all of them are remembered."""
+def test_the_filter_s_memory_has_a_bound() -> None:
+    """Different lines are all logged, and only some of them are remembered."""
     lines = [(0.0, f"line {number}") for number in range(3 * MOST_REMEMBERED)]
     assert len(written(lines)) == len(lines)
     again = [(1.0, "line 0"), (2.0, "line 0")]
@@ -101,7 +101,7 @@ def test_what_is_remembered_has_a_bound() -> None:
     assert len(written([*lines[: MOST_REMEMBERED + 1], *again])) == MOST_REMEMBERED + 2
 
 
-def test_the_logger_has_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_logger_has_the_filter(caplog: pytest.LogCaptureFixture) -> None:
     """Every line of the logger passes the filter."""
     for _ in range(5):
         LOGGER.error("%s of this test", REFUSED)

@@ -1,4 +1,4 @@
-"""The source that reads a log in memory, in virtual time only."""
+"""MemorySource, in virtual time only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def reading(
 async def test_messages_have_all_parts_of_a_record(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Key, value, headers and time stamp are those of the record; a tombstone has no value."""
+    """A message has the record's key, value, headers and time stamp; a tombstone has no value."""
     async with reading() as (running, source):
         await running.create_topic("t", 1)
         written = NewRecord(b"v", key=b"k", headers=(("h", b"1"),), timestamp=1234)
@@ -152,8 +152,8 @@ async def test_a_closed_source_hands_out_nothing_and_ignores_revoke(
     assert autojump_clock.autojump_threshold == 0
 
 
-async def test_entering_it_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
-    """Then nothing has begun, and the scopes around it are unchanged."""
+async def test_entering_the_source_can_be_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+    """After the cancellation nothing runs, and the scopes around it are unchanged."""
     config = GroupConfig(group_id="g", bootstrap_servers="memory:9092", topics=["t"])
     async with broker.in_memory() as running:
         source = MemorySource(config, lambda *_: None, running.log)

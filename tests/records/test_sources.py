@@ -1,4 +1,4 @@
-"""What every source does, on every broker: the same functions for all of them."""
+"""The behaviour of every source on every broker, by the same test functions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_reads_partitions_in_order_each_record_once(environment: Environme
 
 
 async def test_a_message_has_what_was_produced(environment: Environment) -> None:
-    """Topic, partition, offset, value, key, headers and time stamp are there to read."""
+    """Topic, partition, offset, value, key, headers and time stamp can be read."""
     topic = await environment.topic()
     partition = TopicPartition(topic, 0)
     await environment.produce(partition, ["a", "b"])
@@ -58,7 +58,7 @@ async def test_a_message_has_what_was_produced(environment: Environment) -> None
 
 
 async def test_a_record_produced_while_receive_waits_arrives(environment: Environment) -> None:
-    """A reader at the end of the log waits, and is woken by the next record."""
+    """A reader waits at the end of the log until the next record is produced."""
     partition = TopicPartition(await environment.topic(), 0)
     async with environment.source() as source, trio.open_nursery() as nursery:
         source.assign(1, {partition: 0})
@@ -68,7 +68,7 @@ async def test_a_record_produced_while_receive_waits_arrives(environment: Enviro
 
 
 async def test_only_opened_partitions_are_handed_out(environment: Environment) -> None:
-    """Receiving an assigned partition that is not open, or one of others, is an error."""
+    """Receiving a partition that is not open, or not assigned, raises."""
     topic = await environment.topic(2)
     first, second, foreign = (TopicPartition(topic, number) for number in (0, 1, 7))
     async with environment.source() as source:
@@ -106,7 +106,7 @@ async def test_a_kept_partition_continues_without_loss_or_repeat(environment: En
 async def test_a_kept_partition_with_another_position_is_read_from_there(
     environment: Environment,
 ) -> None:
-    """What was handed out and not committed is read again; what others committed is skipped."""
+    """Records without a commit are read again; those that others committed are skipped."""
     partition = TopicPartition(await environment.topic(), 0)
     await environment.produce(partition, numbered(100))
     async with environment.source() as source:
@@ -135,7 +135,7 @@ async def _revoke_soon(source: RecordSource) -> None:
 
 
 async def test_seek_goes_back_and_forward(environment: Environment) -> None:
-    """After seek the next record is the one that it named, whatever was queued."""
+    """After a seek the next record is at its offset, whatever was queued."""
     partition = TopicPartition(await environment.topic(), 0)
     await environment.produce(partition, numbered(50))
     async with environment.source() as source:
@@ -148,7 +148,7 @@ async def test_seek_goes_back_and_forward(environment: Environment) -> None:
 
 
 async def test_pause_holds_back_and_resume_loses_nothing(environment: Environment) -> None:
-    """A paused partition gives nothing while another is read, and then all of it."""
+    """A paused partition returns nothing while another one is read, and later everything."""
     topic = await environment.topic(2)
     paused, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     await environment.produce(paused, numbered(20, "p"))
@@ -190,7 +190,7 @@ async def test_an_offset_out_of_range_is_raised_until_seek(
 async def test_a_position_falls_out_of_range_only_for_its_own_fetch(
     environment: Environment,
 ) -> None:
-    """An error of the position before a seek is not raised for the new one."""
+    """After a seek, an error of the earlier position is not raised."""
     partition = TopicPartition(await environment.topic(), 0)
     await environment.produce(partition, numbered(5))
     async with environment.source() as source:
@@ -204,7 +204,7 @@ async def test_a_position_falls_out_of_range_only_for_its_own_fetch(
 
 
 async def test_markers_of_transactions_are_no_records(environment: Environment) -> None:
-    """Committed records arrive, aborted ones by read_uncommitted; next_offset is the last + 1."""
+    """Aborted records arrive with read_uncommitted only; next_offset is the last one + 1."""
     partition = TopicPartition(await environment.topic(), 0)
     await environment.transact(partition, ["a", "b"], commit=True)  # 0, 1, marker 2
     await environment.transact(partition, ["lost"], commit=False)  # 3, marker 4
@@ -228,7 +228,7 @@ async def test_markers_of_transactions_are_no_records(environment: Environment) 
 
 
 async def test_a_deleted_topic_is_reported_and_waited_for(environment: Environment) -> None:
-    """A deleted topic raises nothing: it is reported once, and others are read on."""
+    """A deleted topic raises nothing: an event reports it once, and others are read."""
     doomed = TopicPartition(await environment.topic(), 0)
     other = TopicPartition(await environment.topic(), 0)
     await environment.produce(doomed, ["x"])
@@ -245,7 +245,7 @@ async def test_a_deleted_topic_is_reported_and_waited_for(environment: Environme
 
 
 async def test_a_topic_made_again_and_shorter_is_out_of_range(environment: Environment) -> None:
-    """Where the new log of a topic does not have the position, that is out of range."""
+    """If a recreated topic does not have the position, it is out of range."""
     partition = TopicPartition(await environment.topic(), 0)
     await environment.produce(partition, numbered(10, "old"))
     async with environment.source() as source:
@@ -264,8 +264,10 @@ async def test_a_topic_made_again_and_shorter_is_out_of_range(environment: Envir
         assert values[partition] == numbered(3, "new")
 
 
-async def test_a_topic_made_again_and_longer_is_read_on(environment: Environment) -> None:
-    """Where the new log of a topic has the position, it is read from there."""
+async def test_a_topic_made_again_and_longer_is_read_at_the_position(
+    environment: Environment,
+) -> None:
+    """If a recreated topic has the position, reading continues there."""
     partition = TopicPartition(await environment.topic(), 0)
     await environment.produce(partition, numbered(10, "old"))
     async with environment.source() as source:
@@ -283,7 +285,7 @@ async def test_a_topic_made_again_and_longer_is_read_on(environment: Environment
 
 
 async def test_cancelled_receives_lose_nothing(environment: Environment) -> None:
-    """Receives that are cancelled at any moment leave every record for the next one."""
+    """The records of a cancelled receive are returned by the next one."""
     partition = TopicPartition(await environment.topic(), 0)
     seen: list[str] = []
     async with environment.source() as source, trio.open_nursery() as nursery:
@@ -326,7 +328,7 @@ async def test_a_hundred_readers_of_a_partition_each(environment: Environment) -
 
 
 async def test_a_stuck_partition_does_not_stop_the_others(environment: Environment) -> None:
-    """With buffers full of one partition that has no reader, another one is still read."""
+    """If one partition without a reader fills the buffers, another one is still read."""
     topic = await environment.topic(2)
     stuck, lively = TopicPartition(topic, 0), TopicPartition(topic, 1)
     await environment.produce(stuck, numbered(3000))

@@ -16,7 +16,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _sent_by_value() -> None:
-    """Executors have kgroup and not these tests: what a test module defines goes as it is."""
+    """Pickle functions of test modules by value: executors have kgroup, but not these tests."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules["tests"])  # type: ignore[no-untyped-call]

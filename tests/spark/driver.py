@@ -1,9 +1,9 @@
-"""A Spark driver of a group, for tests to strike: it says what it does, line by line.
+"""A Spark driver of a group that tests stop, freeze or kill: it prints a line for each step.
 
 Run as ``python driver.py SERVERS TOPIC GROUP FOLDER NAME SECONDS``. Its sink is plain: each attempt
-of a batch writes files of its own, in a folder named by the driver and by the attempt. A task works
-for so many seconds, in many short pauses, so that none of them is over when a frozen one is woken;
-when it begins to, it says so in ``FOLDER/working``, with how many times Spark has tried it before.
+of a batch writes its own files, in a folder named for the driver and the attempt. A task works for
+SECONDS, in many short pauses, so that a frozen task still has pauses left when it is woken. When a
+task begins, it writes to ``FOLDER/working`` how many times Spark has tried it before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEP: Final = 0.05
 def worked(
     parts: Iterable[pyarrow.RecordBatch], place: str, work: float
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Work, in an executor, that takes its time."""
+    """Work for some seconds in an executor."""
     from pyspark import TaskContext
 
     yield from parts
@@ -56,13 +56,13 @@ def write(df: DataFrame, batch: MicroBatch, place: str, work: float) -> None:
 
 
 def say(*words: object) -> None:
-    """A line for the test."""
+    """Print a line for the test."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
 
 def print_cancelled(event: Event) -> None:
-    """A line for each batch that was cancelled."""
+    """Print a line for each cancelled batch."""
     if isinstance(event, BatchCancelled):
         say("cancelled", event)
 

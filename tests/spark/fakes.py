@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 @final
 class FakeEngine:
-    """Its frames are their ranges; how long a run lasts, and takes to stop, is an argument.
+    """An engine whose frames are their ranges; the duration of a run and of its stop are arguments.
 
     Attributes:
-        lasts: seconds of a run.
+        lasts: seconds that a run takes.
         stops_in: seconds from its cancellation until it has stopped.
-        groups: the job groups that were run.
+        groups: the job groups of all runs.
         stopped: when cancelled runs had stopped.
         forgotten: the frames whose counts were discarded.
         closed: how often it was closed.
@@ -43,7 +43,7 @@ class FakeEngine:
 
     @property
     def counts_reads(self) -> bool:
-        """It does."""
+        """True: a frame's reads are counted."""
         return True
 
     async def frame(self, ranges: Collection[OffsetRange]) -> Frame:

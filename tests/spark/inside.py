@@ -1,7 +1,7 @@
-"""A program on Spark that runs inside this process, on the session that its tests share.
+"""Runs a program on Spark inside this process, on the session that its tests share.
 
-A process of its own would cost a JVM. To the program it is the same: it is ``__main__``, has its
-arguments, gets a session from the builder, and ends at SIGTERM.
+A process of its own would need another JVM. For the program nothing differs: it is ``__main__``,
+has its arguments, gets a session from the builder, and ends at SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tests.conftest import ROOT
 
 
 def run_inside(program: str, *arguments: str, story: Callable[[], None]) -> None:
-    """Run a program in this thread until what a story waits for, in another, has come to pass.
+    """Run a program in this thread until a story, which runs in another thread, has returned.
 
     Args:
         program: its path below the project's folder.
-        arguments: its own.
-        story: when it returns or fails the program is sent SIGTERM.
+        arguments: its arguments.
+        story: when it returns or raises, the program gets SIGTERM.
 
     Raises:
-        AssertionError: the story was over before the program wanted SIGTERM.
+        AssertionError: the story returned before the program had a handler for SIGTERM.
     """
     # The story's thread is waited for first: its SIGTERM must not find the process's own handler.
     with _as_main(program, *arguments), ThreadPoolExecutor(1) as threads:
@@ -45,7 +45,7 @@ def _then_stop(story: Callable[[], None]) -> None:
 
 @contextmanager
 def _as_main(program: str, *arguments: str) -> Iterator[None]:
-    """The arguments are the program's, and so is SIGTERM once it wants it."""
+    """Give the program its arguments, and SIGTERM once it has a handler for it."""
     argv, handler = sys.argv, signal.signal(signal.SIGTERM, _unexpected)
     sys.argv = [program, *arguments]
     try:

@@ -1,4 +1,4 @@
-"""Where programs on Spark run as processes of their own: small JVMs that end for sure."""
+"""Programs on Spark run in processes of their own, with small JVMs that always end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ONCE: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""Programs of tests run a query once or twice: compiling it would be the most of its cost."""
+"""Programs of tests run a query once or twice, so that compiling it would cost the most."""
 TIMEOUT: Final = 300.0
-"""Seconds for what a program on Spark does; on a machine at rest its JVM alone takes 5."""
+"""Seconds for a step of a program on Spark; its JVM alone takes 5 on an idle machine."""
 
 
 @final
@@ -31,8 +31,8 @@ class SparkMachine:
     """Spark as an administrator has set it up; programs take their settings from there.
 
     Attributes:
-        home: the folder of it all.
-        folder: programs run in it.
+        home: the folder with all of its files.
+        folder: the working directory of programs.
         python: the interpreter.
     """
 
@@ -47,11 +47,11 @@ class SparkMachine:
 
 @contextmanager
 def spark_machine(master: str = "local[1]", *, java: Java | None = None) -> Iterator[SparkMachine]:
-    """A machine whose programs have this master, and their JVMs end when it is left.
+    """Make a machine whose programs have this master; at its end their JVMs are ended.
 
     Args:
-        master: Spark's.
-        java: what it has; ``find_java()`` by default.
+        master: Spark's master.
+        java: its Java; ``find_java()`` by default.
     """
     with SparkHome(java=java) as home:
         own = {"spark.master": master, "spark.sql.warehouse.dir": home.folder / "warehouse"}

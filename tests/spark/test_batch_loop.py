@@ -1,4 +1,4 @@
-"""The batch loop: what it hands out, when, and what becomes of it as its generation ends."""
+"""The batch loop: which batches it yields, when, and what happens to them at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 
 def ranges_of(ranges: tuple[OffsetRange, ...]) -> list[tuple[int, int, int]]:
-    """The arguments of a batch's function, in short."""
+    """The arguments of a batch's function, in short form."""
     return [(part.partition, part.start, part.end) for part in ranges]
 
 
@@ -69,7 +69,7 @@ async def test_one_poll_is_one_request(autojump_clock: MockClock) -> None:
 
 
 async def test_a_batch_waits_for_more(autojump_clock: MockClock) -> None:
-    """With ``max_wait`` the first new record waits so long for others, unless a limit is met."""
+    """With ``max_wait`` the first new record waits that long for others, or until a limit."""
     async with world() as here, here.group() as group:
         limits = Limits(max_records=5)
         loop = loop_of(await group.next(), FakeEngine(), limits, max_wait=10.0)
@@ -88,13 +88,13 @@ async def test_a_batch_waits_for_more(autojump_clock: MockClock) -> None:
 
 
 async def later(seconds: float, fn: object) -> None:
-    """Do something after a while."""
+    """Call a function after a while."""
     await trio.sleep(seconds)
     await fn()  # type: ignore[operator]
 
 
 async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> None:
-    """Records that were not committed come again, with the same id and another job group."""
+    """Records without a commit come again, with the same id and another job group."""
     async with world() as here:
         await here.append(10)
         ids, groups = [], []
@@ -108,11 +108,11 @@ async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> No
                 assert "topic-0[0:10]" in engine.descriptions[0]
                 assert "kgroup group" in engine.descriptions[0]
         assert ids[0] == ids[1] == batch_id("group", [OffsetRange("topic", 0, 0, 10)])
-        assert len(set(groups)) == 1  # of two processes' groups: epochs are each one's own
+        assert len(set(groups)) == 1  # of two processes: each counts its own epochs
 
 
 async def test_a_failed_run_is_not_skipped(autojump_clock: MockClock) -> None:
-    """Its error is the caller's; there is no next batch and no commit until it is settled."""
+    """The caller gets its error; until it is resolved there is no next batch and no commit."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -142,7 +142,7 @@ async def test_a_failed_run_is_not_skipped(autojump_clock: MockClock) -> None:
 
 
 async def test_a_batch_that_is_not_run_is_not_skipped(autojump_clock: MockClock) -> None:
-    """Advancing the loop is then an error that says so; a commit of the batch allows it."""
+    """Advancing the loop then raises; after a commit of the batch it succeeds."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -159,7 +159,7 @@ async def test_a_batch_that_is_not_run_is_not_skipped(autojump_clock: MockClock)
             await anext(loop)
 
 
-async def test_a_later_commit_takes_earlier_batches_along(autojump_clock: MockClock) -> None:
+async def test_a_commit_includes_earlier_batches(autojump_clock: MockClock) -> None:
     """A program may commit once for several batches: all of their partitions are committed."""
     async with world(2) as here:
         await here.append(4, 0)
@@ -177,7 +177,7 @@ async def test_a_later_commit_takes_earlier_batches_along(autojump_clock: MockCl
 
 
 async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
-    """They run at the same time, and are committed in their order, whichever ends first."""
+    """They run at the same time and are committed in order, whichever ends first."""
     async with world() as here:
         await here.append(6)
         async with here.group() as group:
@@ -221,7 +221,7 @@ async def test_a_run_continues_in_the_drain_and_is_committed(autojump_clock: Moc
 
 
 def as_async(fn: object) -> object:
-    """A function that can be awaited."""
+    """Make an awaitable function of a plain one."""
 
     async def call() -> None:
         fn()  # type: ignore[operator]
@@ -261,7 +261,7 @@ async def test_a_run_past_the_drain_is_cancelled(autojump_clock: MockClock, in_b
 
 
 async def test_a_lost_membership_cancels_at_once(autojump_clock: MockClock) -> None:
-    """There is no drain, the generation ends when the tasks have stopped, a commit is stale."""
+    """Without a drain, the generation ends when the tasks have stopped; a commit is stale."""
     async with world() as here:
         await here.append(10)
         engine = FakeEngine(lasts=1000.0, stops_in=3.0)
@@ -283,7 +283,7 @@ async def test_a_lost_membership_cancels_at_once(autojump_clock: MockClock) -> N
 
 
 async def test_a_programs_own_cancellation(autojump_clock: MockClock) -> None:
-    """A time limit around a run cancels it and waits; the batch can be run again."""
+    """A time limit around a run cancels it and waits; the batch can run again."""
     async with world() as here:
         await here.append(10)
         engine = FakeEngine(lasts=100.0, stops_in=2.0)
@@ -301,7 +301,7 @@ async def test_a_programs_own_cancellation(autojump_clock: MockClock) -> None:
 
 
 async def test_a_cancelled_wait_loses_nothing(autojump_clock: MockClock) -> None:
-    """A cancelled wait for a batch loses nothing: the next one gets the same records."""
+    """After a cancelled wait for a batch, the next one has the same records."""
     async with world() as here:
         await here.append(10)
         async with here.group() as group:
@@ -364,7 +364,7 @@ async def test_progress_is_reported(autojump_clock: MockClock) -> None:
 
 
 def test_every_stage_can_be_left() -> None:
-    """Every stage but the final ones allows a method, and the final ones allow none."""
+    """Every stage but a final one allows a method, and a final one allows none."""
     settled = {BatchStage.COMMITTED, BatchStage.SKIPPED, BatchStage.RUNNING}
     for stage in BatchStage:
         ways = {what for what, stages in ALLOWED.items() if stage in stages}
@@ -375,12 +375,12 @@ def test_every_stage_can_be_left() -> None:
     ("field", "value"),
     [("max_wait", -1), ("poll_interval", 0), ("in_flight", 0), ("in_flight", True)],
 )
-def test_a_pace_that_cannot_be(field: str, value: object) -> None:
-    """It is refused by name."""
+def test_an_invalid_pace_is_refused(field: str, value: object) -> None:
+    """The error names the argument."""
     with pytest.raises(ConfigError, match=field):
         BatchPace(**{field: value})  # type: ignore[arg-type]
 
 
 def test_a_loop_is_an_async_iterator() -> None:
-    """So that a type checker takes it for one."""
+    """A type checker accepts the loop as one."""
     assert hasattr(Batches, "__anext__")

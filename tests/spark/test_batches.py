@@ -1,4 +1,4 @@
-"""The batch loop on a real Spark: what programs call, with threads and on trio."""
+"""The batch loop on a real Spark, called with threads and on trio."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COLUMNS = [
 
 @pytest.fixture
 def config(embedded_kafka: EmbeddedKafka) -> GroupConfig:
-    """Of a group on a topic ``lines`` with two partitions of 100 records each."""
+    """The config of a group on a topic ``lines`` with two partitions of 100 records each."""
     embedded_kafka.create_topic("lines", 2)
     for partition in range(2):
         embedded_kafka.append("lines", partition, [str(n).encode() for n in range(100)])
@@ -99,8 +99,8 @@ def test_a_plain_script(
     assert _accumulatorRegistry[made].value == {}
 
 
-def test_the_short_way(spark: SparkSession, config: GroupConfig) -> None:
-    """A function for each batch; it ends quietly with its generation, or raises what it raised."""
+def test_foreach_batch(spark: SparkSession, config: GroupConfig) -> None:
+    """The function gets each batch; the call ends with its generation, or raises its error."""
     rows: list[tuple[int, int, bytes]] = []
 
     def write(df: DataFrame, batch: spark_threaded.MicroBatch) -> None:
@@ -127,10 +127,10 @@ def test_the_short_way(spark: SparkSession, config: GroupConfig) -> None:
         spark_threaded.foreach_batch(next(group), spark, fail)
 
 
-def test_a_batch_that_is_given_up(
+def test_a_batch_that_is_skipped(
     spark: SparkSession, config: GroupConfig, embedded_kafka: EmbeddedKafka
 ) -> None:
-    """Skipped without a job, it is committed; a loop that is closed gives its partitions up."""
+    """A batch can be committed without a job; a closed loop gives its partitions up."""
     with kgroup_threaded.ConsumerGroup(config) as group:
         generation = next(group)
         loop = spark_threaded.batches(generation, spark)
@@ -143,7 +143,7 @@ def test_a_batch_that_is_given_up(
 
 
 async def test_on_trio(spark: SparkSession, config: GroupConfig) -> None:
-    """As a task of the generation, or in the loop's body."""
+    """The loop runs as a task of the generation, or in the loop's body."""
     rows: list[tuple[int, int, bytes]] = []
 
     def write(df: DataFrame, batch: MicroBatch) -> None:
@@ -173,7 +173,7 @@ async def test_one_column(spark: SparkSession, config: GroupConfig, backend: Bac
 
 
 async def test_a_lost_membership(spark: SparkSession, config: GroupConfig) -> None:
-    """The job is cancelled, and when the generation has ended nothing of it runs."""
+    """The job is cancelled, and no task runs once the generation has ended."""
     events: list[Event] = []
 
     def endless(df: DataFrame) -> None:
@@ -195,7 +195,7 @@ async def test_a_lost_membership(spark: SparkSession, config: GroupConfig) -> No
 
 
 def slowly(found: Any) -> Any:
-    """Far too slowly, in a Python worker."""
+    """Take far too long, in a Python worker."""
     import time
 
     for batch in found:
@@ -204,7 +204,7 @@ def slowly(found: Any) -> Any:
 
 
 def running(spark: SparkSession) -> int:
-    """How many tasks Spark says are running."""
+    """The number of tasks that run, as Spark reports it."""
     tracker = spark.sparkContext.statusTracker()
     return sum(
         info.numActiveTasks
@@ -219,8 +219,8 @@ async def _evict_when_running(spark: SparkSession, config: GroupConfig, member_i
     await evict_by(config, member_id)
 
 
-def test_a_backend_that_is_none(spark: SparkSession, config: GroupConfig) -> None:
-    """It is refused by name."""
+def test_an_unknown_backend_is_refused(spark: SparkSession, config: GroupConfig) -> None:
+    """The error names the backend."""
     with (
         kgroup_threaded.ConsumerGroup(config) as group,
         pytest.raises(ConfigError, match="backend='go' .* 'python' or 'jvm'"),

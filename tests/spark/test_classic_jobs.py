@@ -28,7 +28,7 @@ POOL = "spark.scheduler.pool"
 
 
 def nothing_outstayed(job: OutstayedJob) -> None:
-    """For tests in which nothing may."""
+    """Fail the test, because a job has outstayed its function."""
     raise AssertionError(job)
 
 
@@ -56,19 +56,19 @@ async def cancel_once_it_runs(
 
 
 def java_context(spark: SparkSession) -> Any:
-    """Spark's own context, which stubs know nothing of."""
+    """Spark's own context, which type stubs do not have."""
     java: Any = spark.sparkContext._jsc
     return java.sc()
 
 
 def jobs_started(spark: SparkSession, group: str) -> int:
-    """How many jobs of a group Spark has started so far."""
+    """The number of jobs of a group that Spark has started so far."""
     java_context(spark).listenerBus().waitUntilEmpty()
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
 
 def test_a_call_sets_group_and_description_and_undoes_what_was_set(spark: SparkSession) -> None:
-    """Inside the call they hold; afterwards all is as before, whatever the function did."""
+    """They apply inside of the call; afterwards the earlier ones are restored in any case."""
     context = spark.sparkContext
     before = dict(java_context(spark).getLocalProperties())
 
@@ -95,8 +95,10 @@ def test_a_group_cancelled_before_its_call_runs_nothing(spark: SparkSession) -> 
     assert jobs.call("other", "words", lambda: spark.range(3).count()) == 3
 
 
-async def test_threads_inherit_from_the_maker_and_their_twins_end(spark: SparkSession) -> None:
-    """The runner's thread has the maker's pool, and its JVM thread is gone after the block."""
+async def test_threads_inherit_from_the_maker_and_their_jvm_threads_end(
+    spark: SparkSession,
+) -> None:
+    """The runner's thread has the maker's pool, and its JVM thread ends with the block."""
     context = spark.sparkContext
     context.setLocalProperty(POOL, "nightly")
     try:
@@ -120,23 +122,23 @@ async def test_threads_inherit_from_the_maker_and_their_twins_end(spark: SparkSe
 
 
 def broadcast(spark: SparkSession) -> None:
-    """A join whose broadcast side never ends: a job of a thread pool of Spark's."""
+    """Run a join whose broadcast side never ends, a job in one of Spark's thread pools."""
     side = endless(spark).selectExpr("sum(id) AS id")
     spark.range(5).join(F.broadcast(side), "id").collect()
 
 
 def adaptive(spark: SparkSession) -> None:
-    """A shuffle that adaptive execution submits as a map stage."""
+    """Run a shuffle that adaptive execution submits as a map stage."""
     endless(spark).groupBy((F.col("id") % 7).alias("k")).count().collect()
 
 
 def write(spark: SparkSession) -> None:
-    """A write."""
+    """Write endless rows."""
     endless(spark).write.format("noop").mode("overwrite").save()
 
 
 def threads(spark: SparkSession) -> None:
-    """Two jobs in threads of the function's own."""
+    """Run two jobs in threads that the function starts."""
     children = [InheritableThread(target=partial(_quietly, write, spark)) for _ in range(2)]
     for child in children:
         child.start()
@@ -145,7 +147,7 @@ def threads(spark: SparkSession) -> None:
 
 
 def stubborn(spark: SparkSession) -> None:
-    """One job after the other, each failure swallowed, map stages among them."""
+    """Run one job after the other, map stages too, and ignore each failure."""
     for work in (write, adaptive, broadcast, adaptive, write):
         _quietly(work, spark)
 
@@ -157,14 +159,14 @@ def _quietly(work: Work, spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("work", [broadcast, adaptive, write, threads, stubborn])
 async def test_all_jobs_of_the_function_are_cancelled(spark: SparkSession, work: Work) -> None:
-    """Whichever way Spark submits them: cancelled when it raises, and none starts afterwards."""
+    """However Spark submits them, they are cancelled when it raises, and none starts later."""
     jobs = ClassicJobs(spark)
     group = f"all-{work.__name__}"
     await cancel_once_it_runs(spark, jobs, group, work, lambda: jobs.running_tasks(group) > 0)
     assert list(jobs._task_sets(group)) == []
     started = jobs_started(spark, group)
     assert started >= 1
-    # What another thread still tries under that group.
+    # Jobs that another thread still starts under that group.
     thread = InheritableThread(target=partial(_under, spark, group))
     thread.start()
     thread.join()
@@ -180,7 +182,7 @@ def _under(spark: SparkSession, group: str) -> None:
 async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Its process, busy in user code that never returns to Spark, has ended by then."""
+    """Its process has ended by then, although its user code never returns to Spark."""
     path = tmp_path / "written"
 
     def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
@@ -207,7 +209,7 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
 
 
 async def test_a_jvm_task_that_heeds_nothing_is_interrupted(spark: SparkSession) -> None:
-    """A task that sleeps in the JVM ends long before its sleep does."""
+    """A task that sleeps in the JVM ends long before its sleep is over."""
 
     def work(spark: SparkSession) -> None:
         spark.range(0, 1, 1, 1).selectExpr(
@@ -221,7 +223,7 @@ async def test_a_jvm_task_that_heeds_nothing_is_interrupted(spark: SparkSession)
 
 
 def test_unpinned_threads_are_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where threads share their job groups, the reason is said and what to change."""
+    """If threads share their job groups, the error says why and which setting to change."""
     monkeypatch.setattr(SparkContext, "_gateway", object())
     with pytest.raises(UsageError, match="PYSPARK_PIN_THREAD=false"):
         ClassicJobs(spark)
@@ -230,7 +232,7 @@ def test_unpinned_threads_are_refused(spark: SparkSession, monkeypatch: pytest.M
 def test_a_session_that_was_stopped_is_refused_and_runs_nothing(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without its driver there is nothing to run on, and nothing that runs."""
+    """The error is raised before the function is called."""
     jobs = ClassicJobs(spark)
     monkeypatch.setattr(spark.sparkContext, "_jsc", None)
     jobs.cancel("stopped")

@@ -1,4 +1,4 @@
-"""A driver on a real cluster, of which something dies in the middle of a batch."""
+"""A driver on a real cluster whose executor and worker are killed during a batch."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.spark.machine import TIMEOUT, spark_machine
 from tests.spark.test_drivers import DRIVER, all_places, following, places, sink, working
 
 WORK: Final = "2.0"
-"""Seconds that a task works: what is killed has to be found first."""
+"""Seconds that a task works: long enough to find and kill its process."""
 
 
 @pytest.mark.timeout(1000)
 def test_spark_repeats_the_tasks_of_a_lost_executor_and_worker(
     own_spark_cluster: Callable[..., SparkCluster], tmp_path: Path
 ) -> None:
-    """An executor is killed in one batch and a worker in the next: each has its records once."""
+    """One batch loses its executor, the next its worker; each record is in the sink once."""
     cluster = own_spark_cluster()
     with pytest.raises(UsageError, match="has no executor"):
         cluster.kill_executor()

@@ -23,13 +23,13 @@ from kgroup.spark.session import jobs_of
 
 
 def nothing_outstayed(job: OutstayedJob) -> None:
-    """For tests in which nothing may."""
+    """Fail the test, because a job has outstayed its function."""
     raise AssertionError(job)
 
 
 @pytest.fixture(scope="module")
 def connected(spark: SparkSession) -> Iterator[Any]:
-    """A client's session; made by its own class, so that the process stays a classic one."""
+    """A session of a client, made by its own class, so that the process stays a classic one."""
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -55,7 +55,7 @@ def test_the_kind_of_session_decides(spark: SparkSession, connected: SparkSessio
 
 
 async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
-    """A call has the tags of the creating thread and the group; the function's own end with it."""
+    """A call has the creating thread's tags and the group's; its own tags end with it."""
     connected.addTag("nightly")
     try:
         jobs = jobs_of(connected)
@@ -74,7 +74,7 @@ async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
 
 
 def test_a_group_cancelled_before_its_call_runs_nothing(connected: SparkSession) -> None:
-    """The function is not called, and there is nothing to wait for."""
+    """The function is not called, and no task is waited for."""
     jobs = jobs_of(connected)
     jobs.cancel("early")
     with pytest.raises(JobGroupCancelledError, match="'early' was cancelled"):
@@ -118,12 +118,12 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
     ("duration", "seconds"), [("2s", 2.0), ("500ms", 0.5), ("1500", 1.5), ("1 min", 60.0)]
 )
 def test_spark_durations_are_read(duration: str, seconds: float) -> None:
-    """As Spark does: a number, and a unit that is milliseconds if it is left out."""
+    """As in Spark: a number and a unit, which is milliseconds if it is left out."""
     assert _seconds(duration) == seconds
 
 
 @pytest.mark.parametrize("duration", ["", "soon", "1.5s", "2 parsecs"])
 def test_other_texts_are_not_durations(duration: str) -> None:
-    """The setting and its value are named."""
+    """The error names the setting and its value."""
     with pytest.raises(UsageError, match="killTimeout"):
         _seconds(duration)

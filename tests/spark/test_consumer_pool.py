@@ -1,4 +1,4 @@
-"""Consumers of a worker: lent again, closed when idle or failed, left alone after a fork."""
+"""The consumers of a worker: reused, closed when idle or failed, left alone after a fork."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ SMALL = [OffsetRange("t", 0, 0, 10)]
 
 
 class FakeConsumer:
-    """Counts its ends."""
+    """A consumer that records its calls."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
-        self.rested = 0
+        self.unassigned = 0
         self.closed = threading.Event()
 
     def unassign(self) -> None:
-        """Fetch nothing."""
-        self.rested += 1
+        """Count the call."""
+        self.unassigned += 1
 
     def close(self) -> None:
-        """End it, once."""
+        """Close the consumer, which may happen once."""
         assert not self.closed.is_set()
         self.closed.set()
 
@@ -59,7 +59,7 @@ def pool(made: list[FakeConsumer]) -> Iterator[ConsumerPool]:
 
 
 def opener(made: list[FakeConsumer]) -> Callable[[dict[str, Any]], FakeConsumer]:
-    """Makes fakes, and remembers them."""
+    """A function that makes fakes and records them."""
 
     def open_consumer(settings: dict[str, Any]) -> FakeConsumer:
         made.append(FakeConsumer(settings))
@@ -71,21 +71,21 @@ def opener(made: list[FakeConsumer]) -> Callable[[dict[str, Any]], FakeConsumer]
 def test_tasks_with_the_same_settings_share_one(
     pool: ConsumerPool, made: list[FakeConsumer]
 ) -> None:
-    """One after the other they use one consumer, which rests between; others get their own."""
+    """They use one consumer in turn, idle in between; tasks with other settings get others."""
     for settings in (A, A, B, A):
         with pool.borrow(settings, SMALL) as consumer:
             assert consumer.settings == settings
-    assert (pool.created, [fake.rested for fake in made]) == (2, [3, 1])
+    assert (pool.created, [fake.unassigned for fake in made]) == (2, [3, 1])
 
 
 def test_tasks_at_the_same_time_get_one_each(pool: ConsumerPool) -> None:
-    """A consumer is never in two hands."""
+    """No consumer is used by two tasks at once."""
     with pool.borrow(A, SMALL) as one, pool.borrow(A, SMALL) as other:
         assert one is not other
 
 
 def test_a_range_is_fetched_in_a_portion_with_room_to_spare() -> None:
-    """Estimates are inexact, so there is room; a range larger than every size is fetched ahead."""
+    """Estimates are inexact, so the fetch size has a margin; a larger range is fetched ahead."""
     assert fetch_bytes_for(0) == fetch_bytes_for(FETCH_SIZES[0] * 4 // 5) == FETCH_SIZES[0]
     assert fetch_bytes_for(FETCH_SIZES[0]) == FETCH_SIZES[1]
     assert fetch_bytes_for(FETCH_SIZES[-1]) is None
@@ -110,7 +110,7 @@ def test_a_consumer_suits_ranges_about_as_large(
     assert fetch_bytes(1000) == FETCH_SIZES[5]
     assert fetch_bytes(10, 100_000) is None
     assert fetch_bytes(*[3000] * 10) == FETCH_SIZES[6]
-    assert fetch_bytes(*[3000] * 11) is None  # together too much for one answer
+    assert fetch_bytes(*[3000] * 11) is None  # together too much for one response
     assert len(made) == 4
     read = [OffsetRange("t", 0, 0, 1000)]
     pool.record_sizes(
@@ -121,7 +121,9 @@ def test_a_consumer_suits_ranges_about_as_large(
     assert len(made) == 5
 
 
-def test_one_whose_task_failed_is_closed(pool: ConsumerPool, made: list[FakeConsumer]) -> None:
+def test_the_consumer_of_a_failed_task_is_closed(
+    pool: ConsumerPool, made: list[FakeConsumer]
+) -> None:
     """After an error it is not reused; after a reader that stopped early it is."""
     with pytest.raises(ZeroDivisionError), pool.borrow(A, SMALL):
         raise ZeroDivisionError
@@ -132,8 +134,8 @@ def test_one_whose_task_failed_is_closed(pool: ConsumerPool, made: list[FakeCons
         assert pool.created == 2
 
 
-def test_one_that_is_idle_is_closed(made: list[FakeConsumer]) -> None:
-    """By a timer, without a further call."""
+def test_an_idle_consumer_is_closed(made: list[FakeConsumer]) -> None:
+    """A timer closes it, without a further call."""
     with closing(ConsumerPool(opener(made), idle_timeout=0.01)) as pool:
         with pool.borrow(A, SMALL):
             pass
@@ -153,8 +155,8 @@ def test_a_forked_process_makes_its_own(pool: ConsumerPool, made: list[FakeConsu
     assert pool.created == 1
 
 
-def test_nothing_that_is_gone_is_skipped() -> None:
-    """Reading relies on errors instead of resets, on ends of logs, and on no commits."""
+def test_deleted_records_are_not_skipped() -> None:
+    """The settings: errors instead of resets, the ends of logs reported, and no commits."""
     settings = consumer_settings(A)
     assert {name: settings[name] for name in DECISIVE} == DECISIVE
 

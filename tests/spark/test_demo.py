@@ -21,7 +21,7 @@ COMMAND: Final = [sys.executable, "-P", "-c", "from kgroup.cli import main; main
 # Three JVMs start, a session has to run out twice, and the machine may be busy.
 @pytest.mark.timeout(1000)
 def test_drivers_come_and_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every stage is printed with the owners of the partitions after it; the account is right."""
+    """Every stage is printed with the partitions' owners after it, and the audit succeeds."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     command = [*COMMAND, "--spark", f"--lines={LINES}", "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -43,7 +43,7 @@ def test_drivers_come_and_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_words_are_counted_in_arrow() -> None:
-    """Each line has its words, with how often each is there."""
+    """Each line has its words and the count of each."""
     import pyarrow
 
     lines = ["One two, two", "", "é É"]
@@ -56,7 +56,7 @@ def test_words_are_counted_in_arrow() -> None:
 
 
 def test_each_partition_is_halved() -> None:
-    """A driver that is stopped between the halves has processed a part of every partition."""
+    """A driver stopped between the halves has processed a part of every partition."""
     rows: list[Counted] = [(part, offset, {}) for part in (0, 1) for offset in range(3)]
     first, second = halves(rows)
     assert [row[:2] for row in first] == [(0, 0), (1, 0)]

@@ -1,4 +1,4 @@
-"""The programs of docs/spark.md, run as they stand but for the names of broker and folder."""
+"""The programs of docs/spark.md run with only the names of broker and folder changed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def named(text: str) -> str:
 
 @pytest.fixture
 def kafka(embedded_kafka: EmbeddedKafka) -> EmbeddedKafka:
-    """With the topic of the page."""
+    """A broker with the topic of the page."""
     embedded_kafka.create_topic("orders", 2)
     for partition in range(2):
         embedded_kafka.append("orders", partition, [b"%d" % n for n in range(RECORDS)])
@@ -41,7 +41,7 @@ def kafka(embedded_kafka: EmbeddedKafka) -> EmbeddedKafka:
 
 
 def run(text: str, kafka: EmbeddedKafka, folder: Path) -> None:
-    """Run a program here."""
+    """Run a program in this process."""
     text = text.replace("localhost:9092", kafka.bootstrap_servers)
     text = text.replace("/data/orders", str(folder))
     exec(compile(text, "docs/spark.md", "exec"), {})  # noqa: S102 # our own text
@@ -55,7 +55,7 @@ def test_a_program_with_a_group_runs(
     monkeypatch: pytest.MonkeyPatch,
     text: str,
 ) -> None:
-    """It commits everything, and a shutdown ends it."""
+    """The program commits everything, and a shutdown ends it."""
     made: list[tuple[ConsumerGroup, trio.lowlevel.TrioToken]] = []
     enter = ConsumerGroup.__aenter__
 
@@ -81,7 +81,7 @@ def test_a_program_with_a_group_runs(
 def test_the_other_programs_run(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ranges are read without a group; a secret is refused, and not shown."""
+    """Ranges are read without a group; a secret is refused and not shown."""
     for text in PROGRAMS:
         if text not in GROUPS:
             run(text, kafka, tmp_path)
@@ -92,7 +92,7 @@ def test_the_other_programs_run(
 
 
 def test_every_setting_is_on_the_page() -> None:
-    """The table of settings has all of ``batches``, and no other."""
+    """The table has every setting of ``batches`` and no other."""
     import inspect
 
     from kgroup.spark import batches
@@ -109,6 +109,6 @@ def _committed(kafka: EmbeddedKafka) -> int:
 
 
 def test_there_are_programs() -> None:
-    """None of the tests above is empty."""
+    """Each of the tests above has programs to run."""
     assert len(GROUPS) == 3
     assert len(PROGRAMS) == 5

@@ -1,7 +1,7 @@
-"""Drivers of one group on one topic: they share it, and one is stopped, one frozen, one killed.
+"""Drivers of one group share a topic; one is stopped, one frozen, one killed.
 
-Their sink is plain, so that what is written twice can be seen. Nothing may be lost, and only what
-was in the hands of the frozen one or the killed one, not committed, may be there twice.
+Their sink is plain, so that repeated records can be seen. No record may be lost, and only records
+that the frozen or the killed driver had not committed may be repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARTITIONS: Final = 4
 WORK: Final = "0.8"
 """Seconds that a task works."""
 BEAT: Final = 0.2
-"""Seconds between a record for each partition and the next ones."""
+"""Seconds between two rounds of one record for each partition."""
 
 Place = tuple[int, int]
 """Partition and offset of a record."""
@@ -68,7 +68,7 @@ class Produced:
         self.stop()
 
     def stop(self) -> None:
-        """Produce no more; all is acknowledged then."""
+        """Stop producing, and wait for all acknowledgements."""
         self._over.set()
         self._thread.join()
         assert self._error is None
@@ -93,7 +93,7 @@ class Produced:
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[SparkMachine]:
-    """Where drivers run."""
+    """The machine on which drivers run."""
     with spark_machine() as machine:
         yield machine
 
@@ -117,7 +117,7 @@ def following(driver: Worker, what: str) -> str:
 
 
 def working(folder: Path, began: str) -> list[str]:
-    """Wait until tasks work on what a driver began; by line, how often each was tried before."""
+    """Wait until tasks work on a driver's batch; return by line how often each was tried before."""
     place = began.rsplit(maxsplit=1)[-1]
     deadline = time.monotonic() + TIMEOUT
     while True:
@@ -138,7 +138,7 @@ def wait_for_step(driver: Worker, folder: Path, where: str) -> set[Place]:
 
 
 def has(driver: Worker, partitions: int, after: str = "") -> None:
-    """Wait until a driver's generation, begun after it printed a line, has so many partitions."""
+    """Wait until a driver has a generation, begun after a line, with this many partitions."""
     driver.catch_up()
     since = driver.lines.index(after) if after else 0
 
@@ -151,7 +151,7 @@ def has(driver: Worker, partitions: int, after: str = "") -> None:
 
 @contextmanager
 def frozen(driver: Worker) -> Iterator[None]:
-    """A driver stands still, with its JVM and its Python workers."""
+    """Freeze a driver with its JVM and its Python workers."""
     process = psutil.Process(driver.pid)
     process.suspend()
     children = process.children(recursive=True)
@@ -165,7 +165,7 @@ def frozen(driver: Worker) -> Iterator[None]:
 
 
 def owners(topic: Topic, group_id: str) -> set[str]:
-    """The partitions' owners by Kafka's own tool, which shows the lag of each partition too."""
+    """The partitions' owners as Kafka's own tool shows them, with each partition's lag."""
     tool = run_tool(
         topic.bootstrap_servers, "kafka-consumer-groups", "--describe", f"--group={group_id}"
     )
@@ -189,7 +189,7 @@ def sink(folder: Path) -> dict[str, list[Place]]:
 def test_drivers_come_and_go(
     real_kafka: KafkaAddress, machine: SparkMachine, tmp_path: Path
 ) -> None:
-    """Nothing is lost; only what a disturbed driver had not committed is there twice."""
+    """No record is lost; only uncommitted ones of a frozen or killed driver are repeated."""
     topic = Topic.create(Kafka(REAL, real_kafka.bootstrap_servers), PARTITIONS)
     group_id = unique("drivers")
 
@@ -211,7 +211,7 @@ def test_drivers_come_and_go(
             stops.send(signal.SIGTERM)
             assert stops.ended() == 0
             has(dies, 2)
-            # In the middle of the work; then when the sink has it, before the commit.
+            # First during the work, then between the write to the sink and the commit.
             steps = ("began", "cancelled", cancelled), ("written", "refused", refused)
             for where, what, hands in steps:
                 hands.extend(wait_for_step(freezes, tmp_path, where))
@@ -231,16 +231,16 @@ def test_drivers_come_and_go(
         freezes.send(signal.SIGTERM)
         assert freezes.ended() == 0
 
-    # The one that was stopped has finished and committed all that it began.
+    # The stopped driver has finished and committed all of its batches.
     assert stopped <= set(all_places(stops.lines, "committed"))
     assert all_places(stops.lines, "began") == all_places(stops.lines, "committed")
-    # Of the batch that was cancelled nothing was written; the one that was refused had been.
+    # The cancelled batch wrote nothing; the refused one had been written.
     written = sink(tmp_path)
     assert sorted(refused) == sorted(all_places(freezes.lines, "refused"))
     committed = all_places(freezes.lines, "committed")
     assert sorted(written["freezes"]) == sorted([*committed, *refused])
     assert set(cancelled).isdisjoint(written["freezes"])
-    # All that was produced is there; twice what a disturbed driver had written, not committed.
+    # Each record is there; twice only if a driver had written it without a commit.
     counted = Counter(chain.from_iterable(written.values()))
     assert counted.keys() == produced.places
     assert {place for place, times in counted.items() if times > 1} == killed.union(refused)

@@ -1,4 +1,4 @@
-"""The examples on Spark, each the whole program as its reader runs it."""
+"""The examples on Spark, each run as a whole program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(1000)
 
 
 def visits(count: int) -> list[str]:
-    """Lines for three minutes of visits; every tenth is none."""
+    """Lines for three minutes of visits; every tenth line is no visit."""
     lines = []
     for number in range(count):
         time = f"{BEGIN + timedelta(seconds=180 * number / count):%Y-%m-%dT%H:%M:%SZ}"
@@ -70,7 +70,7 @@ def table(folder: Path, name: str, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def check_tables(folder: Path, lines: list[str]) -> None:
-    """Each table is what a direct computation makes of the lines."""
+    """Each table equals a direct computation from the lines."""
     expected = enriched_of(lines)
     assert table(folder, "enriched", "time", "user", "page", "milliseconds", "section") == expected
     counted: Counter[tuple[Any, ...]] = Counter()
@@ -105,7 +105,7 @@ def test_the_pipeline(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_batch_of_the_pipeline_that_is_planned_again_replaces_what_it_wrote(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Planned twice with other ends, and then the batch after it: all is there once."""
+    """After a batch planned twice with other ends and a next one, each row is there once."""
     write = runpy.run_path(str(ROOT / "examples" / "spark_pipeline.py"))["write"]
     lines = visits(60)
 

@@ -1,4 +1,4 @@
-"""Ranges as DataFrames, held against Spark's own Kafka source row by row."""
+"""Ranges as DataFrames, compared with Spark's own Kafka source row by row."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ RECORDS = 1500
 
 @pytest.fixture(scope="module")
 def topic(real_kafka: Any) -> str:
-    """Two partitions with keys, tombstones and headers, and a transaction that was aborted."""
+    """Two partitions with keys, tombstones and headers, and an aborted transaction."""
     servers = real_kafka.bootstrap_servers
     name = unique("frames")
     admin = AdminClient({"bootstrap.servers": servers})
-    forever = {"retention.ms": "-1"}  # the records are of long ago
+    forever = {"retention.ms": "-1"}  # the records have old timestamps
     admin.create_topics([NewTopic(name, 2, 1, config=forever)])[name].result(30)
     producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("tx")})
     producer.init_transactions(30)
@@ -45,13 +45,13 @@ def topic(real_kafka: Any) -> str:
                 timestamp=1_600_000_000_001 + number,
                 headers=[("h", b"1"), ("h", None)] if number % 5 == 0 else None,
             )
-        assert producer.flush(30) == 0  # an abort would drop what was not sent
+        assert producer.flush(30) == 0  # an abort would drop unsent records
         (producer.abort_transaction if abort else producer.commit_transaction)(30)
     return name
 
 
 def rows(frame: DataFrame) -> list[Any]:
-    """All of them in order of the log."""
+    """All rows in the order of the log."""
     return frame.orderBy("partition", "offset").collect()
 
 
@@ -61,7 +61,7 @@ def rows(frame: DataFrame) -> list[Any]:
 def test_all_ways_give_what_spark_s_own_source_gives(
     spark: SparkSession, real_kafka: Any, topic: str, isolation: str, zone: str
 ) -> None:
-    """Row by row the same, types included, whatever the session's time zone."""
+    """Rows and types are the same, whatever the session's time zone."""
     how = ReaderSettings(bootstrap_servers=real_kafka.bootstrap_servers, isolation_level=isolation)
     ranges = [
         OffsetRange(topic, 0, 0, 100),
@@ -86,7 +86,7 @@ def test_all_ways_give_what_spark_s_own_source_gives(
 
 
 def test_what_tasks_read_is_counted_once(spark: SparkSession, real_kafka: Any, topic: str) -> None:
-    """Rows and bytes by partition, the same after the frame was used a second time."""
+    """Rows and bytes by partition are the same after a second use of the frame."""
     how = ReaderSettings(bootstrap_servers=real_kafka.bootstrap_servers)
     counter = read_counter(spark)
     ranges = [OffsetRange(topic, 0, 0, 4), OffsetRange(topic, 1, 0, 2)]
@@ -129,7 +129,7 @@ def test_no_plan_shows_a_secret_or_where_it_is(
 def test_a_schema_of_fewer_columns_reads_those(
     spark: SparkSession, real_kafka: Any, topic: str
 ) -> None:
-    """The data source is pruned by the schema it is given, and refuses other types."""
+    """The data source reads only the columns of its schema, and refuses other types."""
     read_ranges(spark, [], ReaderSettings(bootstrap_servers="127.0.0.1:1"))  # registers it
     source = spark.read.format("kgroup").options(
         **{
@@ -153,6 +153,6 @@ def test_a_schema_of_fewer_columns_reads_those(
 def test_wrong_arguments_are_refused(
     spark: SparkSession, arguments: dict[str, Any], named: str
 ) -> None:
-    """Before any job runs."""
+    """The error is raised before any job runs."""
     with pytest.raises(ConfigError, match=named):
         frame(spark, [], ReaderSettings(bootstrap_servers="a:1"), **arguments)

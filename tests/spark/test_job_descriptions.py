@@ -21,7 +21,7 @@ def java_context(spark: SparkSession) -> Any:
 
 
 def jobs_of(spark: SparkSession, group_id: str) -> list[tuple[str, str]]:
-    """Job group and description of a group's jobs, from the store that Spark's pages show."""
+    """The job groups and descriptions of a group's jobs, from the store of Spark's pages."""
     store = java_context(spark).statusStore()
     listed = store.jobsList(None)
     described = [
@@ -35,7 +35,7 @@ def jobs_of(spark: SparkSession, group_id: str) -> list[tuple[str, str]]:
 
 
 def test_jobs_show_their_group_and_batch(spark: SparkSession) -> None:
-    """Every job of a batch has a group of its own and describes the batch; others have neither."""
+    """Every job of a batch has a job group and a description of the batch; others have none."""
     topic, group_id = unique("described"), unique("group")
 
     def count(df: DataFrame) -> int:

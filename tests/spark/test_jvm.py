@@ -1,4 +1,4 @@
-"""Spark's own source as the reader: its consumers are kept, and never mixed up."""
+"""Spark's own Kafka source as the reader: its consumers are kept and not mixed up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def kept(spark: SparkSession) -> int:
-    """How many consumers Spark keeps in this executor."""
+    """The number of consumers that Spark keeps in this executor."""
     jvm: Any = spark._jvm
     consumers = getattr(jvm.org.apache.spark.sql.kafka010.consumer, "KafkaDataConsumer$")
     module = getattr(consumers, "MODULE$")
@@ -35,10 +35,10 @@ def kept(spark: SparkSession) -> int:
         ({"client": {"socket.keepalive.enable": True}}, "socket.keepalive.enable"),
     ],
 )
-def test_what_java_s_client_cannot_take(
+def test_settings_that_java_s_client_lacks_are_refused(
     spark: SparkSession, settings: dict[str, Any], named: str
 ) -> None:
-    """It is refused by name before Spark is called."""
+    """The error names the setting, before Spark is called."""
     refused = ReaderSettings(bootstrap_servers="127.0.0.1:1", **settings)
     ranges = [OffsetRange("lines", 0, 0, 1)]
     with pytest.raises(ConfigError, match=named):
@@ -49,7 +49,7 @@ def test_what_java_s_client_cannot_take(
 def test_consumers_are_kept_from_batch_to_batch(
     spark: SparkSession, embedded_kafka: EmbeddedKafka
 ) -> None:
-    """A batch uses those of the one before; other settings, of the same group id, get others."""
+    """A batch uses the consumers of the one before; other settings get other consumers."""
     topic, group_id = unique("jvm"), unique("group")
     embedded_kafka.create_topic(topic, 1)
     embedded_kafka.append(topic, 0, [b"%d" % n for n in range(30)])

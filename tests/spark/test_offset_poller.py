@@ -1,4 +1,4 @@
-"""The offset poller: positions that the log has lost, and leaders that do not answer."""
+"""The offset poller: positions that are not in the log, and leaders that do not respond."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 
 async def commit(here: World, offset: int) -> None:
-    """Leave a committed offset behind."""
+    """Commit an offset."""
     async with here.group() as group:
         await (await group.next()).commit({P0: offset}, beyond_read=True)
 
@@ -44,7 +44,7 @@ async def test_retention_passes_a_position_while_it_is_read(autojump_clock: Mock
 
 
 async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
-    """A log that was cut is not waited for: the rule decides, when it has lasted a while."""
+    """After a while, the reset policy replaces a position past the end of the log."""
     async with world() as here:
         await here.append(10)
         await commit(here, 50)
@@ -60,7 +60,7 @@ async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
 async def test_a_position_past_the_end_where_the_program_decides(
     autojump_clock: MockClock,
 ) -> None:
-    """With ``auto_offset_reset`` as ``error`` it is the program's to see."""
+    """With ``auto_offset_reset`` as ``error`` the program gets the error."""
     async with world() as here:
         await here.append(10)
         await commit(here, 50)
@@ -71,7 +71,7 @@ async def test_a_position_past_the_end_where_the_program_decides(
 
 
 async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
-    """It is polled less and less often, each failure is an event, and later records are read."""
+    """It is polled less and less often; each failure is an event; later records are read."""
     async with world() as here:
         await here.append(10)
         async with here.group(watch_partition_changes=False) as group:
@@ -93,7 +93,7 @@ async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
             assert [(part.start, part.end) for part in batch.ranges] == [(10, 11)]
 
 
-async def test_a_refusal_for_good(autojump_clock: MockClock) -> None:
+async def test_an_unauthorized_request_raises(autojump_clock: MockClock) -> None:
     """The program gets the error, also if it came while a batch ran."""
     async with world() as here:
         await here.append(10)
@@ -110,7 +110,7 @@ async def test_a_refusal_for_good(autojump_clock: MockClock) -> None:
 async def test_a_batch_before_the_gap_is_committed_after_it(
     autojump_clock: MockClock,
 ) -> None:
-    """Where the log begins by now is committed: what is between was read, or is gone."""
+    """The log's new beginning is committed, because records before it were read or deleted."""
     async with world(2) as here:
         await here.append(10)
         async with here.group() as group:
@@ -126,7 +126,7 @@ async def test_a_batch_before_the_gap_is_committed_after_it(
 
 
 async def test_a_rate(autojump_clock: MockClock) -> None:
-    """So many records a second, and no job in between."""
+    """This many records a second are read, and no job runs in between."""
     async with world() as here:
         await here.append(100)
         async with here.group() as group:
@@ -144,7 +144,7 @@ async def test_a_rate(autojump_clock: MockClock) -> None:
 async def test_a_lookup_of_a_position_ends_with_the_generation(
     autojump_clock: MockClock,
 ) -> None:
-    """A loop that waits for a leader to say where to begin ends when the end begins."""
+    """A loop that waits for a leader's start offset ends when the end begins."""
     async with world() as here:
         away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
         async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:

@@ -1,4 +1,4 @@
-"""Ranges: values, their names, and how they are shared out to tasks."""
+"""Offset ranges: their values and ids, and how they are distributed to tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kgroup.types import INT64_MAX, TopicPartition
 
 @st.composite
 def disjoint(draw: st.DrawFn) -> list[OffsetRange]:
-    """Ranges of a few partitions that do not overlap, in any order; some are empty or touch."""
+    """Ranges of a few partitions without overlaps, in any order; some are empty or adjacent."""
     found = []
     for topic, number in (("a", 0), ("a", 1), ("b", 0)):
         at = draw(st.integers(0, 100))
@@ -56,14 +56,14 @@ def covered(ranges: Iterable[OffsetRange]) -> list[tuple[str, int, int, int]]:
         (("t", 0, 0, INT64_MAX + 1), "end"),
     ],
 )
-def test_what_no_partition_has_is_refused_by_name(values: tuple[Any, ...], named: str) -> None:
-    """A value that no log could have is refused when the range is made, naming the field."""
+def test_an_impossible_value_is_refused_by_name(values: tuple[Any, ...], named: str) -> None:
+    """The error is raised when the range is made, and names the field."""
     with pytest.raises((TypeError, ValueError), match=named):
         OffsetRange(*values)
 
 
 def test_a_range_has_a_partition_a_span_and_a_text() -> None:
-    """The end is exclusive, and the words name partition and bounds."""
+    """The end is exclusive, and the text names partition and bounds."""
     part = OffsetRange("orders", 3, 10, 15)
     assert part.topic_partition == TopicPartition("orders", 3)
     assert part.offsets == 5
@@ -81,12 +81,12 @@ def test_the_same_ranges_have_the_same_id(ranges: list[OffsetRange], seed: int) 
 
 
 def test_ids_stay_as_they_are() -> None:
-    """Sinks remember ids: a release must not change them."""
+    """Sinks store ids, so that a release must not change them."""
     assert batch_id("g", [OffsetRange("t", 0, 1, 2)]) == "a6e817110f4eb27ec42eb77554ed6197"
 
 
 def test_overlapping_ranges_are_refused() -> None:
-    """Two ranges that share an offset are named; two that touch are not refused."""
+    """The error names two ranges that share an offset; adjacent ranges are accepted."""
     with pytest.raises(UsageError, match=r"t-0\[0:5\] and t-0\[4:6\] overlap"):
         in_order([OffsetRange("t", 0, 4, 6), OffsetRange("t", 0, 0, 5)])
     touching = (OffsetRange("t", 0, 0, 4), OffsetRange("t", 0, 4, 6))
@@ -98,34 +98,34 @@ def test_overlapping_ranges_are_refused() -> None:
 def test_splitting_loses_and_repeats_nothing(
     ranges: list[OffsetRange], max_span: int | None, parallelism: int | None
 ) -> None:
-    """The pieces cover just what the ranges cover, none is empty or wider than allowed."""
+    """The pieces cover exactly the ranges; none is empty or wider than allowed."""
     pieces = split(ranges, max_span=max_span, parallelism=parallelism)
     assert covered(in_order(pieces)) == covered(ranges)
     assert all(0 < piece.offsets <= (max_span or INT64_MAX) for piece in pieces)
 
 
 def test_a_hot_partition_is_read_by_many_tasks() -> None:
-    """One large range becomes as many pieces as tasks can run, of about the same size."""
+    """One large range becomes as many pieces as there are cores, of similar size."""
     spans = [piece.offsets for piece in split([OffsetRange("t", 0, 7, 100_007)], parallelism=8)]
     assert spans == [12_500] * 8
 
 
 def test_a_small_range_is_not_cut_for_more_tasks() -> None:
-    """Pieces for parallelism's sake have a least size."""
+    """Pieces for parallelism have a minimum size."""
     small = OffsetRange("t", 0, 0, MIN_PIECE)
     assert split([small], parallelism=100) == (small,)
 
 
 @pytest.mark.parametrize("limits", [{"max_span": 0}, {"parallelism": 0}])
 def test_a_limit_below_one_is_refused(limits: dict[str, int]) -> None:
-    """A limit that allows nothing is refused by name."""
+    """The error names the limit."""
     with pytest.raises(UsageError, match=next(iter(limits))):
         split([], **limits)
 
 
 @given(disjoint(), st.integers(1, 8))
 def test_packing_loses_and_repeats_nothing(ranges: list[OffsetRange], tasks: int) -> None:
-    """Every piece is in one task, no task is empty, and none has far more than its share."""
+    """Every piece is in one task; no task is empty or has far more than its share."""
     pieces = in_order(ranges)
     shares = pack(pieces, tasks)
     assert sorted(piece for share in shares for piece in share) == list(pieces)

@@ -1,4 +1,4 @@
-"""Plans: fair, within the budget, never stuck, and what they say of what they cannot read."""
+"""Plans: fair, within the budget, never stuck, with a report of what cannot be read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ budgets = st.builds(
 
 
 def logs(backlog: list[int]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Positions and ends; positions differ so that they are not mistaken for lengths."""
+    """Positions and ends; positions differ, so that they cannot be mistaken for lengths."""
     positions = {NAMES[number]: 7 * number for number in range(len(backlog))}
     return positions, {
         name: positions[name] + new for name, new in zip(positions, backlog, strict=True)
@@ -36,7 +36,7 @@ def logs(backlog: list[int]) -> tuple[dict[TopicPartition, int], dict[TopicParti
 
 
 def sized(each: list[int]) -> SizeEstimates:
-    """Estimates of so many bytes an offset, and no bound by what was read before."""
+    """Estimates of this many bytes an offset, with no bound from earlier reads."""
     wide = 2**45
     ranges = [OffsetRange("t", number, 0, wide) for number in range(len(each))]
     return SizeEstimates().after(
@@ -45,7 +45,7 @@ def sized(each: list[int]) -> SizeEstimates:
 
 
 def taken(planned: BatchPlan) -> dict[TopicPartition, int]:
-    """Offsets by partition."""
+    """The number of offsets by partition."""
     return {
         TopicPartition(part.topic, part.partition): part.end - part.start for part in planned.ranges
     }
@@ -69,7 +69,7 @@ def taken(planned: BatchPlan) -> dict[TopicPartition, int]:
 def test_small_backlogs_are_taken_whole_and_the_rest_share(
     backlog: list[int], records: int | None, turn: int, shares: list[int]
 ) -> None:
-    """A remainder goes to the partitions whose turn it is."""
+    """Partitions whose turn it is get the remainder."""
     positions, ends = logs(backlog)
     planned = plan_batch(positions, ends, Budget(records), KNOWN, turn)
     assert [taken(planned).get(name, 0) for name in positions] == shares
@@ -89,8 +89,8 @@ def test_large_records_of_one_do_not_take_the_bytes_of_all() -> None:
     assert taken(planned) == {P0: 1004, P1: 100, P2: 10}
 
 
-def test_each_pays_by_what_it_uses_more_of() -> None:
-    """Partitions of small records are limited by records, those of large ones by bytes."""
+def test_each_partition_is_limited_by_the_resource_it_uses_most() -> None:
+    """Records limit partitions with small records, bytes those with large ones."""
     positions, ends = logs([10**6] * 2)
     planned = plan_batch(positions, ends, Budget(1000, 1_000_000), sized([100, 10_000]))
     assert taken(planned) == {P0: 910, P1: 90}
@@ -119,7 +119,7 @@ def test_a_spent_budget_plans_nothing_and_still_has_the_lag(budget: Budget) -> N
 
 
 def test_a_position_past_the_end_is_reported() -> None:
-    """It is not planned, is reported in the plan, and takes nothing from the others."""
+    """The partition is reported in the plan and not planned; others lose nothing."""
     planned = plan_batch({P0: 10, P1: 5, P2: 0}, {P0: 4, P1: 4, P2: 3}, Budget(2), KNOWN, 1)
     assert planned == BatchPlan(
         (OffsetRange("t", 2, 0, 2),), 1, (PositionBeyondEnd(P0, 10, 4), PositionBeyondEnd(P1, 5, 4))
@@ -127,8 +127,8 @@ def test_a_position_past_the_end_is_reported() -> None:
     assert str(planned.beyond[0]) == "t-0 is at 10, but its log ends at 4"
 
 
-def test_ends_that_are_not_known_are_left_for_the_next_plan() -> None:
-    """The ends of partitions that are not owned are ignored."""
+def test_partitions_without_a_known_end_are_left_out() -> None:
+    """They wait for the next plan; ends of partitions that are not owned are ignored."""
     assert plan_batch({P0: 1, P1: 1}, {P1: 3, P3: 9}, Budget(), KNOWN) == BatchPlan(
         (OffsetRange("t", 1, 1, 3),)
     )
@@ -202,7 +202,7 @@ def test_budgets_are_shared_by_max_min(
         mine = shares.get(name, 0)
         if mine < ends[name] - positions[name]:
             for other, theirs in shares.items():
-                # One offset was handed out, one of mine was rounded away, and so was its weight.
+                # One offset was given out; one of this partition and its weight were rounded down.
                 least = used(other, theirs - 1) * (1 - 1e-3)
                 assert least <= used(name, mine + 2), (name, other)
 
@@ -228,7 +228,7 @@ def test_no_partition_starves(
 
 
 def test_a_few_records_go_round_evenly() -> None:
-    """After as many plans as there are partitions each has got the same number."""
+    """After as many plans as there are partitions, each got the same number."""
     positions, ends = logs([100] * 12)
     had = dict.fromkeys(NAMES, 0)
     for turn in range(12):
@@ -238,7 +238,7 @@ def test_a_few_records_go_round_evenly() -> None:
 
 
 def test_as_many_partitions_as_a_member_may_own() -> None:
-    """Twenty thousand are planned at once: the steps do not grow with backlogs or with pairs."""
+    """Twenty thousand partitions are planned at once: the steps do not grow with backlogs."""
     names = [TopicPartition("t", number) for number in range(20_000)]
     ends = {name: 2**40 + name.partition for name in names}
     planned = plan_batch(dict.fromkeys(names, 0), ends, Budget(2**50, 2**60), SizeEstimates())

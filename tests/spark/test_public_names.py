@@ -7,5 +7,5 @@ from tests.test_lazy import check_names
 
 
 def test_every_name_is_found_where_it_is_defined() -> None:
-    """As those of ``kgroup`` are; here with PySpark, which ``read_ranges`` needs."""
+    """As for ``kgroup``; ``read_ranges`` needs PySpark, which is installed here."""
     check_names(kgroup.spark)

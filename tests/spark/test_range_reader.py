@@ -1,4 +1,4 @@
-"""Ranges read from both brokers: to their ends, each record once, or with a clear error."""
+"""Ranges read from both brokers: to their ends, each record once, or with a precise error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ISOLATION = ("read_committed", "read_uncommitted")
 
 @pytest.fixture
 def pool() -> Iterator[ConsumerPool]:
-    """A pool that ends with the test."""
+    """A pool that is closed with the test."""
     with closing(ConsumerPool()) as pool:
         yield pool
 
@@ -43,7 +43,7 @@ def make_topic(servers: str, *, partitions: int = 1, stamp: str = "CreateTime") 
 
 
 def produce(servers: str, topic: str, values: range, partition: int = 0) -> None:
-    """Numbers as values."""
+    """Produce numbers as values."""
     producer = Producer({"bootstrap.servers": servers})
     for value in values:
         producer.produce(topic, b"%d" % value, partition=partition)
@@ -51,7 +51,7 @@ def produce(servers: str, topic: str, values: range, partition: int = 0) -> None
 
 
 def in_transaction(servers: str, topic: str, values: range, *, commit: bool | None) -> Producer:
-    """Numbers as values of one transaction: committed, aborted, or left open (None)."""
+    """Produce numbers as values of one transaction: committed, aborted, or left open (None)."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("tx")})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -64,22 +64,22 @@ def in_transaction(servers: str, topic: str, values: range, *, commit: bool | No
 
 
 def settings(servers: str, **fields: Any) -> ReaderSettings:
-    """A reader that gives up late."""
+    """Settings of a reader with a short time-out."""
     return ReaderSettings(**{"bootstrap_servers": servers, "no_progress_timeout": 60.0, **fields})
 
 
 def numbers(batches: Any) -> list[int]:
-    """The values, as they come."""
+    """The values, in the order in which they arrive."""
     return [int(value) for batch in batches for value in batch.column("value").to_pylist()]
 
 
 def offsets(batches: Any) -> list[int]:
-    """The offsets, as they come."""
+    """The offsets, in the order in which they arrive."""
     return [value for batch in batches for value in batch.column("offset").to_pylist()]
 
 
 def test_every_column_is_as_produced(kafka: Kafka, pool: ConsumerPool) -> None:
-    """Nulls, empty bytes, tombstones, repeated and null headers and timestamps come through."""
+    """Nulls, empty bytes, tombstones, repeated and null headers, and timestamps are kept."""
     topic = make_topic(kafka.bootstrap_servers)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     pairs: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", None), ("ü", b"")]
@@ -120,7 +120,7 @@ def test_the_brokers_time_has_its_own_type(kafka: Kafka, pool: ConsumerPool) -> 
 def test_an_end_that_holds_no_record_is_found_by_position(
     kafka: Kafka, pool: ConsumerPool, isolation: str
 ) -> None:
-    """A range ends at an aborted transaction and its marker, at the log's end and before more."""
+    """A range may end at an aborted transaction, its marker, the log's end, or before more."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
     produce(servers, topic, range(3))
@@ -140,7 +140,7 @@ def test_an_end_that_holds_no_record_is_found_by_position(
 
 
 def test_a_range_without_any_record_ends(kafka: Kafka, pool: ConsumerPool) -> None:
-    """Only aborted records: no batch, no error; an empty range needs no consumer at all."""
+    """If all records are aborted there is no batch; an empty range needs no consumer."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
     assert list(read([OffsetRange(topic, 0, 5, 5)], settings(servers), pool=pool)) == []
@@ -153,8 +153,8 @@ def test_a_range_without_any_record_ends(kafka: Kafka, pool: ConsumerPool) -> No
     assert counts == {Name(topic, 0): ReadCounts(0, 0)}
 
 
-def test_the_error_of_a_stuck_range_says_what_is_known(kafka: Kafka, pool: ConsumerPool) -> None:
-    """An open transaction stops read_committed: partition, offsets, position, seconds, reason."""
+def test_the_error_of_a_stuck_range(kafka: Kafka, pool: ConsumerPool) -> None:
+    """At an open transaction it names partition, offsets, position, seconds and reason."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
     produce(servers, topic, range(2))
@@ -179,7 +179,7 @@ def test_the_error_of_a_stuck_range_says_what_is_known(kafka: Kafka, pool: Consu
 
 
 def test_a_range_past_the_logs_end_is_an_error(kafka: Kafka, pool: ConsumerPool) -> None:
-    """A log shorter than the plan says so: nothing comes, and nothing is made up."""
+    """The error says that the log is shorter than planned; no record is returned."""
     topic = make_topic(kafka.bootstrap_servers)
     produce(kafka.bootstrap_servers, topic, range(2))
     how = settings(kafka.bootstrap_servers, no_progress_timeout=0.3)
@@ -187,8 +187,8 @@ def test_a_range_past_the_logs_end_is_an_error(kafka: Kafka, pool: ConsumerPool)
         list(read([OffsetRange(topic, 0, 0, 5)], how, pool=pool))
 
 
-def test_what_retention_removed_is_an_error_and_no_skip(kafka: Kafka, pool: ConsumerPool) -> None:
-    """A range that starts before the log is refused with the log's bounds; no record comes."""
+def test_deleted_records_are_an_error(kafka: Kafka, pool: ConsumerPool) -> None:
+    """A range that starts before the log gets the log's bounds as an error, and no record."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
     produce(servers, topic, range(10))
@@ -217,12 +217,12 @@ def test_a_partition_that_does_not_exist_is_named(
 
 
 def read_range_of(part: OffsetRange, servers: str, pool: ConsumerPool) -> Iterator[Any]:
-    """Read with a reader that would wait for long."""
+    """Read a range with a reader that would wait for long."""
     return read([part], settings(servers), pool=pool)
 
 
 def test_pieces_of_a_hot_partition_give_each_record_once(kafka: Kafka, pool: ConsumerPool) -> None:
-    """Read piece by piece, in any order and with small batches, the whole comes once."""
+    """Pieces in any order, with small batches, return each record once."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
     produce(servers, topic, range(5000))
@@ -234,7 +234,7 @@ def test_pieces_of_a_hot_partition_give_each_record_once(kafka: Kafka, pool: Con
 
 
 def test_many_ranges_of_one_task_are_read_at_once(kafka: Kafka, pool: ConsumerPool) -> None:
-    """Partitions beside each other, ranges of one partition one after the other, in order."""
+    """Partitions are read at the same time, ranges of one partition in order."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers, partitions=3)
     for number in range(3):
@@ -260,7 +260,7 @@ def test_many_ranges_of_one_task_are_read_at_once(kafka: Kafka, pool: ConsumerPo
 def test_a_reader_that_is_dropped_leaves_a_usable_consumer(
     kafka: Kafka, pool: ConsumerPool
 ) -> None:
-    """After a task that was ended midway the same consumer reads other ranges right."""
+    """After a task that stopped early, the same consumer reads other ranges correctly."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
     produce(servers, topic, range(3000))
@@ -276,7 +276,7 @@ def test_a_reader_that_is_dropped_leaves_a_usable_consumer(
 
 
 def test_little_is_fetched_beyond_a_range(kafka: Kafka, pool: ConsumerPool) -> None:
-    """Of what lies behind a small range brokers send less than the range has itself."""
+    """Brokers send fewer bytes from behind a small range than the range has."""
     servers = kafka.bootstrap_servers
     topic = make_topic(servers)
     producer = Producer({"bootstrap.servers": servers, "batch.num.messages": 10})
@@ -313,7 +313,7 @@ def test_large_records_make_small_batches(kafka: Kafka, pool: ConsumerPool) -> N
 def test_a_broker_that_restarts_midway_is_waited_for(
     own_kafka: Callable[..., Any], pool: ConsumerPool
 ) -> None:
-    """Records before and after a restart make the whole range, none twice."""
+    """The records before and after the restart are the whole range, none repeated."""
     broker = own_kafka()
     servers = broker.bootstrap_servers
     topic = make_topic(servers)
@@ -327,7 +327,7 @@ def test_a_broker_that_restarts_midway_is_waited_for(
 
 
 def test_the_defaults_are_the_processes_pool_and_sparks_columns(kafka: Kafka) -> None:
-    """Without a pool and columns the process's own pool and Spark's default columns are used."""
+    """Without a pool and columns, the process's pool and Spark's columns are used."""
     topic = make_topic(kafka.bootstrap_servers)
     produce(kafka.bootstrap_servers, topic, range(3))
     found = list(read([OffsetRange(topic, 0, 1, 3)], settings(kafka.bootstrap_servers)))

@@ -27,7 +27,7 @@ def a_token(config: str) -> tuple[str, float]:
 
 
 def test_a_group_s_config_says_where_and_how_to_read() -> None:
-    """Brokers, isolation level, group, client and rack are the member's."""
+    """Brokers, isolation level, group, client id and rack are the member's."""
     config = GroupConfig(
         group_id="g",
         bootstrap_servers="a:1,b:2",
@@ -48,7 +48,7 @@ def test_a_group_s_config_says_where_and_how_to_read() -> None:
 
 
 def test_settings_travel_and_compare_by_value() -> None:
-    """A pooled consumer is found again by settings that came by another task's pickle."""
+    """Unpickled settings find the pooled consumer of equal settings."""
     settings = ReaderSettings(
         bootstrap_servers="a:1", client={"b": 1, "a": "x"}, secrets={"sasl.password": "env:P"}
     )
@@ -60,7 +60,7 @@ def test_settings_travel_and_compare_by_value() -> None:
 def test_secrets_are_resolved_where_they_are_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each kind of reference leads to its value, a file's without its line end."""
+    """Each kind of reference has its value, a file's without its newline."""
     (tmp_path / "key").write_text("from a file\n")
     monkeypatch.setenv("KGROUP_TEST_SECRET", "from the environment")
     settings = ReaderSettings(
@@ -92,7 +92,7 @@ def _here() -> Any:
 
 
 @pytest.mark.parametrize("reference", ["env:KGROUP_NO_SUCH", "file:/no/such", "call:no_such:f"])
-def test_a_reference_that_leads_nowhere_is_named(reference: str) -> None:
+def test_a_reference_without_a_value_is_an_error(reference: str) -> None:
     """The error names setting and reference."""
     settings = ReaderSettings(bootstrap_servers="a:1", secrets={"sasl.password": reference})
     with pytest.raises(ConfigError, match=f"sasl.password.*{reference}"):

@@ -1,4 +1,4 @@
-"""README's program on Spark, run as it stands but for the names of broker and folder."""
+"""README's program on Spark runs with only the names of broker and folder changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT = 120.0
 def test_the_program_of_readme_runs(
     spark: SparkSession, embedded_kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """Every record is in the folder once, and committed; a shutdown ends the program."""
+    """Every record is in the folder once and committed; a shutdown ends the program."""
     embedded_kafka.create_topic("orders", 2)
     for partition in range(2):
         embedded_kafka.append("orders", partition, [b"%d" % n for n in range(10)])

@@ -1,4 +1,4 @@
-"""Rows and lag where a transaction was aborted: rows are what was read, lag is by offsets."""
+"""Rows and lag with an aborted transaction: rows are counted as read, lag by offsets."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ KEPT, ABORTED, OPEN, VALUE = 7, 20, 3, b"v" * 200
 
 @pytest.fixture(scope="module")
 def bootstrap_servers() -> Iterator[str]:
-    """A broker of this module's own."""
+    """The address of this module's own broker."""
     with embedded_broker() as address:
         yield address
 
 
 @pytest.fixture
 def partition(bootstrap_servers: str) -> Iterator[TopicPartition]:
-    """A committed transaction, an aborted one, and one that is still open."""
+    """A partition with a committed, an aborted and an open transaction."""
     name = TopicPartition(unique("counted"), 0)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_topics([NewTopic(name.topic, 1, 1)])[name.topic].result(10)
@@ -71,7 +71,7 @@ async def ends_of(
 
 
 def brought(bootstrap_servers: str, planned: BatchPlan, level: IsolationLevel) -> ReadCounts:
-    """Rows and the bytes of their values, as read."""
+    """The rows that were read, and the bytes of their values."""
     settings = ReaderSettings(bootstrap_servers=bootstrap_servers, isolation_level=level)
     pool = ConsumerPool()
     try:
@@ -90,14 +90,14 @@ def brought(bootstrap_servers: str, planned: BatchPlan, level: IsolationLevel) -
         (IsolationLevel.READ_UNCOMMITTED, KEPT + ABORTED + OPEN, KEPT + ABORTED + OPEN + 2),
     ],
 )
-async def test_rows_are_what_was_read_and_lag_is_by_offsets(
+async def test_rows_count_records_and_lag_counts_offsets(
     bootstrap_servers: str,
     partition: TopicPartition,
     level: IsolationLevel,
     rows: int,
     offsets: int,
 ) -> None:
-    """A transaction that is open is no lag to those who read only what is committed."""
+    """For readers of committed records, an open transaction does not count as lag."""
     ends = await ends_of(bootstrap_servers, partition, level)
     assert ends == {partition: offsets}
     sizes, position, seen, lags = SizeEstimates(), 0, ReadCounts(0, 0), []
@@ -118,5 +118,5 @@ async def test_rows_are_what_was_read_and_lag_is_by_offsets(
     assert lags == sorted(lags, reverse=True)
     assert lags[0] == offsets - 5
     assert lags[-1] == 0
-    # What was seen of sizes stays within what one record has and its eighth.
+    # The size estimates lie between an eighth of a record's size and the whole size.
     assert len(VALUE) // 8 <= sizes.offset_bytes(partition) <= len(VALUE)

@@ -1,4 +1,4 @@
-"""Functions in a thread, cancelled from trio: the runner against jobs that need no Spark."""
+"""The runner: functions in a thread, cancelled from trio, with jobs that need no Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class JobError(Exception):
 
 
 class FakeJobs:
-    """Jobs as the runner sees them; ``started`` and ``gone`` are the one job's that a test has."""
+    """Jobs as the runner sees them: one group that can be cancelled, and a number of tasks."""
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
@@ -33,33 +33,33 @@ class FakeJobs:
         self.broken: list[Exception] = []
 
     def thread(self, target: Callable[[], None], name: str) -> threading.Thread:
-        """A plain thread."""
+        """Make a plain thread."""
         return threading.Thread(target=target, name=name, daemon=True)
 
     def call(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:  # noqa: ARG002 # the protocol's
-        """Call it, unless cancelled."""
+        """Call the function, unless its group is cancelled."""
         if self.cancelled.is_set():
             raise JobGroupCancelledError(group)
         return fn(*args)
 
     def cancel(self, group: str) -> None:  # noqa: ARG002 # the protocol's
-        """Let the function know, or fail."""
+        """Let the function fail, or raise."""
         self.cancelled.set()
         if self.broken:
             raise self.broken[0]
 
     def running_tasks(self, group: str) -> int:  # noqa: ARG002 # the protocol's
-        """One task less at each call."""
+        """The number of running tasks, which falls by one at each call."""
         self.tasks -= 1
         return max(0, self.tasks + 1)
 
     def is_cancellation(self, group: str, error: BaseException) -> bool:  # noqa: ARG002 # the protocol's
-        """A job's failure, or a refusal."""
+        """Whether the error is a job's failure or a refusal."""
         return isinstance(error, JobError | JobGroupCancelledError)
 
 
 def nothing_outstayed(job: OutstayedJob) -> None:
-    """For tests in which nothing may."""
+    """Fail the test, because a job has outstayed its function."""
     raise AssertionError(job)
 
 
@@ -137,7 +137,7 @@ async def test_cancelling_waits_for_the_function_and_its_tasks() -> None:
 
     await cancel_once_started(jobs, fail)
     assert ended
-    assert jobs.tasks < 0  # it was called until no task was left
+    assert jobs.tasks < 0  # the tasks were counted until none was left
 
 
 async def test_a_function_that_hides_its_jobs_failure_is_cancelled_all_the_same() -> None:
@@ -165,7 +165,7 @@ async def test_an_error_of_the_functions_own_is_not_lost_by_cancelling() -> None
 
 
 async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -> None:
-    """A function that has returned when its scope is cancelled gives its result."""
+    """If the function has returned when its scope is cancelled, the caller gets its result."""
     jobs = FakeJobs()
     idle = threading.Event()
 
@@ -199,7 +199,7 @@ async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -
 
 
 async def test_a_function_that_does_not_return_is_reported_with_its_stack() -> None:
-    """The thread is named with its stack, again and again, until it is gone."""
+    """The report names the thread and its stack, and is repeated until the thread ends."""
     reported: list[OutstayedJob] = []
     enough = threading.Event()
 
@@ -219,7 +219,7 @@ async def test_a_function_that_does_not_return_is_reported_with_its_stack() -> N
 
 
 async def test_tasks_that_run_on_after_their_function_are_reported() -> None:
-    """Once the function has returned there is no stack to show, and its tasks are counted."""
+    """The function has returned, so the report has no stack, but the number of tasks."""
     reported: list[OutstayedJob] = []
 
     class Endless(FakeJobs):
@@ -243,7 +243,7 @@ async def test_spark_out_of_reach_is_an_error_once_the_function_is_gone() -> Non
 
 
 async def test_a_scope_that_is_cancelled_already_starts_nothing() -> None:
-    """Nothing is called where the caller is cancelled before."""
+    """If the caller is cancelled before, the function is not called."""
     called: list[bool] = []
     async with ActionRunner(FakeJobs(), "runner", nothing_outstayed) as runner:
         with trio.CancelScope() as scope:
@@ -269,7 +269,7 @@ async def test_a_runner_runs_one_function_at_a_time_and_none_after_its_block() -
 
 
 async def test_a_cancelled_group_is_refused() -> None:
-    """Running under a cancelled group says so and calls nothing."""
+    """Running under a cancelled group raises, and the function is not called."""
     jobs = FakeJobs()
     jobs.cancel("g")
     with pytest.raises(JobGroupCancelledError, match="'g' was cancelled") as raised:

@@ -28,7 +28,7 @@ def read(sizes: SizeEstimates, offsets: int, records: int, size: int) -> SizeEst
 
 
 def test_an_unknown_partition_is_counted_as_the_largest_records() -> None:
-    """The first piece is a few records, whatever they are."""
+    """The first piece has few records, whatever their size."""
     assert SizeEstimates().offset_bytes(P0) == UNKNOWN_BYTES
     assert SizeEstimates().max_offsets(P0) == INT64_MAX
     assert (
@@ -38,7 +38,7 @@ def test_an_unknown_partition_is_counted_as_the_largest_records() -> None:
 
 
 def test_records_whose_size_is_known_need_no_slow_start() -> None:
-    """The given size counts until a record was read."""
+    """The given size applies until a record was read."""
     sizes = SizeEstimates(unknown=500)
     assert plan_batch({P0: 0}, {P0: 10**6}, Budget(None, 50_000), sizes).offsets == 100
     assert read(sizes, 10, 10, 20_000).offset_bytes(P0) == 2000
@@ -48,7 +48,7 @@ def test_records_whose_size_is_known_need_no_slow_start() -> None:
 
 
 def test_what_is_learnt_is_each_partition_s_own() -> None:
-    """The other one is as unknown as before, and the value that there was is unchanged."""
+    """Other partitions stay unknown, and the earlier estimates object is unchanged."""
     before = SizeEstimates()
     sizes = read(before, 10, 10, 5000)
     assert sizes.offset_bytes(P0) == 500
@@ -59,7 +59,7 @@ def test_what_is_learnt_is_each_partition_s_own() -> None:
 
 
 def test_the_pieces_of_a_range_are_one() -> None:
-    """A range that was split gives the same estimate as the whole range."""
+    """A split range gives the same estimate as the whole range."""
     pieces = [OffsetRange("t", 0, 0, 4), OffsetRange("t", 0, 4, 10)]
     assert SizeEstimates().after(pieces, {P0: ReadCounts(10, 5000)}) == read(
         SizeEstimates(), 10, 10, 5000
@@ -67,7 +67,7 @@ def test_the_pieces_of_a_range_are_one() -> None:
 
 
 def test_an_estimate_rises_at_once_and_falls_by_a_quarter() -> None:
-    """One batch of large records is believed; one of small ones is not, quite."""
+    """A batch of large records counts at once; one of small records counts in part."""
     sizes = read(read(SizeEstimates(), 100, 100, 10_000), 1, 1, 8000)
     assert sizes.offset_bytes(P0) == 8000
     sizes = read(sizes, 1, 1, 100)
@@ -103,12 +103,12 @@ def test_a_log_that_begins_with_a_hole_is_got_through() -> None:
 
 
 def test_empty_records_are_counted_as_rows() -> None:
-    """Tombstones without a key have no bytes, and still are not free."""
+    """Tombstones without a key have no bytes, but each still has a cost."""
     assert read(SizeEstimates(), 100, 100, 0).offset_bytes(P0) == LEAST
 
 
 def test_a_few_small_records_do_not_speak_for_a_million() -> None:
-    """A plan grows by a factor; records alone are never bounded so."""
+    """A plan grows by a bounded factor; a limit of records alone is not bounded so."""
     sizes = read(SizeEstimates(), 5, 5, 50)
     assert plan_batch({P0: 5}, {P0: 10**6}, Budget(None, 10**9), sizes).offsets == 5 * GROWTH
     assert plan_batch({P0: 5}, {P0: 10**6}, Budget(10**5, None), sizes).offsets == 10**5
@@ -126,8 +126,8 @@ def test_what_is_left_out_teaches_nothing() -> None:
 
 
 @pytest.mark.parametrize(("records", "size"), [(-1, 0), (0, -1)])
-def test_nothing_negative_was_seen(records: int, size: int) -> None:
-    """A counter that ran backwards is refused by its name."""
+def test_negative_counts_are_refused(records: int, size: int) -> None:
+    """The error names the counter."""
     with pytest.raises(ValueError, match="must be >= 0"):
         ReadCounts(records, size)
 
@@ -137,7 +137,7 @@ def test_nothing_negative_was_seen(records: int, size: int) -> None:
     limit=st.integers(10_000, 1_000_000),
 )
 def test_a_batch_exceeds_by_the_jump_of_its_sizes_only(records: list[int], limit: int) -> None:
-    """By no more than the factor between its records and the last batch's (64 at least)."""
+    """A batch exceeds its limit by at most the growth of record size, or by a factor of 64."""
     sizes, position, last = SizeEstimates(), 0, UNKNOWN_BYTES
     for size in records:
         planned = plan_batch({P0: position}, {P0: 10**9}, Budget(None, limit), sizes)

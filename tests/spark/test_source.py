@@ -25,7 +25,7 @@ RANGE = OffsetRange("lines", 0, 2, 8)
 
 @pytest.fixture
 def settings(embedded_kafka: EmbeddedKafka) -> ReaderSettings:
-    """For a topic ``lines`` with ten records."""
+    """Settings for a topic ``lines`` with ten records."""
     embedded_kafka.create_topic("lines")
     embedded_kafka.append("lines", 0, [b"%d" % n for n in range(10)])
     return ReaderSettings(
@@ -38,7 +38,7 @@ def settings(embedded_kafka: EmbeddedKafka) -> ReaderSettings:
 
 
 def source_of(settings: ReaderSettings, **others: str) -> KgroupSource:
-    """A source with the options that say this."""
+    """A source with these options."""
     options = options_of([RANGE], settings, columns=DEFAULT, parallelism=2)
     return KgroupSource({**options, **others})
 
@@ -77,23 +77,23 @@ def test_its_tasks_read_the_ranges(
         ({"columns": "value,colour"}, "colour"),
     ],
 )
-def test_options_that_cannot_be(
+def test_invalid_options_are_refused(
     settings: ReaderSettings, others: dict[str, str], named: str
 ) -> None:
-    """They are refused by name when the reader is made."""
+    """The error names the option, when the reader is made."""
     source = source_of(settings, **others)
     with pytest.raises(ConfigError, match=named):
         source.reader(source.schema())
 
 
 def test_brokers_have_to_be_named() -> None:
-    """Without them there is nothing to read."""
+    """Without an address of a broker the reader is refused."""
     with pytest.raises(ConfigError, match="bootstrap"):
         settings_of({})
 
 
 def test_a_schema_of_other_types_is_refused(settings: ReaderSettings) -> None:
-    """A column has the type of Spark's own source, or is not given."""
+    """A column has the type of Spark's own source, or is left out."""
     schema = StructType([StructField("partition", LongType())])
     with pytest.raises(ConfigError, match=r"schema\['partition'\].* it must be int"):
         source_of(settings).reader(schema)
@@ -102,7 +102,7 @@ def test_a_schema_of_other_types_is_refused(settings: ReaderSettings) -> None:
 def test_a_task_reads_its_ranges_and_reports_its_counts(
     settings: ReaderSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The id of a task comes in, its records go out, and their number is counted."""
+    """The function gets a task's id, returns its records, and counts them."""
     monkeypatch.setenv("KEY", "any")
     reports: list[Any] = []
 

@@ -34,7 +34,7 @@ def results(answer: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_where_the_leader_is_right_no_election_is_needed(version: int) -> None:
-    """A named partition gets ELECTION_NOT_NEEDED, an unknown one an error; all get an empty list."""
+    """A named partition gets ELECTION_NOT_NEEDED, an unknown one an error; all get no result."""
     async with connected() as (broker, client):
         await broker.create_topic("t", 2)
         assert results(await elect(client, 0, 1, 2, version=version)) == [(0, 84), (1, 84), (2, 3)]

@@ -1,6 +1,6 @@
-"""Foreign clients at work against an embedded broker: in threads, and with deadlines.
+"""Foreign clients against an embedded broker: in threads, and with deadlines.
 
-The broker runs in the test's event loop; what a client does runs beside it.
+The broker runs in the test's event loop; a client's calls run in threads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import trio
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 PATIENCE: Final = 60.0
-"""Seconds after which what has not happened is a failure."""
+"""Seconds after which a test stops waiting and fails."""
 AT_ONCE: Final = {"group.initial.rebalance.delay.ms": 0}
 """Broker settings for groups that begin at once."""
 
@@ -22,16 +22,16 @@ Result = TypeVar("Result")
 
 
 async def beside(work: Callable[..., Result], *arguments: Any) -> Result:
-    """Run a client's work in a thread; a test that waits too long for it fails."""
+    """Run a client's calls in a thread; fail the test if they take too long."""
     with trio.fail_after(2 * PATIENCE):
         return await trio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True)
 
 
 def until(reached: Callable[[], bool], step: Callable[[], object], what: str) -> None:
-    """Take steps until something is reached.
+    """Repeat a step until a condition holds.
 
     Raises:
-        TimeoutError: it was not, within ``PATIENCE``.
+        TimeoutError: the condition did not hold within ``PATIENCE``.
     """
     deadline = time.monotonic() + PATIENCE
     while not reached():
@@ -41,7 +41,7 @@ def until(reached: Callable[[], bool], step: Callable[[], object], what: str) ->
 
 
 def produced(servers: str, topic: str, values: list[bytes], **config: Any) -> None:
-    """Produce values with confluent-kafka, spread by key; all of them are acknowledged."""
+    """Produce values with confluent-kafka, spread by key, and wait for all acknowledgements."""
     errors: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": servers, **dotted(config)})
     for number, value in enumerate(values):
@@ -56,7 +56,7 @@ def produced(servers: str, topic: str, values: list[bytes], **config: Any) -> No
 
 
 def dotted(config: dict[str, Any]) -> dict[str, Any]:
-    """librdkafka's names from keyword arguments."""
+    """librdkafka's names, from keyword arguments."""
     return {name.replace("_", "."): value for name, value in config.items()}
 
 
@@ -79,7 +79,7 @@ class Member:
         self.consumer.subscribe([topic])
 
     def poll(self) -> None:
-        """Take what there is and commit it."""
+        """Poll for records, and commit them."""
         for message in self.consumer.consume(1000, 0.05):
             error = message.error()
             if error is not None:
@@ -92,7 +92,7 @@ class Member:
 def members(
     servers: str, group: str, topic: str, count: int, **config: Any
 ) -> Iterator[list[Member]]:
-    """So many members of a group."""
+    """The members of a group, as many as requested."""
     made = [Member(servers, group, topic, **config) for _ in range(count)]
     try:
         yield made

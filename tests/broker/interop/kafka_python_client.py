@@ -1,6 +1,6 @@
 """A producer and a consumer group of kafka-python's, as a program of its own.
 
-In a test's process it would leave sockets and threads behind, which other tests are blamed for.
+In the test's process it would leave sockets and threads behind, for which other tests would fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PATIENCE = 60.0
 
 
 def main(servers: str) -> None:
-    """Produce, consume everything, commit."""
+    """Produce records, consume all of them, and commit."""
     producer = KafkaProducer(bootstrap_servers=servers)
     for value in VALUES:
         producer.send("t", value)

@@ -1,8 +1,8 @@
 """A member of a group that is another Python client's consumer, as a program of its own.
 
-A process, because a test can kill it, and because these clients leave sockets and threads behind.
-It tells on standard output what Kafka's VerifiableConsumer tells, one JSON object a line, commits
-what it has told before it gives a partition up, and on SIGTERM closes its consumer and ends.
+It is a process so that a test can kill it, and because these clients leave sockets and threads
+behind. It prints the events of Kafka's VerifiableConsumer, one JSON object a line. It commits what
+it has printed before it gives a partition up. On SIGTERM it closes its consumer and ends.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 POLL = 0.05
 """Seconds of one poll, and so the longest time until a signal is seen."""
 CHUNK = 20
-"""The most records that are told before they are committed."""
+"""The largest number of records that are printed before they are committed."""
 REFUSED = (
     confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS,
     confluent_kafka.KafkaError.ILLEGAL_GENERATION,
     confluent_kafka.KafkaError.UNKNOWN_MEMBER_ID,
 )
-"""What a commit is refused with during a rebalance, and after one that did not wait for the member.
+"""The errors of a commit during a rebalance, and after one that did not wait for the member.
 The tests judge by the offsets that are committed in the end."""
 KAFKA_PYTHON_ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -40,33 +40,33 @@ KAFKA_PYTHON_ASSIGNORS = {
 }
 
 over = threading.Event()
-"""Set by the signal."""
+"""Set by SIGTERM."""
 
 
-def tell(name: str, **fields: object) -> None:
-    """One event."""
+def emit(name: str, **fields: object) -> None:
+    """Print an event."""
     sys.stdout.write(json.dumps({"name": name, **fields}) + "\n")
     sys.stdout.flush()
 
 
-def tell_partitions(name: str, partitions: Iterable[Any]) -> None:
-    """An event about partitions."""
-    tell(name, partitions=[{"partition": one.partition} for one in partitions])
+def emit_partitions(name: str, partitions: Iterable[Any]) -> None:
+    """Print an event about partitions."""
+    emit(name, partitions=[{"partition": one.partition} for one in partitions])
 
 
-def tell_record(partition: int, offset: int, value: bytes) -> None:
-    """A record is processed."""
-    tell("record_data", partition=partition, offset=offset, value=value.decode())
+def emit_record(partition: int, offset: int, value: bytes) -> None:
+    """Print that a record is processed."""
+    emit("record_data", partition=partition, offset=offset, value=value.decode())
 
 
-def tell_committed(offsets: dict[int, int], *, success: bool) -> None:
-    """Offsets were committed, or refused."""
-    told = [{"partition": number, "offset": offset} for number, offset in offsets.items()]
-    tell("offsets_committed", success=success, offsets=told)
+def emit_committed(offsets: dict[int, int], *, success: bool) -> None:
+    """Print that offsets were committed or refused."""
+    positions = [{"partition": number, "offset": offset} for number, offset in offsets.items()]
+    emit("offsets_committed", success=success, offsets=positions)
 
 
 class Confluent:
-    """confluent-kafka's consumer."""
+    """A member with confluent-kafka's consumer."""
 
     def __init__(self, topic: str, settings: dict[str, Any]) -> None:
         static = {"group.instance.id": settings["instance_id"]} if settings["instance_id"] else {}
@@ -88,22 +88,22 @@ class Confluent:
         )
 
     def run(self) -> None:
-        """Consume until the signal."""
+        """Consume until SIGTERM."""
         self._consumer.subscribe(
             [self._topic],
-            on_assign=lambda _, given: tell_partitions("partitions_assigned", given),
+            on_assign=lambda _, given: emit_partitions("partitions_assigned", given),
             on_revoke=lambda _, taken: self._revoked(taken),
             on_lost=lambda _, taken: self._lost(taken),
         )
-        untold = 0
+        uncommitted = 0
         while not over.is_set():
             message = self._consumer.poll(POLL)
             if message is not None:
                 self._process(message)
-                untold += 1
-            if untold and (message is None or untold >= CHUNK):
+                uncommitted += 1
+            if uncommitted and (message is None or uncommitted >= CHUNK):
                 self._commit(list(self._positions))
-                untold = 0
+                uncommitted = 0
         self._commit(list(self._positions))
         self._consumer.close()
 
@@ -115,11 +115,11 @@ class Confluent:
         assert partition is not None
         assert offset is not None
         assert isinstance(value, bytes)
-        tell_record(partition, offset, value)
+        emit_record(partition, offset, value)
         self._positions[partition] = offset + 1
 
     def _commit(self, numbers: Iterable[int]) -> bool:
-        """Commit, and say so; False if the rebalance completed without this member."""
+        """Commit and print it; return False if the rebalance completed without this member."""
         offsets = {one: self._positions[one] for one in numbers if one in self._positions}
         if not offsets:
             return True
@@ -133,7 +133,7 @@ class Confluent:
             if error.args[0].code() not in REFUSED:
                 raise
             return False
-        tell_committed(offsets, success=True)
+        emit_committed(offsets, success=True)
         return True
 
     def _revoked(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
@@ -142,17 +142,17 @@ class Confluent:
         numbers = [one.partition for one in partitions]
         if not self._commit(numbers):
             offsets = {one: self._positions[one] for one in numbers if one in self._positions}
-            tell_committed(offsets, success=False)
+            emit_committed(offsets, success=False)
         self._lost(partitions)
 
     def _lost(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
         for one in partitions:
             self._positions.pop(one.partition, None)
-        tell_partitions("partitions_revoked", partitions)
+        emit_partitions("partitions_revoked", partitions)
 
 
-def commit_told(consumer: Any, found: dict[Any, list[Any]]) -> None:
-    """Commit with kafka-python; in a rebalance, what is kept is committed with the next one."""
+def commit_processed(consumer: Any, found: dict[Any, list[Any]]) -> None:
+    """Commit with kafka-python; offsets refused in a rebalance are part of the next commit."""
     offsets = [
         {"partition": one.partition, "offset": records[-1].offset + 1}
         for one, records in found.items()
@@ -160,13 +160,13 @@ def commit_told(consumer: Any, found: dict[Any, list[Any]]) -> None:
     try:
         consumer.commit()
     except kafka.errors.RebalanceInProgressError:
-        tell("offsets_committed", success=False, offsets=offsets)
+        emit("offsets_committed", success=False, offsets=offsets)
     else:
-        tell("offsets_committed", success=True, offsets=offsets)
+        emit("offsets_committed", success=True, offsets=offsets)
 
 
 def consume_with_kafka_python(topic: str, settings: dict[str, Any]) -> None:
-    """kafka-python's consumer."""
+    """Consume with kafka-python until SIGTERM."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=settings["bootstrap_servers"],
         group_id=settings["group_id"],
@@ -182,12 +182,12 @@ def consume_with_kafka_python(topic: str, settings: dict[str, Any]) -> None:
 
     class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
-            """Tell it; what was told before is committed."""
-            tell_partitions("partitions_revoked", revoked)
+            """Print the event; the records printed before are committed."""
+            emit_partitions("partitions_revoked", revoked)
 
         def on_partitions_assigned(self, assigned: Any) -> None:
-            """Tell it."""
-            tell_partitions("partitions_assigned", assigned)
+            """Print the event."""
+            emit_partitions("partitions_assigned", assigned)
 
     # One that learns of the topic only while it joins, and so joins again, sometimes hangs (seen
     # with kafka-python 3.0.12 on Apache Kafka as well).
@@ -197,14 +197,14 @@ def consume_with_kafka_python(topic: str, settings: dict[str, Any]) -> None:
         found = consumer.poll(timeout_ms=int(POLL * 1000), max_records=CHUNK)
         for partition, records in found.items():
             for record in records:
-                tell_record(partition.partition, record.offset, record.value)
+                emit_record(partition.partition, record.offset, record.value)
         if found:
-            commit_told(consumer, found)
+            commit_processed(consumer, found)
     consumer.close()
 
 
 async def consume_with_aiokafka(topic: str, settings: dict[str, Any]) -> None:
-    """aiokafka's consumer."""
+    """Consume with aiokafka until SIGTERM."""
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=settings["bootstrap_servers"],
         group_id=settings["group_id"],
@@ -225,17 +225,17 @@ async def consume_with_aiokafka(topic: str, settings: dict[str, Any]) -> None:
         async def on_partitions_revoked(  # pyright: ignore[reportIncompatibleMethodOverride]
             self, revoked: Any
         ) -> None:
-            """Wait until what is being told is committed."""
+            """Wait until the records being printed are committed."""
             nonlocal rebalances
             rebalances += 1
             async with busy:
-                tell_partitions("partitions_revoked", revoked)
+                emit_partitions("partitions_revoked", revoked)
 
         async def on_partitions_assigned(  # pyright: ignore[reportIncompatibleMethodOverride]
             self, assigned: Any
         ) -> None:
-            """Tell it."""
-            tell_partitions("partitions_assigned", assigned)
+            """Print the event."""
+            emit_partitions("partitions_assigned", assigned)
 
     await consumer.start()
     consumer.subscribe([topic], listener=Listener())
@@ -250,7 +250,7 @@ async def consume_with_aiokafka(topic: str, settings: dict[str, Any]) -> None:
                 continue
             for partition, records in found.items():
                 for record in records:
-                    tell_record(partition.partition, record.offset, record.value or b"")
+                    emit_record(partition.partition, record.offset, record.value or b"")
             if found:
                 await consumer.commit({one: found[one][-1].offset + 1 for one in found})
     await consumer.stop()

@@ -1,7 +1,7 @@
 """Members of a group that are other clients' consumers, each a process of its own.
 
-What they process goes into the ledger of the stage on which they play (``tests.behaviour``), as
-kgroup's own members' does. They can leave, be killed, and be started again as the same instance.
+The ledger of their stage (``tests.behaviour``) records what they process, as for kgroup's own
+members. They can leave, be killed, and be started again as the same instance.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tests.behaviour.stage import SOON, Processed, Stage
 PROGRAM: Final = Path(__file__).resolve().parent / "member_program.py"
 HEARTBEAT_MS: Final = 300
 SESSION_MS: Final = 30_000
-"""Long enough that on a busy machine a Java program starts again within it."""
+"""Long enough for a Java program to start again on a busy machine."""
 SHORT_SESSION_MS: Final = 3000
-"""For the member that a test kills: the others wait for the end of its session."""
+"""The session of the member that a test kills: the others wait for its end."""
 JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
 CONSOLE: Final = re.compile(rb"Partition:(\d+)\tOffset:(\d+)\t(\d+)")
-"""What Java's console consumer prints of a record."""
+"""The properties of a record that Java's console consumer prints."""
 HEAP: Final = "96m"
 """Java's largest heap: several run at once, and each has little to remember."""
 
@@ -123,11 +123,11 @@ class ForeignMember:
     """A running member; ``start_member`` makes one.
 
     Attributes:
-        name: what it is called in the ledger.
-        partitions: those that it has.
-        revocations: how often it gave any up.
-        refused: partitions of which a commit was refused, and the offset that was committed
-            before: from there on the next owner repeats what this one has told.
+        name: its name in the ledger.
+        partitions: the partitions that it owns.
+        revocations: how often it gave partitions up.
+        refused: for each partition with a refused commit, the offset that was committed before;
+            the next owner repeats the records from there on.
     """
 
     def __init__(self, here: Stage, name: str) -> None:
@@ -143,7 +143,7 @@ class ForeignMember:
 
     @property
     def errors(self) -> str:
-        """What it said on standard error."""
+        """Its output on standard error."""
         return self._errors.decode()
 
     def owned(self) -> int:
@@ -151,11 +151,11 @@ class ForeignMember:
         return -1 if self._left.is_set() else len(self.partitions)
 
     async def leave(self) -> None:
-        """Let it close its consumer, and wait until it has ended well."""
+        """Let it close its consumer, and wait until it has ended without an error."""
         await self._end(signal.SIGTERM)
 
     async def kill(self) -> None:
-        """End it at once: nothing of it is sent any more."""
+        """Kill it, so that it sends nothing any more."""
         await self._end(signal.SIGKILL)
 
     async def _end(self, number: signal.Signals) -> None:
@@ -167,7 +167,7 @@ class ForeignMember:
         raise AssertionError(f"{self.name} did not end within {SOON:g} s; it said: {self.errors}")
 
     async def run(self, command: list[str], *, task_status: trio.TaskStatus[None]) -> None:
-        """Start, and read what it tells until it ends."""
+        """Start the program, and read its events until it ends."""
         start = partial(
             trio.run_process,
             command,
@@ -234,7 +234,7 @@ async def _kill(process: trio.Process) -> None:
 
 
 def refused(*members: ForeignMember) -> dict[int, int]:
-    """From where on a partition may be repeated because a commit of one of these was refused.
+    """The offsets from which partitions may be repeated because of these members' refused commits.
 
     A cooperative member continues reading in a rebalance that refuses its commits.
     """
@@ -280,10 +280,10 @@ async def start_member(
 
 
 async def until_shared(here: Stage, nodes: Mapping[str, Node], partitions: int) -> None:
-    """Wait until all partitions are shared evenly by these, and each processes some of its own."""
+    """Wait until all partitions are shared evenly, and each member processes its own."""
     share = partitions // len(nodes)
 
-    def told() -> str:
+    def owners() -> str:
         return f"{ {name: node.owned() for name, node in nodes.items()} }"
 
     await here.ledger.until(
@@ -293,5 +293,5 @@ async def until_shared(here: Stage, nodes: Mapping[str, Node], partitions: int) 
     begun = len(here.ledger.entries)
     await here.ledger.until(
         lambda: {entry.member for entry in here.ledger.entries[begun:]} >= set(nodes),
-        f"not all process, who own {told()}",
+        f"not all process; they own {owners()}",
     )

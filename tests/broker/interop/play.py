@@ -1,4 +1,4 @@
-"""What groups of other clients play on: a broker in the test's process, a topic, steady records."""
+"""A broker in the test's process, a topic and steady records, for groups of other clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS: Final = {
 
 @asynccontextmanager
 async def played() -> AsyncIterator[tuple[EmbeddedBroker, Stage, SteadyProducer]]:
-    """A broker in this process, a stage on it with its topic, and a producer at work."""
+    """A broker in this process, with a topic, a stage on it, and a producer."""
     async with (
         serve(settings=SETTINGS) as broker,
         stage(Kafka(EMBEDDED, broker.bootstrap_servers)) as here,
@@ -32,7 +32,7 @@ async def played() -> AsyncIterator[tuple[EmbeddedBroker, Stage, SteadyProducer]
 
 
 async def check_account(here: Stage, produced: int, repeatable: Mapping[int, int]) -> None:
-    """Every record is processed, in order, and again only from a partition's offset named here."""
+    """Every record is processed in order, and repeated only from the given offsets on."""
     wanted = set(map(str, range(produced)))
     await here.ledger.until(lambda: wanted <= set(here.ledger.values()), "records are missing")
     for partition in here.partitions(PARTITIONS):

@@ -19,7 +19,7 @@ async def _produce(servers: str) -> None:
 
 
 async def _share(servers: str) -> list[set[int]]:
-    """Three members read all records; what each of them owned in the end."""
+    """Let three members read all records; return the partitions of each in the end."""
     seen: list[bytes] = []
     consumers = [
         AIOKafkaConsumer(
@@ -71,7 +71,7 @@ async def test_a_group_of_three_reads_everything() -> None:
 
 
 async def test_a_transaction_with_offsets() -> None:
-    """Records and offsets of a committed transaction are there, those of an aborted one not."""
+    """Records and offsets of a committed transaction can be read, those of an aborted one not."""
     async with serve(settings=AT_ONCE) as broker:
         await broker.create_topic("t")
         await beside(_run, _transact(broker.bootstrap_servers))

@@ -56,7 +56,7 @@ async def test_what_is_produced_is_consumed(codec: str, idempotent: bool) -> Non
 
 
 async def test_a_consumer_lives_through_a_restart_of_the_broker() -> None:
-    """After a stop and a start on the same port producing and consuming continue."""
+    """After a restart of the broker on the same port, producing and consuming continue."""
     async with serve(settings=AT_ONCE) as broker:
         await broker.create_topic("t")
         servers = broker.bootstrap_servers
@@ -76,7 +76,7 @@ async def test_a_consumer_lives_through_a_restart_of_the_broker() -> None:
 
 
 async def test_transactions() -> None:
-    """Aborted records are not seen, committed ones are, offsets go along, an old producer ends."""
+    """Only committed records and offsets can be read; an old producer is fenced."""
     async with serve(settings=AT_ONCE) as broker:
         await broker.create_topic("t")
         servers = broker.bootstrap_servers
@@ -134,7 +134,7 @@ async def test_transactions() -> None:
 
 
 async def test_the_admin_client() -> None:
-    """Topics, configs, offsets, records and groups can be looked at and changed."""
+    """Topics, configs, offsets, records and groups can be described and changed."""
     async with serve(settings=AT_ONCE) as broker:
         servers = broker.bootstrap_servers
 

@@ -51,14 +51,14 @@ async def start(here: Stage, kind: str, name: str, assignors: str, folder: Path)
 
 
 def numbers(node: Node) -> set[int]:
-    """The partitions that a member has."""
+    """The partitions that a member owns."""
     if isinstance(node, Member):
         return {one.partition for one in node.generation.assignment}
     return set(node.partitions)
 
 
 def is_sticky(before: Mapping[str, set[int]], after: Mapping[str, set[int]]) -> bool:
-    """Whether each member that is still there keeps what its new share lets it keep."""
+    """Whether each remaining member keeps as many partitions as its new share allows."""
     return all(
         len(before[name] & mine) == min(len(before[name]), len(mine))
         for name, mine in after.items()
@@ -67,7 +67,7 @@ def is_sticky(before: Mapping[str, set[int]], after: Mapping[str, set[int]]) -> 
 
 
 async def shared(here: Stage, nodes: Mapping[str, Node]) -> dict[str, set[int]]:
-    """Wait until all partitions are shared evenly; who has which."""
+    """Wait until all partitions are shared evenly; return the partitions of each member."""
     await until_shared(here, nodes, PARTITIONS)
     found = {name: numbers(node) for name, node in nodes.items()}
     assert sorted(number for mine in found.values() for number in mine) == list(range(PARTITIONS))
@@ -75,14 +75,14 @@ async def shared(here: Stage, nodes: Mapping[str, Node]) -> dict[str, set[int]]:
 
 
 def repeatable(nodes: list[Node]) -> dict[int, int]:
-    """What foreign members may repeat: a cooperative one reads on while commits are refused."""
+    """The records that foreign members may repeat: those read while commits were refused."""
     return refused(*(node for node in nodes if isinstance(node, ForeignMember)))
 
 
 async def test_a_group_goes_from_range_to_cooperative_sticky(
     real_kafka: KafkaAddress, tmp_path: Path
 ) -> None:
-    """One member after the other is restarted, twice, and no record is missed or repeated."""
+    """Each member is restarted twice, one after the other; no record is missed or repeated."""
     kinds = {"one": "kgroup", "two": "kgroup", "three": "java"}
     chosen: list[str] = []
     async with on_kafka(real_kafka) as (here, producer):
@@ -112,7 +112,7 @@ async def test_a_group_goes_from_range_to_cooperative_sticky(
                 (protocol,) = {node.generation.assignor for node in ours()}
                 chosen.append(protocol)
         assert chosen == ["range", "range", *[COOPERATIVE] * 4]
-        # All are cooperative now: what moves is given up first, and the rest stays.
+        # All are cooperative now: partitions that move are given up first, and the others stay.
         await nodes.pop("two").leave()
         before = await shared(here, nodes)
         earlier = gave_up()  # on a busy machine a restart above is a departure and an arrival
@@ -129,7 +129,7 @@ async def test_a_group_goes_from_range_to_cooperative_sticky(
 async def test_any_leader_shares_evenly_and_moves_little(
     real_kafka: KafkaAddress, tmp_path: Path, first: str
 ) -> None:
-    """Who joins first leads: two more come, one of them goes, and what can stay stays."""
+    """The first member leads; two others join and one leaves; few partitions move."""
     async with on_kafka(real_kafka) as (here, producer):
         nodes = {first: await start(here, first, first, COOPERATIVE, tmp_path)}
         steps = [await shared(here, nodes)]

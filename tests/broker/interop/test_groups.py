@@ -1,4 +1,4 @@
-"""Groups of three of each other client: joined, left, killed, restarted as the same instance."""
+"""Groups of three members of each other client: they join, leave, are killed, restart."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ JAVA = pytest.mark.real_kafka
     ids=str,
 )
 async def test_a_member_joins_one_is_killed_one_leaves(client: Client, tmp_path: Path) -> None:
-    """Three share, two go in different ways, and a record is repeated only from the dead one."""
+    """Three members share; one is killed and one leaves; only the killed one's records repeat."""
     async with played() as (broker, here, producer):
         nodes: dict[str, ForeignMember] = {}
 

@@ -16,7 +16,7 @@ RECORDS = 10
 
 
 async def test_topics() -> None:
-    """They are created, described, listed, grown, configured and deleted."""
+    """Topics are created, described, listed, extended, configured and deleted."""
     async with serve() as broker:
         topics = partial(printed, broker, "kafka-topics")
         configs = partial(printed, broker, "kafka-configs", "--topic", "t")
@@ -47,12 +47,12 @@ async def test_topics() -> None:
 
 
 async def committed(broker: EmbeddedBroker) -> dict[int, int]:
-    """What group g has committed of t, by partition."""
+    """The offsets that group g has committed for t, by partition."""
     return {tp.partition: at.offset for tp, at in (await broker.committed("g")).items()}
 
 
 async def test_offsets_of_a_group() -> None:
-    """They are reset in every way, told with their lag, deleted, and the group with them."""
+    """Offsets are reset in every way, described with their lag, and deleted with the group."""
     async with serve() as broker:
         await broker.create_topic("t", 3)
         for number in range(3):

@@ -1,4 +1,4 @@
-"""One group of six clients: what kgroup, three other Python clients and two of Java's agree on."""
+"""One group of six clients: kgroup, three other Python clients and two of Java's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHERS = ("java", "java-console", "confluent-kafka", "aiokafka", "kafka-python")
 
 
 async def until_all_process(here: Stage, broker: EmbeddedBroker, names: set[str]) -> DescribedGroup:
-    """Wait until the group is stable with these members and each of them processes."""
+    """Wait until the group is stable with these members and each processes records."""
     while True:
         (group,) = await broker.groups()
         stable = group.state == "Stable" and {one.client_id for one in group.members} == names
@@ -34,7 +34,7 @@ async def _next_to_process(here: Stage) -> set[str]:
 
 
 async def check_the_tools_view(broker: EmbeddedBroker, group: DescribedGroup) -> None:
-    """Java's tool tells of every member and partition what the broker knows."""
+    """Java's tool describes every member and partition as the broker does."""
     describe = partial(printed, broker, "kafka-consumer-groups", "--describe")
     name = ("--group", group.group_id)
     told = await together(

@@ -1,4 +1,4 @@
-"""Clients that insist on the new group protocol (KIP-848) are told that it is not served."""
+"""Clients configured for the new group protocol (KIP-848) learn that it is not supported."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.broker.interop.clients import beside, until
 
 
 @pytest.mark.real_kafka
-async def test_java_says_what_to_do() -> None:
-    """The consumer ends at once, and names the setting."""
+async def test_java_s_consumer_names_the_setting() -> None:
+    """The consumer ends at once, and its error names the setting to change."""
     async with serve() as broker:
         await broker.create_topic("t")
         settings = ("--bootstrap-server", broker.bootstrap_servers, "--topic", "t")
@@ -28,8 +28,8 @@ async def test_java_says_what_to_do() -> None:
         assert "Set group.protocol=classic on the consumer configs" in done.stderr
 
 
-async def test_confluent_kafka_fails_for_good() -> None:
-    """The consumer gets a fatal error with Kafka's code for it."""
+async def test_confluent_kafka_s_consumer_gets_a_fatal_error() -> None:
+    """The error has Kafka's code for an unsupported version."""
     async with serve() as broker:
         await broker.create_topic("t")
 

@@ -1,4 +1,4 @@
-"""Java's command-line tools against a broker of the test's process, and what they print as rows."""
+"""Java's command-line tools against a broker in the test's process, and their output as rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, str]
 
 
 async def printed(broker: EmbeddedBroker, name: str, *args: str) -> str:
-    """Run a tool to its good end; what it printed on standard output."""
+    """Run a tool until it succeeds; return its standard output."""
     run = partial(run_tool, broker.bootstrap_servers, name, *args)
     return (await trio.to_thread.run_sync(run, abandon_on_cancel=True)).stdout
 
@@ -32,7 +32,7 @@ def table(text: str) -> list[Row]:
 
 
 async def together(*works: Callable[[], Awaitable[str]]) -> list[str]:
-    """Run several tools at once; what they printed, in the order of the arguments."""
+    """Run several tools at once; return their outputs in the order of the arguments."""
     texts: dict[int, str] = {}
 
     async def run(number: int, work: Callable[[], Awaitable[str]]) -> None:

@@ -1,11 +1,11 @@
-"""The examples of exactly once in one driver process that is killed, or frozen, at a step.
+"""Runs the exactly-once examples in one driver process, which is killed or frozen at a step.
 
     python driver.py STEP ACTION BOOTSTRAP_SERVERS TOPIC EXAMPLE=SINK...
 
-Each example runs as it is, as a group of its own in a thread of its own, all on one session: a JVM
-costs more than all that the test does in it. When every one of them has come to the step the
-process does the action to itself: ``kill``, or ``freeze``, with its JVM. What an example comes to
-is printed on standard output, a line each: its name, a colon, the step.
+Each example runs unchanged, with its own group, in its own thread. All share one session, because a
+JVM costs more than all else in the test. When every example has reached the step, the process does
+the action to itself: ``kill``, or ``freeze``, with its JVM. For each step that an example reaches,
+a line is printed: the name, a colon, the step.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SESSION_TIMEOUT: Final = 4.0
 SETTINGS: Final = {
     **DELTA_SETTINGS,
     "spark.sql.shuffle.partitions": "1",
-    # Queries run once or twice: compiling them would be the most of their cost.
+    # Queries run once or twice, so that compiling them would cost the most.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
 def load(name: str) -> ModuleType:
-    """An example as a module."""
+    """Load an example as a module."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -77,10 +77,10 @@ def freeze() -> None:
 
 @final
 class Steps:
-    """Where the examples are, and what is done when all of them are at one step.
+    """The steps of the examples, and the action once all have reached one.
 
     Attributes:
-        names: which example a group is of.
+        names: the example of each group.
     """
 
     def __init__(self, examples: int, step: str, action: str) -> None:
@@ -95,7 +95,7 @@ class Steps:
         self._act()
 
     def at(self, batch: MicroBatch, step: str) -> None:
-        """A batch has come so far."""
+        """Record that a batch has reached a step."""
         # One write: lines of several threads must not mix.
         sys.stdout.write(f"{self.names[batch.group_id]}: {step}\n")
         sys.stdout.flush()
@@ -104,7 +104,7 @@ class Steps:
 
 
 def run(name: str, steps: Steps, *arguments: str) -> None:
-    """Run an example, again where it was refused; what else ends it ends the process."""
+    """Run an example, again after each refusal; any other end of it ends the process."""
     example: Any = load(name)
     publish = example.publish
 
@@ -134,7 +134,7 @@ def run(name: str, steps: Steps, *arguments: str) -> None:
 
 
 def main(step: str, action: str, servers: str, topic: str, *sinks: str) -> None:
-    """Run them all."""
+    """Run all examples."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # threads inherit it
     steps = Steps(len(sinks), step, action)
     commit = MicroBatch.commit

@@ -1,4 +1,4 @@
-"""A batch as a driver holds it, without one."""
+"""An object with the attributes of a batch, for examples without a group."""
 
 from __future__ import annotations
 

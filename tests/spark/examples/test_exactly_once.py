@@ -1,9 +1,9 @@
-"""The examples of exactly once: killed at every step, then one frozen past its session and woken.
+"""The exactly-once examples: killed at every step, and one frozen past its session and woken.
 
-One story for all sinks, because each driver costs the start of a JVM: the first one freezes with a
-batch in its hands; three take over, one after the other, and write on, and each is killed (kill
--9) at another step; then the first one wakes up, and does the rest. Before each something is
-produced, so that no two of them have the same ranges. Then the tests check what the sinks contain.
+All sinks share one story, because each driver has to start a JVM. The first driver freezes while it
+holds a batch. Three others take over, one after the other, and each is killed (kill -9) at another
+step. Then the first one is woken, and does the rest. Before each of them records are produced, so
+that no two have the same ranges. Then the tests check the contents of the sinks.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from tests.examples.topic import Record, Topic
 from tests.examples.worker import Worker
 from tests.spark.examples.driver import AFTER, BEFORE, BETWEEN, FREEZE, KILL, REFUSED, load
 
-# One process has the story; the first test to come waits for all of it.
+# One process runs the story; its first test waits for all of it.
 pytestmark = [pytest.mark.xdist_group("spark-exactly-once"), pytest.mark.timeout(1500)]
 
 DRIVER: Final = Path(__file__).with_name("driver.py")
 TIMEOUT: Final = 300.0
-"""Seconds that a driver has for one step, with all that it starts; it takes about 10."""
+"""Seconds for one step of a driver and its processes; a step takes about 10."""
 GROUPS: Final = {
     "spark_postgres": "postgres",
     "spark_delta": "delta",
     "spark_parquet_manifest": "parquet",
 }
-"""How the group of an example is called after its topic."""
+"""The name of an example's group, after that of its topic."""
 every_example = pytest.mark.parametrize("example", GROUPS)
 
 
 @final
 @attrs.frozen
 class Machine:
-    """Where drivers run."""
+    """The machine on which drivers run."""
 
     folder: Path = ROOT
     python: Path = Path(sys.executable)
@@ -65,10 +65,10 @@ class Story:
 
     Attributes:
         produced: every record.
-        sinks: what each example has written: a function that reads it.
-        woken: the output of the driver that was frozen, before and after.
-        committed: what each example's group has committed in the end.
-        ends: of the topic.
+        sinks: for each example a function that reads what it has written.
+        woken: the output of the frozen driver, before and after it was woken.
+        committed: the committed offsets of each example's group in the end.
+        ends: the end offsets of the topic.
     """
 
     produced: list[Record]
@@ -97,14 +97,14 @@ def story(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
         produced = topic.produce(10)
         with driver(BEFORE, FREEZE) as frozen:
-            frozen.until(all_told(BEFORE))
+            frozen.until(all_reached(BEFORE))
             for step in (BEFORE, BETWEEN, AFTER):
                 produced += topic.produce(1)
                 with driver(step, KILL) as killed:
                     assert killed.ended() == -signal.SIGKILL
             produced += topic.produce(1)
             wake(frozen.pid)
-            frozen.until(all_told(AFTER))
+            frozen.until(all_reached(AFTER))
             for group in GROUPS.values():
                 topic.wait_until_committed(f"{topic.name}-{group}")
         yield Story(
@@ -125,13 +125,13 @@ def story(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Itera
         )
 
 
-def all_told(step: str) -> Callable[[list[str]], bool]:
-    """Whether every example has come to a step."""
+def all_reached(step: str) -> Callable[[list[str]], bool]:
+    """Whether every example has reached a step."""
     return lambda lines: {f"{example}: {step}" for example in GROUPS} <= set(lines)
 
 
 def wake(pid: int) -> None:
-    """Let a frozen process, and those that it has started, continue."""
+    """Let a frozen process and its children continue."""
     process = psutil.Process(pid)
     for one in (*process.children(recursive=True), process):
         one.resume()
@@ -170,13 +170,13 @@ def in_files(files: list[str]) -> list[Record]:
 
 @every_example
 def test_every_record_is_in_the_sink_once(story: Story, example: str) -> None:
-    """After kill -9 at every step and a frozen driver that woke up none is missing or twice."""
+    """No record is missing or repeated after the kills and the frozen driver."""
     assert sorted(story.sinks[example]()) == sorted(story.produced)
 
 
 @every_example
 def test_the_sink_refuses_the_driver_that_was_frozen(story: Story, example: str) -> None:
-    """Its batch, of other ranges than those written meanwhile, is not written; its next one is."""
+    """Its batch overlaps with others and is not written; its next batch is."""
     steps_of_woken = [line for line in story.woken if line.startswith(f"{example}: ")]
     steps = BEFORE, REFUSED, BEFORE, BETWEEN, AFTER
     assert steps_of_woken == [f"{example}: {step}" for step in steps]
@@ -184,5 +184,5 @@ def test_the_sink_refuses_the_driver_that_was_frozen(story: Story, example: str)
 
 @every_example
 def test_kafka_has_the_offsets_too(story: Story, example: str) -> None:
-    """The group's committed offsets are the ends: no lag is left over from any of the kills."""
+    """The groups' committed offsets are the end offsets: no lag is left."""
     assert story.committed[example] == story.ends

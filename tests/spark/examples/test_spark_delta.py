@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_TASKS: Final = "spark.databricks.delta.snapshotPartitions"
-"""How many tasks read a table's log; the default of 50 costs seconds each time."""
+"""The number of tasks that read a table's log; the default of 50 costs seconds each time."""
 LINE: Final = ("'lines' topic", "0 partition", "id offset", "CAST('a' AS BINARY) value")
 
 
@@ -42,14 +42,14 @@ def write(example: Any, spark: SparkSession, table: str, held: Held) -> None:
 
 
 def count(spark: SparkSession, table: str) -> int:
-    """How many rows the table has."""
+    """The number of rows in the table."""
     return spark.read.format("delta").load(table).count()
 
 
 def test_only_what_begins_at_the_tables_end_is_written(
     example: Any, spark: SparkSession, table: str
 ) -> None:
-    """A longer range of the same start, and one that starts within what was written, are not."""
+    """A longer range with the same start, and one that starts within written ones, are not."""
     write(example, spark, table, Held.of(0, 0, 10))
     for start, end in ((0, 10), (0, 15), (5, 15), (11, 15)):
         with pytest.raises(example.SinkMovedError, match=f"lines-0\\[{start}:{end}\\]"):
@@ -67,7 +67,7 @@ def test_what_another_driver_writes_meanwhile_matters_where_it_is_the_same_parti
     other: int,
     refused: bool,
 ) -> None:
-    """Drivers that write at the same time do not disturb each other, unless one is left behind."""
+    """Concurrent writes conflict only if one driver's range is already written."""
     publish = example.publish
 
     def late(*args: Any) -> None:

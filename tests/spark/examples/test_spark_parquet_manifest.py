@@ -19,13 +19,13 @@ def example() -> Any:
 
 @pytest.fixture
 def base(tmp_path: Path) -> str:
-    """A sink in which nothing is."""
+    """The folder of an empty sink."""
     (tmp_path / "manifests").mkdir()
     return str(tmp_path)
 
 
 def test_only_what_begins_at_the_sinks_end_is_published(example: Any, base: str) -> None:
-    """A longer range of the same start, and one that starts within what is there, are not."""
+    """A longer range with the same start, and one that starts within published ones, are not."""
     example.publish(Held.of(0, 0, 10), ["data/a"], base)
     for start, end in ((0, 10), (0, 15), (5, 15), (11, 15)):
         with pytest.raises(example.SinkMovedError, match=f"lines-0\\[{start}:{end}\\]"):
@@ -39,7 +39,7 @@ def test_only_what_begins_at_the_sinks_end_is_published(example: Any, base: str)
 def test_what_another_driver_publishes_meanwhile_matters_where_it_is_the_same_partition(
     example: Any, base: str, monkeypatch: pytest.MonkeyPatch, other: int, refused: bool
 ) -> None:
-    """Of two drivers that create the same manifest one tries the next: they do not conflict."""
+    """If two drivers create the same manifest, one uses the next number: there is no conflict."""
     create = example.create
 
     def late(*args: Any) -> bool:

