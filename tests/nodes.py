@@ -34,12 +34,12 @@ class Node:
 
 @final
 class Nodes:
-    """All brokers of a test, and what they were asked."""
+    """All brokers of a test, and the requests that they received."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._nodes: dict[str, Node] = {}
-        self.asked: list[tuple[str, RequestFrame]] = []
+        self.received: list[tuple[str, RequestFrame]] = []
         self.open_now = 0
 
     def add(self, address: str, **answers: Answer) -> Node:
@@ -49,15 +49,15 @@ class Nodes:
 
     def requests(self, api: str) -> list[Any]:
         """The requests of an API."""
-        return [frame.entity for _, frame in self.asked if frame.api == api]
+        return [frame.entity for _, frame in self.received if frame.api == api]
 
     def versions(self, api: str) -> list[int]:
-        """The versions in which an API was asked."""
-        return [frame.version for _, frame in self.asked if frame.api == api]
+        """The versions of the requests of an API."""
+        return [frame.version for _, frame in self.received if frame.api == api]
 
-    def whom(self, api: str) -> list[str]:
-        """The addresses that were asked."""
-        return [address for address, frame in self.asked if frame.api == api]
+    def addresses(self, api: str) -> list[str]:
+        """The addresses of the brokers that received requests of an API."""
+        return [address for address, frame in self.received if frame.api == api]
 
     async def open(self, host: str, port: int) -> trio.abc.Stream:
         """A ``StreamOpener``."""
@@ -86,7 +86,7 @@ class Nodes:
                 await peer.negotiate(node.ranges)
                 while True:
                     request = await peer.request()
-                    self.asked.append((address, request))
+                    self.received.append((address, request))
                     answer = node.answers[request.api]
                     fields = answer(request) if callable(answer) else answer
                     if fields is None:

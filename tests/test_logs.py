@@ -13,19 +13,19 @@ from kgroup.types import Cause, End, TopicPartition
 
 def test_an_event_is_one_line_at_its_level(caplog: pytest.LogCaptureFixture) -> None:
     """Logger, level and text are the event's."""
-    told = [
+    events = [
         Joining(group_id="g", reason="r"),
         Committed(group_id="g", offsets={TopicPartition("t", 0): 1}),
         LoopBlocked(group_id="g", seconds=11.0),
         GenerationEnded(group_id="g", end=End(Cause.FENCED), cut_short=False),
     ]
     with caplog.at_level(logging.DEBUG, "kgroup"):
-        for event in told:
+        for event in events:
             log(event)
     assert caplog.record_tuples == [
         ("kgroup", level, str(event))
         for level, event in zip(
-            (logging.INFO, logging.DEBUG, logging.WARNING, logging.WARNING), told, strict=True
+            (logging.INFO, logging.DEBUG, logging.WARNING, logging.WARNING), events, strict=True
         )
     ]
 

@@ -46,8 +46,8 @@ async def metadata(client: Client, *topics: str) -> Any:
 
 async def leaders(client: Client, topic: str = "t") -> list[tuple[int, int, int]]:
     """(error, leader, leader epoch) of each partition of a topic."""
-    (told,) = (await metadata(client, topic)).topics
-    return [(int(p.error_code), p.leader_id, p.leader_epoch) for p in told.partitions]
+    (found,) = (await metadata(client, topic)).topics
+    return [(int(p.error_code), p.leader_id, p.leader_epoch) for p in found.partitions]
 
 
 def fetch(number: int, epoch: int = -1, wait: int = 0, offset: int = 0) -> dict[str, Any]:

@@ -172,5 +172,5 @@ async def test_an_observer_sees_the_responses_of_timers(
         nursery.cancel_scope.cancel()
     ((_, ticket, at_once),) = observer.requests
     assert list(at_once) == []
-    ((told,),) = observer.expiries
-    assert (told.ticket, told.response) == (ticket, answer)
+    ((answered,),) = observer.expiries
+    assert (answered.ticket, answered.response) == (ticket, answer)

@@ -94,30 +94,30 @@ class Elections(RuleBasedStateMachine):
         """Stop a broker."""
         if self.live_brokers.is_up(node_id):
             self.live_brokers.set_up(node_id, is_up=False)
-            self.changed(told=self.live_brokers.broker_stopped(self.replicas, node_id))
+            self.changed(returned=self.live_brokers.broker_stopped(self.replicas, node_id))
 
     @rule(node_id=BROKERS)
     def come(self, node_id: int) -> None:
         """Start a broker."""
         if not self.live_brokers.is_up(node_id):
             self.live_brokers.set_up(node_id, is_up=True)
-            self.changed(told=self.live_brokers.broker_started(self.replicas))
+            self.changed(returned=self.live_brokers.broker_started(self.replicas))
 
     @rule(node_id=BROKERS)
     def move(self, node_id: int) -> None:
         """Move the leader."""
         if self.live_brokers.is_up(node_id):
-            self.changed(told=self.live_brokers.move_leader(self.replicas, node_id))
+            self.changed(returned=self.live_brokers.move_leader(self.replicas, node_id))
 
     @rule()
     def elect_preferred(self) -> None:
         """Elect the preferred leader."""
-        self.changed(told=self.live_brokers.elect_preferred(self.replicas))
+        self.changed(returned=self.live_brokers.elect_preferred(self.replicas))
 
-    def changed(self, *, told: bool) -> None:
+    def changed(self, *, returned: bool) -> None:
         """The epoch rises exactly when the leader changes, and so does the result say."""
         leader, epoch = self.seen
-        assert told == (self.replicas.leader != leader) == (self.replicas.epoch > epoch)
+        assert returned == (self.replicas.leader != leader) == (self.replicas.epoch > epoch)
         self.seen = (self.replicas.leader, self.replicas.epoch)
 
     @invariant()

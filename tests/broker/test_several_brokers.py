@@ -37,9 +37,9 @@ async def test_what_a_stopped_broker_leads_moves_to_replicas(
     assert [b.node_id for b in (await metadata(client)).brokers] == [2, 3]
     assert await leaders(client) == [(0, 2, 1), (0, 2, 0), (0, 3, 0)]
     assert (LEADER_NOT_AVAILABLE, -1, 1) in await leaders(client, "single")
-    (told,) = (await metadata(client, "t")).topics
-    assert list(told.partitions[0].offline_replicas) == [1]
-    assert list(told.partitions[0].isr_nodes) == [2, 3]
+    (found,) = (await metadata(client, "t")).topics
+    assert list(found.partitions[0].offline_replicas) == [1]
+    assert list(found.partitions[0].isr_nodes) == [2, 3]
     with pytest.raises(ConnectionRefusedError):
         await to(cluster, 1)
     with pytest.raises(UsageError, match="broker 1 is stopped"):

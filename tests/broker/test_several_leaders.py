@@ -34,14 +34,14 @@ async def test_every_broker_describes_the_whole_cluster(
     """Every broker returns the same brokers, leaders and coordinators, spread evenly."""
     for node_id in cluster.nodes:
         client = await to(cluster, node_id)
-        told = await metadata(client, "t")
-        assert [(b.node_id, b.host, b.port) for b in told.brokers] == [
+        response = await metadata(client, "t")
+        assert [(b.node_id, b.host, b.port) for b in response.brokers] == [
             (1, "broker-1", 9092),
             (2, "broker-2", 9092),
             (3, "broker-3", 9092),
         ]
         assert await leaders(client) == [(0, 1, 0), (0, 2, 0), (0, 3, 0)]
-        assert [list(p.replica_nodes) for p in told.topics[0].partitions] == [
+        assert [list(p.replica_nodes) for p in response.topics[0].partitions] == [
             [1, 2, 3],
             [2, 3, 1],
             [3, 1, 2],
@@ -166,8 +166,8 @@ async def test_epochs_say_where_records_of_one_leader_end(
             replica_id=-1,
             topics=[{"topic": "t", "partitions": [partition]}],
         )
-        told = answer.topics[0].partitions[0]
-        ends.append((told.leader_epoch, told.end_offset))
+        response = answer.topics[0].partitions[0]
+        ends.append((response.leader_epoch, response.end_offset))
     assert ends == [(0, 2), (0, 2), (2, 3), (-1, -1)]
     listed = await client.request(
         "list_offsets",

@@ -161,9 +161,9 @@ async def test_observers_see_shards_move(
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     ((_, ticket, _),) = here.requests
-    ((gone, told),) = here.lost
+    ((gone, found),) = here.lost
     assert sorted(gone) == led[node.node_id]
-    assert [one.ticket for one in told] == ([ticket] if answer else [])
+    assert [one.ticket for one in found] == ([ticket] if answer else [])
     assert here.gained == []
     hand_over = cluster.broker_started(node.node_id)
     cluster.shards.begin_loading(hand_over)

@@ -43,15 +43,15 @@ async def test_metadata_in_every_version(
     nodes = Nodes(nursery)
     node = nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1, -1], "__own": [1]}))
     node.ranges["metadata"] = (0, version)
-    told = await nodes.cluster().metadata(topics)
+    result = await nodes.cluster().metadata(topics)
     assert nodes.versions("metadata") == [version]
     (request,) = nodes.requests("metadata")
     assert request.allow_auto_topic_creation is False
     assert (request.topics is None) is (topics is None)
-    assert {name: topic.partitions for name, topic in told.topics.items()} == {"t": 3, "__own": 1}
-    assert told.leaders == {T0: 1, T1: 1, TopicPartition("__own", 0): 1}
-    assert told.internal == {"__own"}
-    assert told.missing == frozenset()
+    assert {name: topic.partitions for name, topic in result.topics.items()} == {"t": 3, "__own": 1}
+    assert result.leaders == {T0: 1, T1: 1, TopicPartition("__own", 0): 1}
+    assert result.internal == {"__own"}
+    assert result.missing == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ async def test_a_topic_that_is_not_there_empties_no_other(
     """The topic is in ``missing``, and the others are in ``topics``."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": [1], "absent": int(code)}))
-    told = await nodes.cluster().metadata({"t", "absent"})
-    assert list(told.topics) == ["t"]
-    assert told.missing == {"absent"}
+    result = await nodes.cluster().metadata({"t", "absent"})
+    assert list(result.topics) == ["t"]
+    assert result.missing == {"absent"}
 
 
 async def test_a_topic_that_may_not_be_seen_is_an_error(
@@ -91,8 +91,8 @@ async def test_racks_are_those_of_the_replicas(
     answer["brokers"][0]["rack"] = "east"
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=answer)
-    told = await nodes.cluster().metadata({"t"})
-    assert attrs.evolve(told.topics["t"], topic_id=None) == TopicInfo(
+    result = await nodes.cluster().metadata({"t"})
+    assert attrs.evolve(result.topics["t"], topic_id=None) == TopicInfo(
         name="t", partitions=2, racks=(("east",), ())
     )
 
@@ -109,7 +109,7 @@ async def test_the_next_broker_is_tried_if_one_is_unavailable(
     last = nodes.add("c:1", metadata=metadata(ALONE))
     cluster = nodes.cluster(bootstrap_servers="a:1,b:1,c:1")
     await cluster.metadata(None)
-    assert nodes.whom("metadata") == ["b:1", "c:1"]
+    assert nodes.addresses("metadata") == ["b:1", "c:1"]
     last.up = False
     await cluster.aclose()
     with pytest.raises(ConnectionLostError, match="b:1"):
@@ -121,22 +121,22 @@ async def test_known_brokers_come_before_the_bootstrap_servers(
 ) -> None:
     """A broker with an open connection is tried first, and the bootstrap servers last."""
     nodes = Nodes(nursery)
-    tells = metadata({1: "b:1", 2: "c:1"})
-    boot = nodes.add("a:1", metadata=tells)
-    others = [nodes.add(address, metadata=tells) for address in ("b:1", "c:1")]
+    topology = metadata({1: "b:1", 2: "c:1"})
+    boot = nodes.add("a:1", metadata=topology)
+    others = [nodes.add(address, metadata=topology) for address in ("b:1", "c:1")]
     cluster = nodes.cluster()
     await cluster.metadata(None)
     await cluster.metadata(None)
-    second = nodes.whom("metadata")[1]
+    second = nodes.addresses("metadata")[1]
     assert second in {"b:1", "c:1"}
     await cluster.metadata(None)
-    assert nodes.whom("metadata")[2] == second
+    assert nodes.addresses("metadata")[2] == second
     for node in others:
         node.up = False
     await cluster.aclose()
     await cluster.metadata(None)
     assert boot.up
-    assert nodes.whom("metadata")[3] == "a:1"
+    assert nodes.addresses("metadata")[3] == "a:1"
 
 
 async def test_a_broker_that_did_not_respond_is_tried_last(
@@ -144,19 +144,19 @@ async def test_a_broker_that_did_not_respond_is_tried_last(
 ) -> None:
     """A silent broker costs its timeout only once, until it responds again."""
     nodes = Nodes(nursery)
-    tells = metadata({1: "a:1", 2: "b:1"})
+    topology = metadata({1: "a:1", 2: "b:1"})
     first = nodes.add("a:1", metadata=SILENCE)
-    second = nodes.add("b:1", metadata=tells)
+    second = nodes.add("b:1", metadata=topology)
     cluster = nodes.cluster(bootstrap_servers="a:1,b:1", request_timeout=10)
     began = trio.current_time()
     for _ in range(5):
         await cluster.metadata(None)
     assert trio.current_time() - began == 10
-    assert nodes.whom("metadata") == ["a:1", *["b:1"] * 5]
-    first.answers["metadata"], second.up = tells, False
+    assert nodes.addresses("metadata") == ["a:1", *["b:1"] * 5]
+    first.answers["metadata"], second.up = topology, False
     await cluster.aclose()
     await cluster.metadata(None)
-    assert nodes.whom("metadata")[-1] == "a:1"
+    assert nodes.addresses("metadata")[-1] == "a:1"
     await cluster.aclose()
 
 
@@ -170,7 +170,7 @@ async def test_brokers_are_not_forgotten_for_an_empty_answer(
     cluster = nodes.cluster()
     for _ in range(3):
         await cluster.metadata(None)
-    assert nodes.whom("metadata") == ["a:1", "b:1", "b:1"]
+    assert nodes.addresses("metadata") == ["a:1", "b:1", "b:1"]
 
 
 async def test_a_rebootstrap_forgets_them(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
@@ -183,7 +183,7 @@ async def test_a_rebootstrap_forgets_them(nursery: trio.Nursery, autojump_clock:
     with pytest.raises(BrokerError, match="REBOOTSTRAP_REQUIRED"):
         await cluster.metadata(None)
     await cluster.metadata(None)
-    assert nodes.whom("metadata") == ["a:1", "b:1", "a:1"]
+    assert nodes.addresses("metadata") == ["a:1", "b:1", "a:1"]
 
 
 async def test_a_broker_that_is_too_old_is_passed_over(
@@ -195,7 +195,7 @@ async def test_a_broker_that_is_too_old_is_passed_over(
     newer = nodes.add("b:1", metadata=metadata(ALONE))
     cluster = nodes.cluster(bootstrap_servers="a:1,b:1")
     await cluster.metadata(None)
-    assert nodes.whom("metadata") == ["b:1"]
+    assert nodes.addresses("metadata") == ["b:1"]
     await cluster.aclose()
     newer.ranges["metadata"] = (0, 3)
     cluster = nodes.cluster(bootstrap_servers="a:1,b:1")
@@ -281,8 +281,8 @@ async def test_offsets_in_every_version(
     cluster = nodes.cluster(isolation_level="read_committed")
     assert await cluster.list_offsets({T0, T1, T2}, LATEST) == {T0: 5, T1: 15, T2: 25}
     assert await cluster.list_offsets({T2}, EARLIEST) == {T2: 20}
-    assert sorted(nodes.whom("list_offsets")[:2]) == ["a:1", "b:1"]
-    assert nodes.whom("list_offsets")[2:] == ["a:1"]
+    assert sorted(nodes.addresses("list_offsets")[:2]) == ["a:1", "b:1"]
+    assert nodes.addresses("list_offsets")[2:] == ["a:1"]
     for request in nodes.requests("list_offsets"):
         assert getattr(request, "isolation_level", 1) == 1
         if version >= 10:
@@ -384,15 +384,15 @@ async def test_cached_leaders_get_one_request_each(
 ) -> None:
     """A hundred partitions of two leaders need two requests, and Metadata only the first time."""
     nodes = Nodes(nursery)
-    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2] * 50})
+    topology = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2] * 50})
     for address in ("a:1", "b:1"):
-        nodes.add(address, metadata=tells, list_offsets=offsets_of)
+        nodes.add(address, metadata=topology, list_offsets=offsets_of)
     cluster = nodes.cluster()
     names = [TopicPartition("t", number) for number in range(100)]
     for _ in range(3):
         answers = await cluster.list_offsets(names, LATEST, use_cached=True)
         assert answers == {name: 10 * name.partition + 5 for name in names}
-    assert sorted(nodes.whom("list_offsets")) == ["a:1"] * 3 + ["b:1"] * 3
+    assert sorted(nodes.addresses("list_offsets")) == ["a:1"] * 3 + ["b:1"] * 3
     assert len(nodes.requests("metadata")) == 1
     await cluster.list_offsets(names, LATEST)
     assert len(nodes.requests("metadata")) == 2
@@ -409,7 +409,7 @@ async def test_only_topics_without_cached_leaders_are_looked_up(
     cluster = nodes.cluster()
     await cluster.metadata({"t"})
     node.answers["metadata"] = metadata(ALONE, {"v": 3})
-    nodes.asked.clear()
+    nodes.received.clear()
     await cluster.list_offsets({T0}, LATEST, use_cached=True)
     assert not nodes.requests("metadata")
     await cluster.list_offsets({T0, TopicPartition("v", 0)}, LATEST, use_cached=True)
@@ -424,7 +424,7 @@ async def test_a_leader_that_moved_is_looked_up_for_the_next_request(
     nodes = Nodes(nursery)
     moved = False
 
-    def tells(_: RequestFrame) -> Mapping[str, Any]:
+    def topology(_: RequestFrame) -> Mapping[str, Any]:
         return metadata({1: "a:1", 2: "b:1"}, {"t": [2 if moved else 1, 1]})
 
     def old(request: RequestFrame) -> dict[str, Any]:
@@ -434,8 +434,8 @@ async def test_a_leader_that_moved_is_looked_up_for_the_next_request(
                 part["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return answer
 
-    nodes.add("a:1", metadata=tells, list_offsets=old)
-    nodes.add("b:1", metadata=tells, list_offsets=offsets_of)
+    nodes.add("a:1", metadata=topology, list_offsets=old)
+    nodes.add("b:1", metadata=topology, list_offsets=offsets_of)
     cluster = nodes.cluster()
     await cluster.list_offsets({T0, T1}, LATEST, use_cached=True)
     moved = True
@@ -445,7 +445,7 @@ async def test_a_leader_that_moved_is_looked_up_for_the_next_request(
     assert len(nodes.requests("metadata")) == 1
     assert await cluster.list_offsets({T0, T1}, LATEST, use_cached=True) == {T0: 5, T1: 15}
     assert len(nodes.requests("metadata")) == 2
-    assert nodes.whom("list_offsets").count("b:1") == 1
+    assert nodes.addresses("list_offsets").count("b:1") == 1
 
 
 async def test_an_unavailable_leader_does_not_affect_the_others(
@@ -453,9 +453,9 @@ async def test_an_unavailable_leader_does_not_affect_the_others(
 ) -> None:
     """Its partitions have the failure, and are looked up for the next request."""
     nodes = Nodes(nursery)
-    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
-    nodes.add("a:1", metadata=tells, list_offsets=offsets_of)
-    away = nodes.add("b:1", metadata=tells, list_offsets=lambda _: None)
+    topology = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
+    nodes.add("a:1", metadata=topology, list_offsets=offsets_of)
+    away = nodes.add("b:1", metadata=topology, list_offsets=lambda _: None)
     cluster = nodes.cluster()
     await cluster.metadata({"t"})
     answers = await cluster.list_offsets({T0, T1, T2}, LATEST, use_cached=True)
@@ -492,9 +492,9 @@ async def test_closing_closes_all_and_can_be_cancelled(
 ) -> None:
     """All connections are closed, even in a cancelled scope; closing again does nothing."""
     nodes = Nodes(nursery)
-    tells = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2]})
+    topology = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2]})
     for address in ("a:1", "b:1"):
-        nodes.add(address, metadata=tells, list_offsets=offsets_of)
+        nodes.add(address, metadata=topology, list_offsets=offsets_of)
     cluster = nodes.cluster()
     await cluster.list_offsets({T0, T1}, EARLIEST)
     assert nodes.open_now == 2
@@ -543,7 +543,7 @@ async def test_a_request_has_one_deadline_however_many_brokers_are_unavailable(
     began = trio.current_time()
     await cluster.metadata({"t"})
     assert trio.current_time() - began == pytest.approx(10.0)
-    assert nodes.whom("metadata")[-1] == "a:1"
+    assert nodes.addresses("metadata")[-1] == "a:1"
     node.answers["metadata"] = SILENCE
     began = trio.current_time()
     with pytest.raises(RequestTimeoutError):

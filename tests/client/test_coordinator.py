@@ -524,7 +524,7 @@ async def test_a_coordinator_that_stayed_keeps_its_connections(
         here._cluster._connections.clear()
         await here.find()
         await here.heartbeat(MEMBERSHIP)
-        assert nodes.whom("heartbeat") == ["b:9", "c:9"]
+        assert nodes.addresses("heartbeat") == ["b:9", "c:9"]
 
 
 async def test_two_lookups_at_once_leave_no_connection_behind(

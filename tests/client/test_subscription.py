@@ -19,7 +19,7 @@ async def test_names_need_no_broker(nursery: trio.Nursery, autojump_clock: MockC
     with trio.testing.assert_checkpoints():
         assert await subscription.resolve() == {"a", "b"}
     assert not subscription.has_patterns
-    assert nodes.asked == []
+    assert nodes.received == []
 
 
 @pytest.mark.parametrize(

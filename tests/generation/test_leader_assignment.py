@@ -146,7 +146,7 @@ async def test_without_topics_no_request_is_sent(
     it = Led(nursery)
     with trio.testing.assert_checkpoints():
         assert await it.leader.fetch_topics_once(wanted()) == {}
-    assert it.nodes.asked == []
+    assert it.nodes.received == []
 
 
 async def test_every_member_is_in_the_assignment(

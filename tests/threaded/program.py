@@ -1,7 +1,7 @@
 """A program with a threaded group, for tests that signal it or see how it exits.
 
-Its first argument names what it does; the others say where. It tells what happens on standard
-output, a word a line.
+Its first argument names what it does; the others say where. It prints what happens on standard
+output, one word a line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-def tell(event: Event) -> None:
+def print_event(event: Event) -> None:
     """Print the moments for which tests wait."""
     if isinstance(event, RequestFailed):
         say("failed")
@@ -38,9 +38,9 @@ def tell(event: Event) -> None:
         say("left", event.notified)
 
 
-def tell_more(event: Event) -> None:
+def print_events_and_drain(event: Event) -> None:
     """Print the drain, too."""
-    tell(event)
+    print_event(event)
     if isinstance(event, GenerationDraining):
         say("draining")
 
@@ -171,7 +171,9 @@ def main() -> None:
     name, servers, topic, group_id = sys.argv[1:]
     settings = {**QUICK, **OWN.get(name, {})}
     config = GroupConfig(bootstrap_servers=servers, group_id=group_id, topics=[topic], **settings)
-    PROGRAMS[name](ConsumerGroup(config, on_event=tell_more if name == "lost" else tell))
+    PROGRAMS[name](
+        ConsumerGroup(config, on_event=print_events_and_drain if name == "lost" else print_event)
+    )
 
 
 if __name__ == "__main__":

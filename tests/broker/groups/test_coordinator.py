@@ -191,9 +191,9 @@ class Anything(RuleBasedStateMachine):
                 and response.members
                 and not response.skip_assignment
             ):
-                told = (response.leader, response.protocol_name)
-                known = self.generations.setdefault(response.generation_id, told)
-                assert known[1] == told[1]
+                chosen = (response.leader, response.protocol_name)
+                known = self.generations.setdefault(response.generation_id, chosen)
+                assert known[1] == chosen[1]
                 assert len({one.member_id for one in response.members}) == len(response.members)
                 instances = [one.group_instance_id for one in response.members]
                 named = Counter(one for one in instances if one is not None)

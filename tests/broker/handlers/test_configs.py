@@ -71,11 +71,11 @@ async def test_synonyms_are_listed_on_request() -> None:
         (plain,) = (await described(client, TOPIC, "t", "max.message.bytes")).configs
         assert plain.synonyms == ()
         keys = ("max.message.bytes", "retention.bytes", "retention.ms", "segment.ms")
-        told = {
+        found = {
             one.name: [(synonym.name, synonym.value, synonym.source) for synonym in one.synonyms]
             for one in (await described(client, TOPIC, "t", *keys, synonyms=True)).configs
         }
-        assert told == {
+        assert found == {
             "max.message.bytes": [("max.message.bytes", "5", 1), ("message.max.bytes", "77", 4)],
             "retention.bytes": [("log.retention.bytes", "-1", 5)],
             "retention.ms": [("retention.ms", "9", 1)],

@@ -226,10 +226,10 @@ async def test_groups_are_described_in_every_version(version: int) -> None:
 @pytest.mark.parametrize("version", [3, 6])
 async def test_authorized_operations_are_listed_on_request(version: int) -> None:
     """All operations are listed, as without an authorizer; a group with an error has none."""
-    untold = -(1 << 31)
+    omitted = -(1 << 31)
     async with connected(**AT_ONCE) as (broker, client):
         await stable(broker, client)
-        told = []
+        found = []
         for requested in (True, False):
             answer = await client.request(
                 "describe_groups",
@@ -237,8 +237,8 @@ async def test_authorized_operations_are_listed_on_request(version: int) -> None
                 groups=["g", "nobody"],
                 include_authorized_operations=requested,
             )
-            told.append([group.authorized_operations for group in answer.groups])
-        assert told == [[3400, 3400 if version < 6 else untold], [untold, untold]]
+            found.append([group.authorized_operations for group in answer.groups])
+        assert found == [[3400, 3400 if version < 6 else omitted], [omitted, omitted]]
 
 
 @pytest.mark.parametrize("version", range(6))

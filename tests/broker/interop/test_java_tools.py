@@ -37,11 +37,11 @@ async def test_topics() -> None:
             partial(configs, "--alter", "--add-config", "max.message.bytes=99,segment.ms=8"),
         )
         assert broker.cluster.topics.partitions("t") == 3
-        told = await configs("--describe")
-        assert "max.message.bytes=99 " in told
-        assert "DEFAULT_CONFIG:message.max.bytes=1048588" in told
-        assert "segment.ms=8 " in told
-        assert "retention.ms=7 " in told
+        found = await configs("--describe")
+        assert "max.message.bytes=99 " in found
+        assert "DEFAULT_CONFIG:message.max.bytes=1048588" in found
+        assert "segment.ms=8 " in found
+        assert "retention.ms=7 " in found
         await topics("--delete", "--topic", "t")
         assert broker.cluster.topics.get("t") is None
 
@@ -80,6 +80,6 @@ async def test_offsets_of_a_group() -> None:
         deleted = await groups("--delete-offsets", "--group", "g", "--topic", "t:0")
         assert deleted.split()[-3:] == ["t", "0", "Successful"]
         assert TopicPartition("t", 0) not in await broker.committed("g")
-        told = await groups("--delete", "--group", "g")
-        assert "Deletion of requested consumer groups ('g') was successful" in told
+        found = await groups("--delete", "--group", "g")
+        assert "Deletion of requested consumer groups ('g') was successful" in found
         assert await broker.groups() == ()

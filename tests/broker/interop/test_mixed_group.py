@@ -37,12 +37,12 @@ async def check_the_tools_view(broker: EmbeddedBroker, group: DescribedGroup) ->
     """Java's tool describes every member and partition as the broker does."""
     describe = partial(printed, broker, "kafka-consumer-groups", "--describe")
     name = ("--group", group.group_id)
-    told = await together(
+    found = await together(
         partial(describe, *name),
         partial(describe, *name, "--members", "--verbose"),
         partial(describe, *name, "--state"),
     )
-    offsets, members, (state,) = map(table, told)
+    offsets, members, (state,) = map(table, found)
     ids = {one.member_id for one in group.members}
     assert {(row["PARTITION"], row["CONSUMER-ID"] in ids) for row in offsets} == {
         (str(number), True) for number in range(PARTITIONS)
