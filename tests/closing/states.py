@@ -25,7 +25,7 @@ from tests.closing.stage import (
 )
 
 
-def _ends_as_planned(_: Stage, generation: Generation) -> None:
+def _task_returns(_: Stage, generation: Generation) -> None:
     """Let a second task return, so that the first one drains."""
     generation.start_soon(returns, generation)
 
@@ -79,17 +79,17 @@ STATES: Final[Mapping[str, State]] = {
     "running, the body awaits work of it": State(body=_awaits_work),
     "draining, the handler blocks": State(
         handler=blocks,
-        then=_ends_as_planned,
+        then=_task_returns,
         reached=lambda event: isinstance(event, GenerationDraining),
     ),
     "draining, the handler swallows its cancellation": State(
         handler=swallows,
-        then=_ends_as_planned,
+        then=_task_returns,
         reached=lambda event: isinstance(event, GenerationDraining),
     ),
     "draining, the handler shields itself": State(
         handler=shields,
-        then=_ends_as_planned,
+        then=_task_returns,
         reached=lambda event: isinstance(event, GenerationDraining),
         shielded=SHIELDED,
     ),
@@ -114,7 +114,7 @@ STATES: Final[Mapping[str, State]] = {
     "leaving": State(closes_first=True, holds="leave_group", leaves=False),
     "a static member, draining": State(
         handler=blocks,
-        then=_ends_as_planned,
+        then=_task_returns,
         reached=lambda event: isinstance(event, GenerationDraining),
         settings={"group_instance_id": "one"},
         leaves=False,

@@ -125,7 +125,7 @@ async def test_a_callable_without_a_name_is_named_by_its_repr(
 
 
 async def test_the_first_end_is_the_recorded_one(autojump_clock: MockClock, running: Life) -> None:
-    """A second planned end changes nothing, and `end` returns the first one."""
+    """A second revocation changes nothing, and `end` returns the first one."""
     life = running.life
     life.start_work(trio.sleep, (5,))
     assert life.end(REBALANCE) is REBALANCE
@@ -135,7 +135,7 @@ async def test_the_first_end_is_the_recorded_one(autojump_clock: MockClock, runn
     assert life.end(LOSS) is REBALANCE
 
 
-async def test_a_loss_during_a_drain_replaces_the_planned_end(
+async def test_a_loss_during_a_drain_replaces_the_revocation(
     autojump_clock: MockClock, running: Life
 ) -> None:
     """Tasks are cancelled at once; this does not count as a drain that was cut short."""

@@ -79,7 +79,7 @@ async def test_a_commit_in_a_drain_has_the_drain_s_deadline(autojump_clock: Mock
 async def test_membership_lost_in_a_drain_ends_it_at_once(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
-    """Heartbeats continue during a drain; a loss that they find replaces the planned end."""
+    """Heartbeats continue during a drain; a loss that they find replaces the revocation."""
     async with world(2) as here, trio.open_nursery() as nursery:
         cancelled: list[float] = []
         lost: list[float] = []
