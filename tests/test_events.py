@@ -323,7 +323,7 @@ def test_a_planned_end_is_info(cause: Cause) -> None:
     assert severity(ended) == (WARNING if cause in unplanned else INFO)
 
 
-def test_a_line_says_whom_it_is_about() -> None:
+def test_a_line_names_group_member_and_generation() -> None:
     """A line starts with the group, the member and the generation, as far as there are any."""
     lines = [
         str(GenerationStarted(group_id="g")),

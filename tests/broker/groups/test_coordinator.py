@@ -270,7 +270,7 @@ class Anything(RuleBasedStateMachine):
         assert not parked or prepares or unsynced
 
     @invariant()
-    def sessions_run_for_whom_they_should(self) -> None:
+    def every_member_has_a_session_or_a_parked_request(self) -> None:
         """Every member has a session or a parked request; no others but pending ids have one."""
         timers = self.bench.coordinator._registry.timers
         sessions = {one.member_id for one in timers._deadlines if one.kind is TimerKind.SESSION}
