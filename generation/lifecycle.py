@@ -61,6 +61,7 @@ recorded one, except that a loss replaces a revocation; the drain has one deadli
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -81,6 +82,8 @@ from kgroup.types import Cause, End, Membership
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
+_LEAVING: Final = 0.03
+"""Seconds from the end of a drain until the coordinator has the LeaveGroup, with some reserve."""
 _PATIENCE: Final = 10.0
 """Seconds between two checks of a cancelled function that still runs."""
 
@@ -174,6 +177,7 @@ class Lifecycle:
         member: the parts of the member that outlive this generation.
         membership: the membership that the generation is of.
         joined_at: when the JoinGroup was sent, by the runtime's clock.
+        has_others: whether the group may have other members.
 
     Attributes:
         membership: the membership that the generation is of.
@@ -185,8 +189,18 @@ class Lifecycle:
         was_held: whether the program was given the generation.
     """
 
-    def __init__(self, member: MemberContext, membership: Membership, joined_at: float) -> None:
+    def __init__(
+        self,
+        member: MemberContext,
+        membership: Membership,
+        joined_at: float,
+        *,
+        has_others: bool = True,
+    ) -> None:
         self._member = member
+        self._has_others = has_others
+        self._batch_time = 0.0
+        self._batch_time_at = trio.current_time()
         self._machine = StateMachine()
         self._nursery: trio.Nursery | None = None
         self._working = 0
@@ -278,6 +292,20 @@ class Lifecycle:
         self.end(end)
         self._bound_commits(trio.current_time() + self._drain_limit())
 
+    def close_on_beat(self, end: End) -> None:
+        """As `close`, but so that the drain is over just before the group's next heartbeats.
+
+        From those the other members learn that this one has left; until they do, nobody reads its
+        partitions. So its tasks continue meanwhile. It waits for less than the heartbeat interval,
+        and not at all without tasks, or where nobody takes over.
+        """
+        # Nobody takes over what a static member had before its session expires.
+        heirs = self._has_others and self.membership.group_instance_id is None
+        if heirs and self._is_working and self.state is State.RUNNING:
+            self.start_service(self._close_on_beat, end)
+        else:
+            self.close(end)
+
     async def drain(self) -> None:
         """Wait after a revocation until no work is left, or for a loss or the deadline."""
         limit = self._drain_limit()
@@ -285,7 +313,7 @@ class Lifecycle:
         self._bound_commits(deadline)
         self._member.emitter.emit(GenerationDraining, end=self.recorded_end, deadline=limit)
         with trio.move_on_at(deadline):
-            while (self._working or self._body is not None) and self.state is State.DRAINING:
+            while self._is_working and self.state is State.DRAINING:
                 await self._work_changed.wait()
         self.cut_short = self.state is State.DRAINING and self._working > 0
         self._finish()
@@ -370,6 +398,11 @@ class Lifecycle:
             self._working -= 1
             self._work_changed.notify()
 
+    def batch_took(self, seconds: float) -> None:
+        """A handler has processed a batch; drains are expected to take about as long."""
+        if seconds >= self._recent_batch_time():
+            self._batch_time, self._batch_time_at = seconds, trio.current_time()
+
     def hold_body(self) -> None:
         """Count this task as work, because the body of the program's loop holds the generation."""
         self._body = trio.lowlevel.current_task()
@@ -381,6 +414,21 @@ class Lifecycle:
         self._work_changed.notify()
 
     # What waits, and until when.
+
+    async def wait_for_beat(self) -> None:
+        """Wait until a drain that begins now is over just before the group's next heartbeats.
+
+        It waits for less than the heartbeat interval, and no longer than there is work. Without
+        other members it does not wait.
+        """
+        await trio.lowlevel.checkpoint()
+        if not self._has_others:
+            return
+        lead = self._recent_batch_time() + _LEAVING
+        interval = self._member.config.heartbeat_interval
+        with trio.move_on_after(self._member.beat.before(interval, lead)):
+            while self._is_working:
+                await self._work_changed.wait()
 
     async def wait_to_read(self) -> None:
         """Wait until the lease is valid, or until the end has begun and no record is handed out."""
@@ -452,6 +500,21 @@ class Lifecycle:
         if self.final_end is None and trio.current_time() >= self._last_commit_by:
             return self.recorded_end
         return self.final_end
+
+    @property
+    def _is_working(self) -> bool:
+        return self._working > 0 or self._body is not None
+
+    async def _close_on_beat(self, end: End) -> None:
+        try:
+            await self.wait_for_beat()
+        finally:  # also where the generation was lost meanwhile: its commits are bounded
+            self.close(end)
+
+    def _recent_batch_time(self) -> float:
+        """The longest time for which a handler had a batch; older ones count less and less."""
+        passed = trio.current_time() - self._batch_time_at
+        return self._batch_time * math.exp2(-passed / self._member.config.heartbeat_interval)
 
     # How tasks end.
 

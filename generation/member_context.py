@@ -12,6 +12,7 @@ from typing import final
 import attrs
 
 from kgroup.client.backoff import Backoff
+from kgroup.client.beat import Beat
 from kgroup.client.cluster import Cluster
 from kgroup.client.subscription import Subscription
 from kgroup.config import GroupConfig
@@ -33,6 +34,7 @@ class MemberContext:
         source: fetches records.
         coordinator: the group's coordinator.
         cluster: the brokers and the leaders of partitions.
+        beat: when the group's members send their heartbeats.
         subscription: the topics that the member subscribes to.
         group: the `ConsumerGroup`. Tasks of its generations are marked with it, so that a call to
             `next()` from one of them can be refused.
@@ -47,6 +49,7 @@ class MemberContext:
     source: RecordSource
     coordinator: Coordinator
     cluster: Cluster
+    beat: Beat
     subscription: Subscription
     group: object
     assignor_thread: Compute

@@ -66,6 +66,9 @@ from kgroup.watchers.partitions import partition_watcher
 from kgroup.watchers.processing import processing_watcher
 from kgroup.watchers.subscription import subscription_watcher
 
+_SHORTEST_PATTERN_WATCH: Final = 5.0
+"""The shortest interval at which patterns are resolved: every member that has some requests the
+metadata of all topics of the cluster for it."""
 _UNREAD_AFTER: Final = 5.0
 """Seconds after which partitions that no stream reads are reported."""
 
@@ -112,7 +115,13 @@ class GenerationRunner:
             member=member, membership=membership, answer=join.answer, deadline=deadline
         )
         self._inherited = InheritedAssignment(leader=self._leader, join=join, previous=previous)
-        self.lifecycle = Lifecycle(member, membership, join.sent_at)
+        self.lifecycle = Lifecycle(
+            member,
+            membership,
+            join.sent_at,
+            # Only the leader is told of the members.
+            has_others=not membership.leader or len(join.answer.members) > 1,
+        )
         self._positions = Positions(membership, previous.read)
         self._committer = Committer(member, self.lifecycle, self._positions)
         self._starts = StartOffsets(member, self.lifecycle, self._positions, self._committer)
@@ -236,10 +245,11 @@ class GenerationRunner:
             )
         if member.subscription.has_patterns:
             self.lifecycle.start_service(
+                self._end_on_beat,
                 subscription_watcher,
                 member.subscription.resolve,
                 join.topics,
-                member.config.partition_watch_interval,
+                max(member.config.partition_watch_interval, _SHORTEST_PATTERN_WATCH),
                 member.emitter.failed,
             )
 
@@ -340,6 +350,7 @@ class GenerationRunner:
             self.lifecycle.lease,
             Pace(
                 interval=config.heartbeat_interval,
+                beat=member.beat,
                 session_timeout=config.session_timeout,
                 request_timeout=config.request_timeout,
                 clock=member.clock,
@@ -353,10 +364,20 @@ class GenerationRunner:
             end = await heartbeats.until_lost()
         return end
 
+    async def _end_on_beat(self, watcher: Callable[..., Awaitable[End]], *args: object) -> End:
+        """Let a watcher's end, after which this member joins again, come just before the beat.
+
+        The other members learn from their heartbeats that they have to join, too.
+        """
+        end = await watcher(*args)
+        await self.lifecycle.wait_for_beat()
+        return end
+
     def _watch_partitions(self, topics: GroupTopics, baseline: Mapping[str, TopicInfo]) -> None:
         config = self._member.config
         if config.watch_partition_changes:
             self.lifecycle.start_service(
+                self._end_on_beat,
                 partition_watcher,
                 partial(self._leader.fetch_topics_once, topics),
                 baseline,

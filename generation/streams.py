@@ -153,6 +153,8 @@ class RecordStream(PartitionStream):
             raise UsageError(
                 "two tasks iterate over one record stream; open one for each partition instead"
             )
+        if self._held_since is not None:
+            self._lifecycle.batch_took(self.held_for)
         self._busy, self._held_since = True, None
         try:
             batch = await self._next()
@@ -275,6 +277,8 @@ class OffsetStream(PartitionStream):
 
         ``max_processing_time`` counts the time in between.
         """
+        if self._held_since is not None:
+            self._lifecycle.batch_took(self.held_for)
         self._held_since = self._member.clock.now() if working else None
 
     async def begin(self) -> Mapping[TopicPartition, int]:

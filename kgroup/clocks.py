@@ -1,4 +1,4 @@
-"""The clocks that measure leases.
+"""The clocks that measure leases, and the wall clock.
 
 INVARIANT: no lease is measured by a clock that stops while the machine is suspended, because the
 coordinator's clock keeps running.
@@ -40,6 +40,15 @@ class SuspendAwareClock:
     def now(self) -> float:
         """Seconds since some point in the past."""
         return _now()
+
+
+@final
+class WallClock:
+    """The time of day, on which the members of a group agree without talking to each other."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
 
 
 @final

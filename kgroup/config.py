@@ -33,6 +33,8 @@ ASSIGNORS: Final = (
 )
 DRAIN_MARGIN: Final = 1.0
 """Seconds from the end of a drain to the rebalance timeout, so that the JoinGroup is in time."""
+LONGEST_HEARTBEAT_PART: Final = 2 / 3
+"""The longest time between two heartbeats, as a part of the rebalance timeout."""
 CLOSING_MARGIN: Final = 2.0
 """Seconds of `GroupConfig.longest_close` after the leave: then connections and the thread that
 fetches records are closed by force."""
@@ -178,11 +180,12 @@ class GroupConfig:
         ),
     )
     partition_watch_interval: float = attrs.field(
-        default=5.0,
+        default=1.0,
         validator=bounds.seconds(),
         metadata=_documented(
-            "How often the leader requests metadata to watch the partitions, and each member that"
-            " subscribes by pattern to watch which topics match."
+            "How often the leader requests the metadata of the group's topics to find added and"
+            " deleted partitions. Members that subscribe by pattern resolve it as often, but not"
+            " more often than every 5 s, because that needs the metadata of all topics."
         ),
     )
     rejoin_backoff: float = attrs.field(
@@ -212,8 +215,9 @@ class GroupConfig:
         default=5.0,
         validator=bounds.seconds(),
         metadata=_documented(
-            "How long leaving the group may take after the drain. Closing takes at most the drain,"
-            " this timeout and 2 s (`GroupConfig.longest_close`), whatever has failed."
+            "How long leaving the group may take after the drain. Closing takes at most"
+            " heartbeat_interval, the drain, this timeout and 2 s (`GroupConfig.longest_close`),"
+            " whatever has failed."
         ),
     )
     auto_offset_reset: AutoOffsetReset = attrs.field(
@@ -317,13 +321,15 @@ class GroupConfig:
     def longest_close(self) -> float:
         """The most seconds that closing a group with these settings takes, whatever has failed.
 
-        It is the longest drain (``drain_timeout``, or ``rebalance_timeout`` less 1 s if that is
-        shorter), then ``close_timeout`` for leaving, then 2 s to close connections and threads by
-        force. An orchestrator that kills programs should wait for longer than that. Tasks of the
-        program that continue after their cancellation add their own time.
+        It is one ``heartbeat_interval`` until the drain begins, the longest drain
+        (``drain_timeout``, or ``rebalance_timeout`` less 1 s if that is shorter), then
+        ``close_timeout`` for leaving, then 2 s to close connections and threads by force. Closing
+        with ``promptly=True`` leaves out the first part. An orchestrator that kills programs should
+        wait for longer than that. Tasks of the program that continue after their cancellation add
+        their own time.
         """
         drain = min(self.drain_timeout, max(0.0, self.rebalance_timeout - DRAIN_MARGIN))
-        return drain + self.close_timeout + CLOSING_MARGIN
+        return self.heartbeat_interval + drain + self.close_timeout + CLOSING_MARGIN
 
     def __attrs_post_init__(self) -> None:
         """Check the rules between settings, which `RULES` says in words."""
@@ -335,7 +341,7 @@ class GroupConfig:
                 f" ({self.session_timeout:g} s), so that one lost heartbeat does not cost the"
                 " membership",
             )
-        if self.heartbeat_interval * 3 > self.rebalance_timeout * 2 + 1e-9:
+        if self.heartbeat_interval > self.rebalance_timeout * LONGEST_HEARTBEAT_PART + 1e-9:
             raise ConfigError(
                 "heartbeat_interval",
                 self.heartbeat_interval,

@@ -6,12 +6,14 @@ has ended, recovers, and waits again. The steps from JoinGroup to the last task 
 ``kgroup.generation.runner``; what happens between two generations is in ``kgroup.member``.
 
 Closing has one deadline, `GroupConfig.longest_close` after it began, whatever has failed. It has
-three parts, one after the other. The drain: the generation ends by its own deadline, and commits
-that were sent are not awaited for longer. The leave, within ``close_timeout``: LeaveGroup, and the
-search for the coordinator that it may need. The rest: connections and the record source are closed
-by force. Closing waits for nothing else that a member may be doing (entering the source, finding
-the coordinator, a parked JoinGroup, a backoff): such steps run in a scope of `_until_closing`,
-which closing cancels. If the group is already closing, the scope is cancelled from the start.
+four parts, one after the other. The wait: tasks continue until just before the group's next
+heartbeats, from which the other members learn that this one has left. The drain: the generation
+ends by its own deadline, and commits that were sent are not awaited for longer. The leave, within
+``close_timeout``: LeaveGroup, and the search for the coordinator that it may need. The rest:
+connections and the record source are closed by force. Closing waits for nothing else that a member
+may be doing (entering the source, finding the coordinator, a parked JoinGroup, a backoff): such
+steps run in a scope of `_until_closing`, which closing cancels. If the group is already closing,
+the scope is cancelled from the start.
 
 INVARIANTS: there is never more than one generation; no JoinGroup is sent unless `next()` waits and
 every task of the last generation has ended; `next()` never returns a generation that is over;
@@ -30,7 +32,7 @@ from typing import Final, Self, final
 import trio
 
 from kgroup import arguments
-from kgroup.clocks import SuspendAwareClock
+from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
 from kgroup.event_emitter import EventEmitter
@@ -60,6 +62,7 @@ def default_runtime() -> Runtime:
         random=random.Random(),  # jitter, no secrets
         record_source=lambda config, on_fault: LibrdkafkaSource(config, on_fault=on_fault),
         compute=WorkerThread,
+        wall_clock=WallClock(),
     )
 
 
@@ -218,8 +221,14 @@ class ConsumerGroup:
             self._held.release_body()
             self._held = self._holder = None
 
-    def shutdown(self, reason: str = "the program closes the group") -> None:
+    def shutdown(
+        self, reason: str = "the program closes the group", *, promptly: bool = False
+    ) -> None:
         """Begin to close the group, without waiting: the generation drains, then the member leaves.
+
+        Other members learn from their next heartbeats that this one has left, and nobody reads its
+        partitions until then. So its tasks continue for up to one ``heartbeat_interval`` first, and
+        the drain begins just before those heartbeats.
 
         Any task of this event loop may call it, any number of times. A signal handler or another
         thread calls it through ``trio.lowlevel.TrioToken.run_sync_soon``. The group closes within
@@ -227,21 +236,27 @@ class ConsumerGroup:
 
         Args:
             reason: why, for events, for the error of later calls and for the broker's log.
+            promptly: begin the drain at once, also where a call without it waits for the
+                heartbeats.
 
         Raises:
-            ArgumentError: ``reason`` is not a str.
+            ArgumentError: ``reason`` is not a str, or ``promptly`` is not a bool.
         """
         arguments.instance("reason", reason, str)
+        arguments.instance("promptly", promptly, bool)
+        if self._life is not None and (promptly or self._closing is None):
+            close = self._life.close if promptly else self._life.close_on_beat
+            close(End(Cause.CLOSED, self._closing or reason))
         if self._closing is not None:
             return
         self._closing = reason
-        if self._life is not None:
-            self._life.close(End(Cause.CLOSED, reason))
         if self._cancelled_by_closing is not None:
             self._cancelled_by_closing.cancel()
         self._changed.notify()
 
-    async def aclose(self, reason: str = "the program closes the group") -> None:
+    async def aclose(
+        self, reason: str = "the program closes the group", *, promptly: bool = False
+    ) -> None:
         """Drain the generation, leave the group, and wait until that is done. Idempotent.
 
         In a task of the generation it does not wait, because the generation waits for its tasks:
@@ -253,13 +268,14 @@ class ConsumerGroup:
 
         Args:
             reason: as for `shutdown`.
+            promptly: as for `shutdown`.
 
         Raises:
-            ArgumentError: ``reason`` is not a str.
+            ArgumentError: ``reason`` is not a str, or ``promptly`` is not a bool.
 
         Cancellation: the group continues to close; only the wait ends.
         """
-        self.shutdown(reason)
+        self.shutdown(reason, promptly=promptly)
         if self._opened is None or self in inside_of.get():
             await trio.lowlevel.checkpoint()
             return
@@ -304,7 +320,8 @@ class ConsumerGroup:
                 self.shutdown(
                     "the block was left"
                     if body_error is None
-                    else f"the block was left by {type(body_error).__name__}"
+                    else f"the block was left by {type(body_error).__name__}",
+                    promptly=body_error is not None,
                 )
         except BaseException as error:
             # A cancellation from outside takes the place of no task's exception.
@@ -426,7 +443,7 @@ class ConsumerGroup:
             ready.lifecycle.hold_body()
             self._emitter.emit(GenerationStarted)
             # A handler of that event may have closed the group.
-            if not ready.lifecycle.ending.is_set():
+            if not ready.lifecycle.ending.is_set() and self._closing is None:
                 assert ready.generation is not None  # it was offered
                 return ready.generation
             self.release()

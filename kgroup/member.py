@@ -20,12 +20,13 @@ import attrs
 import trio
 
 from kgroup.client.backoff import RateLimit
+from kgroup.client.beat import Beat
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import CoordinatorClient
 from kgroup.client.error_policy import Action, MemberId, Request, decide, row_of
 from kgroup.client.retry import find_coordinator, must_wait, until_answered
 from kgroup.client.subscription import Subscription
-from kgroup.config import GroupConfig
+from kgroup.config import LONGEST_HEARTBEAT_PART, GroupConfig
 from kgroup.errors import (
     BrokerError,
     MemberIdRequiredError,
@@ -75,6 +76,11 @@ class Member:
             source=source,
             coordinator=self._coordinator,
             cluster=self._cluster,
+            beat=Beat(
+                runtime.wall_clock or runtime.clock,
+                config.group_id,
+                longest=config.rebalance_timeout * LONGEST_HEARTBEAT_PART,
+            ),
             subscription=self._subscription,
             group=group,
             assignor_thread=assignor_thread,

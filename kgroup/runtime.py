@@ -63,6 +63,9 @@ class Runtime:
         random: gives jitter, and the order in which brokers are tried.
         record_source: makes the data plane. The source calls its second argument for each fault
             from which it recovers by itself, with the partition, or None, and the reason.
+        wall_clock: a time on which all members of a group agree as well as they can: at its
+            round values they send their heartbeats together. None means ``clock``, on which the
+            members of one process agree.
         compute: makes what runs long computations: a `WorkerThread`, or `compute_inline` if the
             clock is virtual.
         observer: gets the events in place of the log; or None.
@@ -78,6 +81,7 @@ class Runtime:
         [GroupConfig, Callable[[TopicPartition | None, str], None]], RecordSource
     ] = attrs.field(validator=_CALLABLE)
     compute: Callable[[], Compute] = attrs.field(validator=_CALLABLE)
+    wall_clock: Clock | None = attrs.field(default=None, validator=bounds.optional(_having("now")))
     observer: Observer | None = attrs.field(
         default=None, validator=bounds.optional(_having("opened", "event", "handed_out", "sought"))
     )

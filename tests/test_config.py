@@ -199,7 +199,7 @@ def test_the_defaults() -> None:
         "session_timeout": 30.0,
         "rebalance_timeout": 30.0,
         "watch_partition_changes": True,
-        "partition_watch_interval": 5.0,
+        "partition_watch_interval": 1.0,
         "rejoin_backoff": 0.1,
         "rejoin_backoff_max": 5.0,
         "drain_timeout": 25.0,
@@ -327,14 +327,14 @@ def test_a_setting_is_taken_or_refused_by_its_name(field: str, value: object) ->
 @pytest.mark.parametrize(
     ("settings", "seconds"),
     [
-        ({}, 25.0 + 5.0 + 2.0),
-        ({"drain_timeout": 0.0, "close_timeout": 1.0}, 3.0),
-        ({"rebalance_timeout": 10.0}, 9.0 + 5.0 + 2.0),
-        ({"rebalance_timeout": 0.75, "heartbeat_interval": 0.5}, 5.0 + 2.0),
+        ({}, 1.0 + 25.0 + 5.0 + 2.0),
+        ({"drain_timeout": 0.0, "close_timeout": 1.0}, 1.0 + 1.0 + 2.0),
+        ({"rebalance_timeout": 10.0}, 1.0 + 9.0 + 5.0 + 2.0),
+        ({"rebalance_timeout": 0.75, "heartbeat_interval": 0.5}, 0.5 + 5.0 + 2.0),
     ],
 )
-def test_the_longest_close_is_made_of_the_drain_and_the_leave(
+def test_the_longest_close_is_made_of_the_wait_the_drain_and_the_leave(
     settings: Mapping[str, Any], seconds: float
 ) -> None:
-    """The longest drain that the settings allow, then ``close_timeout``, then 2 s."""
+    """One heartbeat interval, the longest drain allowed, ``close_timeout``, then 2 s."""
     assert GroupConfig(**REQUIRED, **settings).longest_close == seconds

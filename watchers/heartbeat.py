@@ -1,8 +1,10 @@
 """The heartbeat loop: it keeps the membership alive, and learns when the membership ends.
 
 A member of a classic group learns of a rebalance only from the response to a heartbeat. The first
-heartbeats of a generation follow each other quickly, because rebalances come in bursts. While the
-coordinator is unavailable, the generation continues until its lease expires.
+heartbeats of a generation follow each other quickly, because rebalances come in bursts. All but the
+very first are sent on the beat (``kgroup.client.beat``), so that all members of the group learn of
+a rebalance together. While the coordinator is unavailable, the generation continues until its lease
+expires.
 
 Source: Kafka's ``AbstractCoordinator.HeartbeatThread``; KIP-62, KIP-124 (throttling).
 """
@@ -17,6 +19,7 @@ import attrs
 import trio
 
 from kgroup.client.backoff import Backoff
+from kgroup.client.beat import Beat
 from kgroup.client.error_policy import Action, Reaction, Request, decide
 from kgroup.client.lease import Lease
 from kgroup.client.retry import find_coordinator, must_wait
@@ -27,7 +30,7 @@ from kgroup.interfaces import Clock, Coordinator
 from kgroup.types import Cause, End, Membership
 
 FIRST_INTERVAL: Final = 0.25
-"""Seconds between the first two heartbeats of a generation; the interval then doubles."""
+"""About the seconds between the first two heartbeats of a generation; the interval then doubles."""
 MAX_QUICK: Final = 5
 """The most heartbeats that follow each other faster than the interval."""
 MAX_THROTTLE_PART: Final = 1 / 3
@@ -44,6 +47,7 @@ class Pace:
 
     Attributes:
         interval: the time between two heartbeats.
+        beat: at which moments they are sent.
         session_timeout: the coordinator removes a member without heartbeats after this time.
         request_timeout: how long kgroup waits for the response to a heartbeat.
         clock: measures whether the event loop was blocked.
@@ -51,6 +55,7 @@ class Pace:
     """
 
     interval: float
+    beat: Beat
     session_timeout: float
     request_timeout: float = math.inf
     clock: Clock
@@ -58,7 +63,10 @@ class Pace:
 
 
 def heartbeat_waits(interval: float) -> Iterator[float]:
-    """The waits before each heartbeat of a generation: 0, a few short ones, then the interval."""
+    """The waits before each heartbeat of a generation: 0, a few short ones, then the interval.
+
+    All but the first are what `Beat.wait` is asked for.
+    """
     yield 0.0
     wait = FIRST_INTERVAL
     for _ in range(MAX_QUICK):
@@ -106,7 +114,8 @@ class Heartbeats:
 
     async def _run(self, *, rebalance_ends: bool) -> End:
         while True:
-            await self._sleep(next(self._waits))
+            interval = next(self._waits)
+            await self._sleep(self._pace.beat.wait(interval) if interval else 0.0)
             end = await self._heartbeat_with_retries(rebalance_ends=rebalance_ends)
             if end is not None:
                 return end

@@ -10,6 +10,7 @@ Source: Kafka's ``ConsumerCoordinator`` (``isLeader`` and its ``assignmentSnapsh
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 import trio
 
@@ -18,6 +19,8 @@ from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError
 from kgroup.types import Cause, End, TopicInfo
 
+DELETED_AFTER: Final = 5.0
+"""About the seconds after which a topic that no poll has found counts as deleted."""
 Poll = Callable[[], Awaitable[Mapping[str, TopicInfo]]]
 """Requests the metadata of the watched topics; the result lacks topics that do not exist."""
 
@@ -59,8 +62,9 @@ async def partition_watcher(
 ) -> End:
     """Poll the metadata until it differs from the baseline.
 
-    A topic counts as deleted only after two consecutive polls miss it: a broker that has just
-    started may lack metadata. A failed poll is reported, and repeated after the interval.
+    A topic counts as deleted only after all polls of about `DELETED_AFTER` seconds, and at least
+    two, miss it: a broker that has just started may lack metadata. A failed poll is reported, and
+    repeated after the interval.
 
     Args:
         poll: requests the metadata.
@@ -74,6 +78,7 @@ async def partition_watcher(
     Cancellation: at any time.
     """
     suspected: list[str] = []
+    suspected_at = 0.0
     while True:
         await trio.sleep(interval)
         try:
@@ -82,6 +87,10 @@ async def partition_watcher(
             report(Request.METADATA, error, POLL_AGAIN)
             continue
         found = changes(baseline, now)
-        if found and (has_grown(baseline, now) or found == suspected):
+        if found != suspected:
+            suspected, suspected_at = found, trio.current_time()
+            certain = has_grown(baseline, now)
+        else:
+            certain = trio.current_time() - suspected_at > DELETED_AFTER - interval / 2
+        if found and certain:
             return End(Cause.PARTITIONS_CHANGED, "; ".join(found))
-        suspected = found

@@ -119,7 +119,9 @@ class ConsumerGroup:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._loop.forked:
             return  # only the parent process may leave the group
-        self.shutdown("the block was left" if error is None else f"{error!r}")
+        self.shutdown(
+            "the block was left" if error is None else f"{error!r}", promptly=error is not None
+        )
         self._wait_until_left()
         self._raise_errors(error)
 
@@ -172,24 +174,27 @@ class ConsumerGroup:
         generation.body_thread = threading.get_ident()
         return generation
 
-    def shutdown(self, reason: str = _REASON) -> None:
+    def shutdown(self, reason: str = _REASON, *, promptly: bool = False) -> None:
         """Begin to close the group, without waiting: the generation drains, then the member leaves.
 
         It may be called any number of times, from any thread and from signal handlers. After it,
-        `next()` raises GroupClosedError, and a ``for`` over the group ends.
+        `next()` raises GroupClosedError, and a ``for`` over the group ends. Handlers continue for
+        up to one ``heartbeat_interval`` before the drain begins, unless ``promptly`` is True
+        (`kgroup.ConsumerGroup.shutdown` says why).
         """
         arguments.instance("reason", reason, str)
+        arguments.instance("promptly", promptly, bool)
         self._close_reason = self._close_reason or reason
-        self._loop.post(lambda: self._group.shutdown(reason))
+        self._loop.post(lambda: self._group.shutdown(reason, promptly=promptly))
 
-    def close(self, reason: str = _REASON) -> None:
+    def close(self, reason: str = _REASON, *, promptly: bool = False) -> None:
         """Drain the generation, leave the group, and wait until that is done. Idempotent.
 
         It does not wait where it would wait for its own caller: in a handler of the generation, in
         an event handler, and in the thread that runs the ``with`` block, including signal handlers
         that interrupt that thread. There it does what `shutdown` does; leaving the block waits.
         """
-        self.shutdown(reason)
+        self.shutdown(reason, promptly=promptly)
         inside = self._group in inside_of.get() or self._loop.is_current_thread or self._loop.forked
         if self._owner in (None, threading.get_ident()) or inside:
             return
@@ -246,7 +251,7 @@ class ConsumerGroup:
         await generation.watch()
         if late := generation.late_errors():
             self._late_errors += late
-            self._group.shutdown(f"a handler raised {late[0]!r}")
+            self._group.shutdown(f"a handler raised {late[0]!r}", promptly=True)
         generation.threads_ended.set()
 
     def _on_loop_end(self) -> None:
@@ -291,7 +296,7 @@ class ConsumerGroup:
 
     def _close_at_exit(self) -> None:
         if not self._loop.forked:
-            self.shutdown("the interpreter exits")
+            self.shutdown("the interpreter exits", promptly=True)
             self._wait_until_left()
 
 

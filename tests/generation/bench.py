@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from kgroup.client.backoff import Backoff
+from kgroup.client.beat import Beat
 from kgroup.client.error_policy import Reaction, Request
 from kgroup.client.lease import Lease
 from kgroup.clocks import TrioClock
@@ -242,6 +243,7 @@ def member_context(**parts: Any) -> MemberContext:
         "source": FakeSource(),
         "coordinator": FakeCoordinator(),
         "cluster": None,
+        "beat": Beat(TrioClock(), "g"),
         "subscription": None,
         "group": object(),
         "assignor_thread": compute_inline,

@@ -42,6 +42,11 @@ class FakeLifecycle:
         self.ending = trio.Event()
         self.lease = SimpleNamespace(left=30.0)
         self.confirmed = trio.Event()
+        self.batches: list[float] = []
+
+    def batch_took(self, seconds: float) -> None:
+        """See ``Lifecycle``."""
+        self.batches.append(seconds)
 
     async def wait_to_read(self) -> None:
         """See ``Lifecycle``."""

@@ -57,7 +57,7 @@ async def test_partitions_added_between_the_assignment_and_the_first_poll(
             await here.broker.add_partitions("topic", 2)
 
         nursery.start_soon(grows)
-        async with here.group() as group:
+        async with here.group(partition_watch_interval=5.0) as group:
             first = await group.next()
             assert list(first.assignment) == [P0]
             end, second = await ended(group, first)
@@ -93,7 +93,7 @@ async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock
 
 
 async def test_a_topic_that_is_deleted(autojump_clock: MockClock) -> None:
-    """After two polls without it, it counts as deleted; the next generation lacks it."""
+    """After some seconds of polls without it, it counts as deleted; then nobody is assigned it."""
     async with world() as here, here.group(topics=["topic", "other"]) as group:
         await here.broker.create_topic("other", 1)
         first = await group.next()
@@ -171,7 +171,7 @@ async def test_only_the_leader_watches_and_for_the_whole_group(
         leaders: list[Generation] = []
 
         async def lead() -> None:
-            async with here.group(client_id="leader") as group:
+            async with here.group(client_id="leader", partition_watch_interval=5.0) as group:
                 async for generation in group:
                     leaders.append(generation)  # noqa: PERF401 # seen as they come
 

@@ -107,6 +107,14 @@ async def test_a_topic_counts_as_deleted_after_two_polls(autojump_clock: MockClo
     assert polls.made == 6
 
 
+async def test_no_topic_is_deleted_within_a_few_seconds(autojump_clock: MockClock) -> None:
+    """However often it is polled: a broker that starts may lack metadata for that long."""
+    polls = Polls({})
+    before = trio.current_time()
+    await partition_watcher(polls.poll, topic(1), 1.0, polls.report)
+    assert trio.current_time() - before == pytest.approx(6)
+
+
 async def test_a_failed_poll_is_reported_and_repeated(autojump_clock: MockClock) -> None:
     """It neither ends the generation nor counts as a poll without the topic."""
     lost = ConnectionLostError("gone")

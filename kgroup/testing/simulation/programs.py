@@ -29,6 +29,7 @@ from kgroup.testing.simulation.observer import MemberObserver, Recorder
 from kgroup.testing.simulation.plan import MemberPlan, Plan
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.testing.simulation.topics import SimulatedTopics
+from kgroup.testing.simulation.wall_clock import DriftingWallClock
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import compute_inline
 
@@ -257,6 +258,7 @@ class RunningPrograms:
             random=self._new_random(f"choices of {program.owner}"),
             record_source=source,
             compute=lambda: compute_inline,
+            wall_clock=DriftingWallClock(self._new_random(f"wall clock of {program.owner}")),
             observer=program.observer,
         )
 

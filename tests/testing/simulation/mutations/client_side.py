@@ -129,7 +129,7 @@ CLIENT: Final = (
         breaks=8,
         description="The drain does not wait for tasks.",
         module="kgroup.generation.lifecycle",
-        old="while (self._working or self._body is not None) and self.state is State.DRAINING:",
+        old="while self._is_working and self.state is State.DRAINING:",
         new="while self._body is not None and self.state is State.DRAINING:",
         seed=14,
     ),

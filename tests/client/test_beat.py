@@ -1,0 +1,83 @@
+"""The beat: moments that members of a group have in common, whatever else differs."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.client.beat import Beat
+
+intervals = st.floats(0.01, 600)
+times = st.floats(-1e10, 1e10)
+
+
+@final
+class Stopped:
+    """A wall clock that a test sets."""
+
+    def __init__(self, now: float) -> None:
+        self.time = now
+
+    def now(self) -> float:
+        """See ``Clock``."""
+        return self.time
+
+
+@given(now=times, interval=intervals, group_id=st.text())
+def test_a_wait_is_half_to_one_and_a_half_intervals(
+    now: float, interval: float, group_id: str
+) -> None:
+    """Whatever the wall clock says, no two heartbeats are close, and none is left out."""
+    assert 0.499 * interval <= Beat(Stopped(now), group_id).wait(interval) <= 1.501 * interval
+
+
+@given(now=st.floats(0, 4e9), later=st.floats(0, 10), group_id=st.text())
+def test_members_that_look_at_different_times_meet(now: float, later: float, group_id: str) -> None:
+    """After one heartbeat each, the next ones of two members come at the same moment."""
+    one, other = (at + Beat(Stopped(at), group_id).wait(1.0) for at in (now, now + later))
+    assert math.isclose((other - one) % 1, 0, abs_tol=1e-5) or math.isclose(
+        (other - one) % 1, 1, abs_tol=1e-5
+    )
+
+
+@given(now=st.floats(0, 4e9), group_id=st.text())
+def test_intervals_that_are_multiples_have_moments_in_common(now: float, group_id: str) -> None:
+    """Every heartbeat of a member with an interval of 2 s is at a moment of those with 1 s."""
+    beat = Beat(Stopped(now), group_id)
+    apart = (beat.next(2.0) - beat.next(1.0)) % 1
+    assert min(apart, 1 - apart) < 1e-5
+
+
+def test_groups_do_not_beat_together() -> None:
+    """The moments of a thousand groups are spread over the interval."""
+    moments = {round(Beat(Stopped(0), f"group-{number}").next(1.0), 1) for number in range(1000)}
+    assert len(moments) == 11  # from 0.0 to 1.0
+
+
+def test_no_wait_is_longer_than_allowed() -> None:
+    """Where the nearest multiple is too late, the one before it is taken."""
+    clock = Stopped(0.3)
+    assert Beat(clock, "").wait(1.0) == pytest.approx(0.7)
+    clock.time = 0.7
+    assert Beat(clock, "").wait(1.0) == pytest.approx(1.3)
+    assert Beat(clock, "", longest=1.2).wait(1.0) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("now", [math.nan, math.inf, -math.inf])
+def test_a_clock_that_says_nothing_is_ignored(now: float) -> None:
+    """Then heartbeats follow each other at the interval."""
+    assert Beat(Stopped(now), "group").wait(2.0) == 2.0
+
+
+@given(now=st.floats(0, 4e9), interval=intervals, lead=st.floats(0, 1000))
+def test_the_moment_before_a_heartbeat(now: float, interval: float, lead: float) -> None:
+    """It comes within one interval, and lies the given time before a multiple of it."""
+    beat = Beat(Stopped(now), "group")
+    before = beat.before(interval, lead)
+    assert 0 <= before < interval
+    off = (before + lead - beat.next(interval)) % interval
+    assert min(off, interval - off) < 1e-5
