@@ -112,7 +112,8 @@ CONSEQUENCES = """
 
 - A drain takes at most `drain_timeout`. It ends one second before the coordinator's
   `rebalance_timeout` is over, because the member has to join again by then.
-- Closing takes at most `heartbeat_interval`, the drain, `close_timeout` and 2 s (`GroupConfig.longest_close`).
+- Closing takes at most `heartbeat_interval`, the drain, `close_timeout` and 2 s
+  (`GroupConfig.longest_close`).
 """
 
 
