@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.clocks import SuspendAwareClock, TrioClock
+from kgroup.clocks import SuspendAwareClock, TrioClock, WallClock
 from kgroup.config import GroupConfig
 from kgroup.errors import ConfigError
 from kgroup.events import Event, GenerationEnded, GenerationStarted
@@ -63,10 +63,11 @@ def watched(here: World, onlooker: Onlooker) -> ConsumerGroup:
 
 
 def test_the_default_is_the_real_world() -> None:
-    """TCP, a clock that counts suspended time, chance, and librdkafka; nothing is opened yet."""
+    """TCP, two clocks, chance, and librdkafka; nothing is opened yet."""
     real = default_runtime()
     assert real.open_stream is open_tcp
     assert isinstance(real.clock, SuspendAwareClock)
+    assert isinstance(real.wall_clock, WallClock)
     assert isinstance(real.random, random.Random)
     assert isinstance(real.record_source(CONFIG, lambda *_: None), LibrdkafkaSource)
 
