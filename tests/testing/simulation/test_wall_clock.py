@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 
 import trio
@@ -34,5 +35,5 @@ async def test_half_of_the_clocks_agree_and_the_others_jump(autojump_clock: Mock
     synchronized = [wrong for wrong in clocks if max(map(abs, wrong)) <= 0.02]
     assert 10 <= len(synchronized) <= 30
     for wrong in clocks:
-        jumps = sum(abs(one - other) > 1e-6 for one, other in zip(wrong, wrong[1:], strict=False))
+        jumps = sum(abs(one - other) > 1e-6 for one, other in itertools.pairwise(wrong))
         assert (jumps == 0) == (wrong in synchronized)
