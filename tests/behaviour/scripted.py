@@ -16,7 +16,7 @@ from tests.broker.wire import Client
 from tests.brokers import Kafka, unique
 
 BUSY: Final = frozenset({6, 14, 15, 16, 19, 51})
-"""What ends by itself on Kafka: NOT_LEADER_OR_FOLLOWER for a topic that has just been created,
+"""Transient errors of Kafka: NOT_LEADER_OR_FOLLOWER for a topic that has just been created,
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, and
 CONCURRENT_TRANSACTIONS until the markers of the transaction before are written."""
 SECONDS: Final = timedelta(seconds=30)

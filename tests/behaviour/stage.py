@@ -33,7 +33,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
 SOON: Final = 60.0
-"""Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
+"""Seconds after which a wait fails; on an idle machine no wait takes 5."""
 QUICK: Final[Mapping[str, Any]] = {
     "heartbeat_interval": 0.2,
     "session_timeout": 6.0,
@@ -43,7 +43,7 @@ QUICK: Final[Mapping[str, Any]] = {
     "rejoin_backoff": 0.05,
     "rejoin_backoff_max": 0.5,
 }
-"""Settings with which rebalances take no time worth waiting for."""
+"""Settings with which rebalances are quick."""
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

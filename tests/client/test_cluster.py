@@ -102,7 +102,7 @@ async def test_the_next_broker_is_tried_if_one_is_unavailable(
 ) -> None:
     """Bootstrap servers are tried in their order, each once; the last failure is the caller's.
 
-    The second time those come first that answered the first time.
+    In a second round, the brokers that responded in the first are tried first.
     """
     nodes = Nodes(nursery)
     nodes.add("b:1", metadata=lambda _: None)
@@ -173,7 +173,9 @@ async def test_brokers_are_not_forgotten_for_an_empty_answer(
     assert nodes.addresses("metadata") == ["a:1", "b:1", "b:1"]
 
 
-async def test_a_rebootstrap_forgets_them(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_a_rebootstrap_forgets_all_brokers(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     """KIP-1102: after it, requests go to the bootstrap servers again."""
     nodes = Nodes(nursery)
     nodes.add("a:1", metadata=metadata({1: "b:1"}))
@@ -292,7 +294,7 @@ async def test_offsets_in_every_version(
 async def test_partitions_without_a_leader_have_an_error_each(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Of a deleted topic, without a leader, and with a leader that no broker lists."""
+    """The topic is deleted, has no leader, or has a leader that no broker lists."""
     nodes = Nodes(nursery)
     nodes.add(
         "a:1",
@@ -339,7 +341,7 @@ async def test_a_partition_s_error_is_its_own(
         ([0, 1, 0], "names a partition twice"),
     ],
 )
-async def test_an_answer_about_other_partitions_is_none(
+async def test_a_response_about_other_partitions_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock, parts: list[int], wrong: str
 ) -> None:
     """A partition that the response left out must not start at 0."""
@@ -358,7 +360,7 @@ async def test_an_answer_about_other_partitions_is_none(
         assert str(answer) == f"the response of a:1 to ListOffsets v10 {wrong}"
 
 
-async def test_a_leader_that_does_not_answer_is_the_caller_s_to_judge(
+async def test_a_leader_that_does_not_respond_raises_after_the_deadline(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """No other broker can respond in its place; the deadline is that of the request."""

@@ -1,7 +1,7 @@
-"""The coordinator as a client sees it: every version of every request, and answers that are none.
+"""The coordinator as a client sees it: every version of every request, and invalid responses.
 
-The flows in each version are a whole member's, beside the embedded broker held to that version;
-what no sound broker answers comes from one of a few lines.
+The flows in each version are those of a whole member, beside the embedded broker limited to that
+version. Responses that no correct broker sends come from a scripted broker.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MEMBERSHIP: Final = Membership(
     assignor="range",
     leader=False,
 )
-#: What a member sends in its life.
+#: The requests that a member sends in its life.
 FLOW: Final = (
     "find_coordinator",
     "join_group",
@@ -169,7 +169,7 @@ async def test_a_broker_without_a_version_that_carries_a_retention(
             await here.commit(MEMBERSHIP, {T0: OffsetAndMetadata(1)}, lambda: None)
 
 
-# Answers that no sound coordinator gives.
+# Responses that no correct coordinator sends.
 
 
 @asynccontextmanager
@@ -209,7 +209,7 @@ def seen(member_id: str, metadata: bytes) -> dict[str, Any]:
     return {"member_id": member_id, "group_instance_id": None, "metadata": metadata}
 
 
-async def test_another_member_s_garbage_is_no_leader_s_end(
+async def test_an_unreadable_subscription_ends_no_leader(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """That member has no topics and is marked; the others are read, sorted by their ids."""
@@ -262,9 +262,7 @@ async def test_who_leads(
     assert (answer.member_id, answer.generation_id, answer.assignor) == ("m-1", 7, "range")
 
 
-async def test_a_join_says_all_that_it_has_to(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_the_fields_of_a_join(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     """Times are milliseconds, assignors are in order, and the same topics give the same bytes."""
     async with coordinator(nursery, session_timeout=12.5, rebalance_timeout=20.0) as (
         here,
@@ -328,7 +326,7 @@ async def test_an_assignment_that_cannot_be_read_is_an_error(
 async def test_no_bytes_at_all_assign_nothing(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A coordinator sends it to a member that the leader has left out."""
+    """A coordinator sends no bytes to a member that the leader has left out."""
     async with coordinator(nursery) as (here, node, _):
         node.answers["sync_group"] = {
             "error_code": 0,
@@ -375,7 +373,7 @@ def committed(*partitions: int, code: int = 0) -> Answer:
 
 
 @pytest.mark.parametrize("partitions", [(), (0,), (0, 1, 2), (1, 2)])
-async def test_a_commit_answered_for_other_partitions_is_no_answer(
+async def test_a_commit_response_without_a_partition_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock, partitions: tuple[int, ...]
 ) -> None:
     """A partition that the response left out must not count as committed."""
@@ -440,7 +438,7 @@ async def test_an_error_of_the_offsets_is_found_wherever_it_is(
             await here.fetch_offsets(MEMBERSHIP, [T0])
 
 
-async def test_offsets_that_leave_a_partition_out_are_no_answer(
+async def test_an_offset_response_without_a_partition_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """It must not count as "no offset", which would start the partition somewhere else."""
@@ -567,7 +565,7 @@ async def test_two_lookups_at_once_leave_no_connection_behind(
     assert nodes.open_now == 0
 
 
-# What the group makes of them.
+# The group's reactions to them.
 
 
 async def test_an_unreadable_assignment_is_requested_again_with_backoff(

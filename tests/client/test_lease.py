@@ -35,8 +35,8 @@ def lease(clock: Hand, session: float = 30.0, rebalance: float = 60.0) -> tuple[
     return made, confirmed
 
 
-def test_it_begins_when_the_join_was_sent() -> None:
-    """Without any heartbeat it lasts a session time-out from the sending of the Join."""
+def test_the_lease_begins_when_the_join_was_sent() -> None:
+    """Without any heartbeat it lasts a session time-out from the sending of JoinGroup."""
     clock = Hand()
     made, confirmed = lease(clock)
     assert made.left == 30.0
@@ -46,7 +46,7 @@ def test_it_begins_when_the_join_was_sent() -> None:
 
 
 def test_a_heartbeat_counts_from_when_it_was_sent() -> None:
-    """An answer that took long makes the lease longer only from the sending on."""
+    """A slow response extends the lease from the sending of its request only."""
     clock = Hand()
     made, confirmed = lease(clock)
     clock.time = 20.0
@@ -56,8 +56,8 @@ def test_a_heartbeat_counts_from_when_it_was_sent() -> None:
     assert confirmed == [20.0]
 
 
-def test_a_commit_renews_the_session_and_tells_nothing_of_a_rebalance() -> None:
-    """Commits alone hold the lease no longer than a rebalance time-out after a heartbeat."""
+def test_a_commit_renews_the_session_only() -> None:
+    """With commits alone, the lease ends a rebalance time-out after the last heartbeat."""
     clock = Hand()
     made, _ = lease(clock)
     for second in range(0, 80, 10):
@@ -74,10 +74,10 @@ def test_a_commit_renews_the_session_and_tells_nothing_of_a_rebalance() -> None:
     rebalance=st.floats(1, 100),
     steps=st.lists(st.tuples(st.floats(0, 20), st.booleans(), st.floats(0, 20)), max_size=30),
 )
-def test_it_is_never_longer_than_what_was_proved(
+def test_the_lease_is_never_longer_than_proved(
     session: float, rebalance: float, steps: list[tuple[float, bool, float]]
 ) -> None:
-    """Whatever comes in whatever order, it ends by the latest proof, and none makes it shorter."""
+    """In any order of responses it ends by the latest proof, and no response shortens it."""
     clock = Hand()
     made, _ = lease(clock, session, rebalance)
     renewed = confirmed = 0.0

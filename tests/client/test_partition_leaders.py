@@ -66,7 +66,7 @@ def test_a_leader_that_has_moved_is_looked_up(code: ErrorCode) -> None:
 
 
 def test_a_leader_that_does_not_answer_is_forgotten_for_all_it_led() -> None:
-    """Its other partitions are removed, too."""
+    """All partitions of the leader are removed."""
     leaders = known()
     leaders.forget_failed(Request.LIST_OFFSETS, {T0: ConnectionLostError("gone"), T1: 5})
     assert of(leaders) == [None, 2, None]
@@ -81,7 +81,7 @@ async def later(seconds: float, answer: int | KgroupError) -> int:
 
 
 async def test_all_requests_are_sent_at_the_same_time(autojump_clock: MockClock) -> None:
-    """It takes as long as the slowest; a TransportError is a result like the others."""
+    """The call takes as long as the slowest; a TransportError is a result like the others."""
     lost = ConnectionLostError("gone")
     before = trio.current_time()
     results = await request_all(
@@ -93,7 +93,7 @@ async def test_all_requests_are_sent_at_the_same_time(autojump_clock: MockClock)
 
 
 async def test_a_refusal_is_raised_bare_when_all_have_ended(autojump_clock: MockClock) -> None:
-    """The first in the order of the requests, not of the responses."""
+    """The first error in the order of the requests, not of the responses, is raised."""
     first, second = (
         broker_error(Request.LIST_OFFSETS, ErrorCode.INVALID_REQUEST) for _ in range(2)
     )
@@ -106,7 +106,7 @@ async def test_a_refusal_is_raised_bare_when_all_have_ended(autojump_clock: Mock
     assert trio.current_time() - before == pytest.approx(5)
 
 
-async def test_a_cancelled_question_ends_all(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_call_cancels_all_requests(autojump_clock: MockClock) -> None:
     """No request continues after the call."""
     with trio.move_on_after(1) as scope:
         await request_all([partial(later, 9, 1), partial(later, 8, 2)])

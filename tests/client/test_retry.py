@@ -1,4 +1,4 @@
-"""Sending again by the table."""
+"""Requests that are repeated as the error policy says."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Error = BrokerError | TransportError
 
 @final
 class Script:
-    """Requests that fail as given, and then succeed; with the times at which they were sent."""
+    """Requests that fail as given and then succeed, with the times at which they were sent."""
 
     def __init__(self, request: Request, failures: Sequence[Error] = ()) -> None:
         self.request = request
@@ -93,7 +93,7 @@ async def test_what_the_table_retries_is_sent_again(autojump_clock: MockClock) -
 async def test_the_coordinator_is_looked_up_if_the_row_says_so(
     autojump_clock: MockClock,
 ) -> None:
-    """NOT_COORDINATOR: a lookup and no wait; the second time, a wait, too."""
+    """After NOT_COORDINATOR there is a lookup and no wait; the second time, also a wait."""
     moved = broker_error(Request.COMMIT, ErrorCode.NOT_COORDINATOR)
     script = Script(Request.COMMIT, [moved, moved])
     assert await send(script, []) == "answer"
@@ -135,7 +135,7 @@ async def test_a_lookup_is_retried_until_it_succeeds(autojump_clock: MockClock) 
 
 
 async def test_a_lookup_that_cannot_succeed_raises(autojump_clock: MockClock) -> None:
-    """A failure that no retry can mend is raised as the class of its row."""
+    """A failure that no retry can help is raised as the class of its row."""
     script = Script(Request.FIND_COORDINATOR)
     script.lost = [broker_error(Request.FIND_COORDINATOR, ErrorCode.INVALID_GROUP_ID)]
     with pytest.raises(FatalGroupError):

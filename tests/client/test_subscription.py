@@ -1,4 +1,4 @@
-"""The subscription: names as they are, patterns by what they match."""
+"""The subscription: names stay as they are, patterns become the topics that they match."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.nodes import Nodes, metadata
 
 
 async def test_names_need_no_broker(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """They are subscribed to whether they exist or not; the call is a checkpoint."""
+    """Topics are subscribed to whether they exist or not; the call is a checkpoint."""
     nodes = Nodes(nursery)
     subscription = Subscription(("b", "a"), nodes.cluster())
     with trio.testing.assert_checkpoints():
@@ -48,7 +48,9 @@ async def test_patterns_match_whole_names(
     assert [request.topics for request in nodes.requests("metadata")] == [None]
 
 
-async def test_what_they_match_changes(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+async def test_the_matches_of_a_pattern_change(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
     """Each call requests the topics again."""
     nodes = Nodes(nursery)
     node = nodes.add("a:1", metadata=metadata({1: "a:1"}, {}))

@@ -1,7 +1,7 @@
-"""What each row of the error policy means, by an interpreter of its own, not by kgroup's.
+"""The expected effect of each row of the error policy, by an interpreter that is not kgroup's.
 
-`expected` says it as `Expect`: the next requests, the wait, what the program sees, how the
-generation ends. Nothing of kgroup's code that follows the table is used.
+`expected` returns an `Expect`: the next requests, the wait, what the program sees, how the
+generation ends. It uses none of kgroup's code that follows the table.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Expect:
     """What must follow a failure.
 
     Attributes:
-        wire: the next requests, with whose member id.
+        wire: the next requests, and which member id each has.
         wait: seconds between the failure and the last of them, at least and at most.
-        fatal: what `next()` raises, exactly; None where it gives a generation.
-        call: what the commit raises.
+        fatal: the exact class that `next()` raises; None if it returns a generation.
+        call: the class that the commit raises.
         cause: how the running generation ends; None if it continues.
-        only: whether nothing but ``wire`` is ever sent again.
+        only: whether nothing but ``wire`` is sent until the end.
     """
 
     wire: Sequence[tuple[str, str]]

@@ -1,7 +1,7 @@
 """One member, one request that fails, and everything that follows on the wire and in the program.
 
-For each request of the error policy there is a scene in which a member sends it; the failure is
-given to it there, once or several times in a row, and what came of it is an `Outcome`.
+For each request of the error policy there is a scene in which a member sends it. There the request
+fails, once or several times in a row; an `Outcome` records what follows.
 """
 
 from __future__ import annotations

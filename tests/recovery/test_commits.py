@@ -40,7 +40,7 @@ def committed_on_the_wire(here: World) -> list[dict[int, int]]:
 async def test_a_commit_cancelled_before_it_was_sent_sends_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    """Cancelled while another commit is in flight, it raises Cancelled and sends nothing."""
+    """A commit cancelled behind another one raises Cancelled and sends nothing."""
     async with world(2) as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
@@ -58,7 +58,7 @@ async def test_a_commit_cancelled_before_it_was_sent_sends_nothing(
 async def test_a_commit_cancelled_after_it_was_sent_gives_its_outcome(
     autojump_clock: MockClock,
 ) -> None:
-    """The call waits for the response in the cancelled scope, and has its outcome."""
+    """In the cancelled scope, the call waits for the response and returns its outcome."""
     async with world() as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
@@ -98,7 +98,7 @@ async def test_a_caller_cancelled_while_another_s_request_carries_its_offsets(
         await trio.testing.wait_all_tasks_blocked()
         done = []
         with trio.move_on_after(3) as scope:
-            await generation.commit({P1: 7}, beyond_read=True)  # is taken along by the second
+            await generation.commit({P1: 7}, beyond_read=True)  # is sent with the second
             done.append(here.now)
         assert done == [4.0]
         assert not scope.cancelled_caught
@@ -173,7 +173,7 @@ async def test_commits_stay_in_the_order_of_their_calls(autojump_clock: MockCloc
         assert await here.committed() == {P0: 9}
 
 
-async def test_nothing_goes_behind_the_floor(autojump_clock: MockClock) -> None:
+async def test_no_commit_goes_behind_the_last_one(autojump_clock: MockClock) -> None:
     """An offset below the start position or the last commit is refused; a seek allows it."""
     async with world() as here:
         await here.append(10)
@@ -197,7 +197,7 @@ async def test_nothing_goes_behind_the_floor(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("bad", [-1, 2**63, True, "7", 1.5, None])
-async def test_what_is_no_offset_is_refused(autojump_clock: MockClock, bad: Any) -> None:
+async def test_an_invalid_offset_is_refused(autojump_clock: MockClock, bad: Any) -> None:
     """A wrong value, or a partition that is not owned, is refused before anything is sent."""
     async with world() as here, here.group() as group:
         generation = await group.next()
@@ -228,10 +228,10 @@ async def test_an_answer_that_never_comes_is_unknown(autojump_clock: MockClock) 
         assert [event.stale for event in scene.events(CommitRefused)] == [False]
 
 
-async def test_a_coordinator_that_cannot_be_reached_was_sent_nothing(
+async def test_a_commit_without_a_connection_fails(
     autojump_clock: MockClock,
 ) -> None:
-    """If no connection could be opened, the outcome is not unknown: the commit failed."""
+    """If no connection could be opened, the outcome is known: nothing was committed."""
     async with world() as here:
         scene = Scene(here, **QUICK)
         async with scene.group() as group:

@@ -34,7 +34,7 @@ async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> N
             began = here.now
             await generation.commit({P0: 1}, beyond_read=True)
             assert here.now - began == HELD_BACK
-            # A session passed twice: heartbeats that waited would have lost the membership.
+            # Two sessions have passed: without heartbeats the membership would have been lost.
             assert generation.state is State.RUNNING
             beats = [
                 it.at for it in scene.connections.sent if it.api == "heartbeat" and it.at >= began

@@ -1,7 +1,7 @@
 """The contract of generations that kafka-go's ``ConsumerGroup`` set, case by case.
 
-Each case of its ``consumergroup_test.go`` is here, with what kgroup promises beyond it: failures
-that pass are mended behind ``next()`` instead of coming out of it.
+Each case of its ``consumergroup_test.go`` is here. Beyond it, kgroup promises that ``next()``
+retries after transient failures instead of raising them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def test_a_follower_s_return_changes_nothing_in_a_stable_group(
 
 
 async def test_next_of_a_cancelled_scope_raises_cancelled(autojump_clock: MockClock) -> None:
-    """A cancelled next() gives no generation, and the group is whole afterwards."""
+    """A cancelled next() returns no generation, and the group works afterwards."""
     async with world() as here, here.group() as group:
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -108,7 +108,7 @@ async def test_next_of_a_cancelled_scope_raises_cancelled(autojump_clock: MockCl
 
 
 async def test_next_of_a_closed_group(autojump_clock: MockClock) -> None:
-    """It raises GroupClosedError every time; a group that never joined sends no LeaveGroup."""
+    """next() raises GroupClosedError every time; a group that never joined sends no LeaveGroup."""
     async with world() as here, here.group() as group:
         await group.aclose()
         for _ in range(2):
@@ -199,7 +199,7 @@ async def test_a_task_started_after_the_end_does_not_run(autojump_clock: MockClo
 
 
 async def test_next_inside_a_task_of_the_generation_is_refused(autojump_clock: MockClock) -> None:
-    """It is refused in tasks of the generation, and in tasks that those start."""
+    """next() raises in tasks of the generation, and in tasks that those start."""
     async with world() as here, here.group() as group:
         generation = await group.next()
         refused: list[UsageError] = []

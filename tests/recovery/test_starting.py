@@ -150,7 +150,7 @@ async def test_an_offset_out_of_range(
                     await anext(stream)
                 await here.append(1)
                 assert values((await anext(stream)).messages) == [0]
-                assert await here.committed() == {P0: 3}  # the floor moved to the reset
+                assert await here.committed() == {P0: 3}  # the reset lowered the position
             else:
                 batch = await anext(stream)
                 assert values(batch.messages)[0] == value

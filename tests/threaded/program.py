@@ -89,7 +89,7 @@ def interrupt(group: ConsumerGroup) -> None:
 
 
 def elsewhere(group: ConsumerGroup) -> None:
-    """The block is another thread's; a signal handler in the main thread waits for its end."""
+    """Run the block in another thread; a signal handler in the main thread waits for its end."""
 
     def close(*_: object) -> None:
         group.close("SIGTERM")
@@ -167,7 +167,7 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
 
 
 def main() -> None:
-    """Run one of them."""
+    """Run one of the programs."""
     name, servers, topic, group_id = sys.argv[1:]
     settings = {**QUICK, **OWN.get(name, {})}
     config = GroupConfig(bootstrap_servers=servers, group_id=group_id, topics=[topic], **settings)

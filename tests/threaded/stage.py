@@ -24,7 +24,7 @@ from tests.brokers import Kafka, unique
 E = TypeVar("E", bound=Event)
 
 SOON: Final = 100.0
-"""Seconds after which what is waited for is missed; on a machine at rest nothing takes 5."""
+"""Seconds after which a wait fails; on an idle machine no wait takes 5."""
 QUICK: Final[Mapping[str, Any]] = {
     "heartbeat_interval": 0.2,
     "session_timeout": 6.0,
@@ -34,7 +34,7 @@ QUICK: Final[Mapping[str, Any]] = {
     "rejoin_backoff": 0.05,
     "rejoin_backoff_max": 0.2,
 }
-"""Settings with which rebalances take no time worth waiting for."""
+"""Settings with which rebalances are quick."""
 
 
 @final
@@ -46,7 +46,7 @@ class RecordedEvents:
         self._changed = threading.Condition()
 
     def __call__(self, event: Event) -> None:
-        """Take note of one; in the group's thread."""
+        """Record an event, in the group's thread."""
         with self._changed:
             self.events.append(event)
             self._changed.notify_all()
@@ -56,7 +56,7 @@ class RecordedEvents:
         return [event for event in self.events if isinstance(event, kind)]
 
     def wait(self, kind: type[E], count: int = 1) -> E:
-        """Wait for the so-manieth event of a kind."""
+        """Wait for the n-th event of a kind."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.of(kind)) >= count, SOON), (
                 f"{len(self.of(kind))} of {count} {kind.__name__} in {SOON:g} s: {self.events}"
@@ -66,14 +66,14 @@ class RecordedEvents:
 
 @final
 class Ledger:
-    """What handlers have processed, in order, and how much of it there is to come."""
+    """The records that handlers have processed, in order."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[TopicPartition, int, int]] = []
         self._changed = threading.Condition()
 
     def add(self, batch: Batch) -> None:
-        """A batch was processed."""
+        """Record a processed batch."""
         with self._changed:
             self.entries += [
                 (batch.partition, int(message.offset() or 0), batch.epoch)
@@ -141,19 +141,19 @@ class Stage:
         return ConsumerGroup(self.config(**settings), on_event=on_event)
 
     def committed(self, number: int = 0) -> int | None:
-        """What the group has committed for a partition."""
+        """The group's committed offset of a partition."""
         name = self.partition(number)
         found = admin.committed_offsets(self.bootstrap_servers, self.group_id, [name])[name]
         return None if found is None else found.offset
 
 
 Work = Callable[[Generation, Ledger], None]
-"""What a member does with each generation, in its loop's body."""
+"""A function that a member calls with each generation, in its loop's body."""
 
 
 @contextmanager
 def member(here: Stage, ledger: Ledger, work: Work, **settings: object) -> Iterator[RecordedEvents]:
-    """A member in a thread of its own, closed by the test's thread; its events."""
+    """Run a member in a thread, and close it in the test's thread; the value is its events."""
     recorded = RecordedEvents()
     group = here.group(recorded, **settings)
 
@@ -185,7 +185,7 @@ def in_the_body(generation: Generation, ledger: Ledger) -> None:
 
 @contextmanager
 def thread(target: Callable[..., object], *args: object) -> Iterator[threading.Thread]:
-    """Run something beside the test; what it raises, and a thread that stays, fails the test."""
+    """Run a function in a thread; if it raises, or does not end, the test fails."""
     raised: list[BaseException] = []
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Closing a threaded group, from whatever thread; on both brokers."""
+"""Closing a threaded group, from any thread; on both brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.threaded.stage import (
 
 
 def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
-    """A ``for`` that waits ends, and when close() returns the member has left."""
+    """A waiting ``for`` ends, and when close() returns the member has left."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     left: list[bool] = []
@@ -58,7 +58,7 @@ def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
 
 
 def test_closing_ends_the_wait_for_an_outstaying_thread(kafka: Kafka) -> None:
-    """A next() that waits for a thread to go, not for the coordinator, ends as well."""
+    """A next() that waits for a thread, and not for the coordinator, ends as well."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     release = threading.Event()
@@ -76,7 +76,7 @@ def test_closing_ends_the_wait_for_an_outstaying_thread(kafka: Kafka) -> None:
 
 
 def test_closing_amid_a_join(kafka: Kafka) -> None:
-    """A Join that the coordinator holds back for others is given up at once."""
+    """A JoinGroup that the coordinator holds back for others is abandoned at once."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create(2)
     with here.group(drain_timeout=14.0) as holder:
@@ -86,7 +86,7 @@ def test_closing_amid_a_join(kafka: Kafka) -> None:
         with here.group(recorded) as group:
 
             def close() -> None:
-                # Without an id first, then with the one that was given: that one is held back.
+                # The first JoinGroup has no id; the second has the new id and is held back.
                 recorded.wait(Joining, 2)
                 wait(generation.ending)
                 group.close()
@@ -99,7 +99,7 @@ def test_closing_amid_a_join(kafka: Kafka) -> None:
 
 
 def test_closing_in_the_owner_only_signals(kafka: Kafka) -> None:
-    """In the thread that is inside the block close() does not wait, and work can be finished."""
+    """In the thread inside the block, close() does not wait, and work can be finished."""
     here, ledger = Stage(kafka), Ledger()
     here.create(1, 10)
     with here.group() as group:
@@ -146,8 +146,8 @@ def test_closing_in_an_event_handler_only_signals(kafka: Kafka) -> None:
     assert [one.epoch for one in generations] in ([], [1])
 
 
-def test_closed_before_it_is_entered(kafka: Kafka) -> None:
-    """A group that was closed before yields nothing."""
+def test_a_group_closed_before_it_is_entered(kafka: Kafka) -> None:
+    """The group yields no generation."""
     here = Stage(kafka)
     group = here.group()
     group.close()

@@ -1,7 +1,7 @@
-"""Closing a threaded group ends, whatever is away, in whatever way: a slice of the walk in threads.
+"""Closing a threaded group ends in any way and without a broker, as in tests/closing for trio.
 
-What fails here does not end at all: each test has far more time than the few seconds that closing
-may take with these settings, and asserts nothing on the time.
+A failure here would never end: each test has far more time than the few seconds that closing may
+take with these settings, and does not check the time.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Boom(Exception):  # noqa: N818 # what it is called does not matter
 
 @pytest.fixture
 def own() -> Iterator[EmbeddedKafka]:
-    """A broker of the test's own, which it may lose."""
+    """A broker for one test, which may lose it."""
     settings = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
     with EmbeddedKafka(settings) as kafka:
         yield kafka
 
 
 def gone(kafka: EmbeddedKafka) -> None:
-    """Its connections are cut, and further ones refused."""
+    """Cut its connections, and refuse new ones."""
     (node,) = kafka.cluster.nodes.values()
     kafka.call(node.stop)
 
 
 def silent(kafka: EmbeddedKafka) -> None:
-    """Its connections stay, and nothing is answered."""
+    """Keep its connections, and answer nothing."""
     (node,) = kafka.cluster.nodes.values()
 
     async def be_silent() -> None:
@@ -64,7 +64,7 @@ ways = pytest.mark.parametrize("way", ["shutdown", "close", "leave", "raise"])
 
 @final
 class Events:
-    """What a member and its test wait for."""
+    """The events that a member and its test wait for."""
 
     def __init__(self) -> None:
         self.handling = threading.Event()
@@ -123,7 +123,7 @@ def test_the_broker_is_lost_while_a_handler_drains(
 def test_the_broker_is_lost_before_a_body_that_reads(
     own: EmbeddedKafka, way: str, lose: Loss
 ) -> None:
-    """Its records end, and so do the loop and the block."""
+    """The records end, and so do the loop and the block."""
     here, recorded = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
     here.create()
     group = here.group(recorded, **SHORT)
@@ -162,7 +162,7 @@ def test_there_never_was_a_broker(own: EmbeddedKafka, lose: Loss) -> None:
 
 
 def test_a_program_that_gets_sigterm_and_loses_its_broker(own: EmbeddedKafka) -> None:
-    """As docs/threads.md has the handler; the process ends, though a thread of its is stuck."""
+    """With the handler of docs/threads.md, the process ends although a thread is stuck."""
     here = Stage(Kafka(EMBEDDED, own.bootstrap_servers))
     here.create(1, 1)
     with program("lost", here) as running:

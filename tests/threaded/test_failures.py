@@ -1,4 +1,4 @@
-"""What a threaded group makes of failures below it: fatal answers, crashes; on both brokers."""
+"""A threaded group when parts below it fail: fatal responses and crashes; on both brokers."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
 
 
 def next_of(group: ConsumerGroup) -> Generation:
-    """As ``next``, with the exception that ends an iteration shown."""
+    """Call ``next``, with the exception that ends an iteration."""
     return group.next(SOON)
 
 
 def test_an_event_handler_that_raises(kafka: Kafka) -> None:
-    """What an event handler raises ends nothing: the next generation comes all the same."""
+    """An exception of an event handler ends nothing: the next generation comes."""
     here = Stage(kafka)
     here.create()
 

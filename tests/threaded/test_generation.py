@@ -1,4 +1,4 @@
-"""What a threaded generation does for its threads: records, commits, positions; on both brokers."""
+"""A threaded generation: records, commits, positions for its threads; on both brokers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def offsets(batch: Batch | None) -> list[int]:
 
 
 def read(records: Records, count: int) -> list[int]:
-    """The offsets of so many records."""
+    """Read this many records; return their offsets."""
     found: list[int] = []
     while len(found) < count:
         found += offsets(records.next(SOON))
@@ -48,7 +48,7 @@ def read(records: Records, count: int) -> list[int]:
 
 
 def test_commits_and_their_refusals(kafka: Kafka) -> None:
-    """It takes and raises in the thread what the trio commit takes and raises."""
+    """A commit accepts and raises the same as the trio commit, in its thread."""
     here = Stage(kafka)
     here.create(1, 10)
     mine, foreign = here.partition(0), here.partition(7)
@@ -191,7 +191,7 @@ def test_a_batch_that_arrives_too_late_is_not_lost(kafka: Kafka) -> None:
 def test_a_batch_that_stayed_waits_for_the_lease(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a batch is not returned past the lease, but after a confirmed heartbeat."""
+    """A kept batch is not returned past the lease, but after a confirmed heartbeat."""
     here, never = Stage(kafka), threading.Event()
     here.create(1, 10)
     with generation_of(here) as generation:
@@ -205,7 +205,7 @@ def test_a_batch_that_stayed_waits_for_the_lease(
 
 
 def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
-    """It raises while the generation runs, and returns the end when it has ended."""
+    """wait_ended raises while the generation runs, and returns the end when it has ended."""
     here = Stage(kafka)
     here.create()
     with here.group() as group:
@@ -235,7 +235,7 @@ def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:
 
 
 def test_a_transaction(kafka: Kafka) -> None:
-    """Offsets go with a producer's transaction, under the generation's id."""
+    """Offsets are sent with a producer's transaction, under the generation's id."""
     here = Stage(kafka)
     here.create(1, 5)
     mine = here.partition(0)
@@ -283,8 +283,8 @@ def test_the_bodys_scope_ends_quietly_with_the_generation(kafka: Kafka) -> None:
     assert here.committed() is None
 
 
-def test_own_passing() -> None:
-    """Only the stale errors of the generation itself are removed from an exception."""
+def test_stale_errors_of_the_generation_are_removed() -> None:
+    """Stale errors of other generations, and other errors, are kept."""
     end, other = End(Cause.FENCED), End(Cause.FENCED)
     own = StaleGenerationError("own", end)
     foreign = StaleGenerationError("foreign", other)
@@ -295,7 +295,7 @@ def test_own_passing() -> None:
     assert without_stale_errors(ExceptionGroup("all", [own, own]), end) is None
 
 
-def test_no_thread_can_be_had(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_can_be_started(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the system has no more threads, the generation ends with that error, which is raised."""
     here = Stage(kafka)
     here.create()

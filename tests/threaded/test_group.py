@@ -58,7 +58,7 @@ def test_generations_handlers_and_commits(kafka: Kafka) -> None:
     assert not [one for one in threading.enumerate() if one.name.startswith("kgroup-")]
 
 
-def test_what_a_generation_says_of_itself(kafka: Kafka) -> None:
+def test_the_attributes_of_a_generation(kafka: Kafka) -> None:
     """A threaded generation has the attributes of the trio generation."""
     here = Stage(kafka)
     here.create(1, 5)
@@ -82,7 +82,7 @@ def test_what_a_generation_says_of_itself(kafka: Kafka) -> None:
 
 
 def state_of(generation: Generation) -> State:
-    """Its state at this moment; it changes behind a type checker's back."""
+    """The state at this moment, without a type checker's assumption that it stays."""
     return generation.state
 
 

@@ -19,7 +19,7 @@ def handler_for(fn: object, *args: object) -> Handler:
     return Handler(loop, "group", contextvars.copy_context(), fn, *args)  # type: ignore[arg-type]
 
 
-async def test_what_was_raised_as_the_task_is_cancelled() -> None:
+async def test_an_exception_as_the_task_is_cancelled() -> None:
     """If a thread raises as its generation is cancelled, its task raises the exception."""
     handler = handler_for(print)
     handler.call.error = ZeroDivisionError("just in time")

@@ -24,7 +24,7 @@ from tests.threaded.stage import (
 
 
 def test_next_in_a_handler_is_refused(kafka: Kafka) -> None:
-    """Also in a thread pool's function that runs in the handler's context."""
+    """This also holds in a thread pool's function with the handler's context."""
     here = Stage(kafka)
     here.create()
 
@@ -56,7 +56,7 @@ def test_two_threads_in_next_are_refused() -> None:
             group.shutdown()
 
 
-def test_it_is_entered_once(kafka: Kafka) -> None:
+def test_a_group_is_entered_once(kafka: Kafka) -> None:
     """next() before ``with``, and a second ``with``, are refused."""
     group = Stage(kafka).group()
     with pytest.raises(UsageError, match="is not open"):
@@ -79,7 +79,7 @@ def test_a_time_out_of_next_loses_nothing(kafka: Kafka) -> None:
             generation.wait_ended(0)
 
 
-def test_it_cannot_be_simulated() -> None:
+def test_a_threaded_group_cannot_be_simulated() -> None:
     """A program of a simulation is refused at once: its threads would run in real time."""
 
     async def worker(process: Process) -> None:

@@ -74,7 +74,7 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
 
 
 def test_what_an_outstaying_thread_raises_is_not_lost(kafka: Kafka) -> None:
-    """Raised after its generation has ended, it closes the group, and the block raises it."""
+    """An exception after the end of its generation closes the group, and the block raises it."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     release = threading.Event()

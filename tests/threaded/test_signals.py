@@ -16,10 +16,10 @@ from tests.brokers import EMBEDDED, ROOT, Kafka
 from tests.threaded.stage import SOON, Stage
 
 once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
-"""For what happens in this process alone, whatever the broker."""
+"""For tests that are the same on every broker."""
 
 START = (
-    # Behind everything else: an installed kgroup is not hidden by the checkout's.
+    # At the end of the path, so that an installed kgroup comes before the checkout's.
     f"import runpy, sys; sys.path.append({str(ROOT)!r});"
     " runpy.run_module('tests.threaded.program', run_name='__main__')"
 )
@@ -89,7 +89,7 @@ def test_close_in_a_signal_handler_before_a_join() -> None:
 
 @once
 def test_close_in_a_signal_handler_that_waits(kafka: Kafka) -> None:
-    """Where the block is another thread's, a handler in the main thread waits for its end."""
+    """If another thread owns the block, a handler in the main thread waits for its end."""
     here = Stage(kafka)
     here.create(1, 1)
     with program("elsewhere", here) as running:

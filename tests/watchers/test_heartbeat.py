@@ -119,8 +119,8 @@ async def test_heartbeats_follow_their_interval_until_a_rebalance(
     assert it.reports == []
 
 
-async def test_through_the_drain_a_rebalance_ends_nothing(autojump_clock: MockClock) -> None:
-    """Heartbeats continue, and renew the session, until the membership is lost."""
+async def test_heartbeats_continue_through_the_drain(autojump_clock: MockClock) -> None:
+    """They renew the session until the membership is lost."""
     it = Beating()
     it.coordinator.beats = [
         *[refused(ErrorCode.REBALANCE_IN_PROGRESS)] * 40,
@@ -132,7 +132,7 @@ async def test_through_the_drain_a_rebalance_ends_nothing(autojump_clock: MockCl
     assert it.lease.left == pytest.approx(60 - it.lease.unconfirmed_for)
 
 
-async def test_a_throttled_member_is_silent_for_so_long(autojump_clock: MockClock) -> None:
+async def test_a_throttled_member_waits(autojump_clock: MockClock) -> None:
     """The next heartbeat waits for the throttle time; then the usual intervals follow."""
     it = Beating()
     it.coordinator.beats = [7.0, 0.0, refused(ErrorCode.REBALANCE_IN_PROGRESS)]
@@ -159,7 +159,7 @@ async def test_no_throttling_outlasts_the_session(autojump_clock: MockClock) -> 
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, Cause.MEMBERSHIP_LOST),
     ],
 )
-async def test_a_loss_ends_it_at_once(
+async def test_a_loss_ends_the_heartbeats_at_once(
     autojump_clock: MockClock, code: ErrorCode, cause: Cause
 ) -> None:
     """The end has the cause and the error, and the failure is reported."""
@@ -172,7 +172,7 @@ async def test_a_loss_ends_it_at_once(
     assert it.reports == [Request.HEARTBEAT]
 
 
-async def test_what_passes_is_retried_no_slower_than_the_interval(
+async def test_transient_errors_are_retried_within_the_interval(
     autojump_clock: MockClock,
 ) -> None:
     """Retries never wait for longer than the interval, because the lease runs meanwhile."""

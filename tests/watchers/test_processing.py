@@ -11,10 +11,10 @@ from kgroup.watchers.processing import processing_watcher
 
 
 @pytest.mark.parametrize("begun", [0.0, 3.0, 9.9])
-async def test_it_ends_when_a_batch_is_held_too_long(
+async def test_a_batch_held_too_long_ends_the_generation(
     autojump_clock: MockClock, begun: float
 ) -> None:
-    """It ends within a tenth of the limit after the limit, whenever the handler got the batch."""
+    """The end comes within a tenth of the limit after it, whenever the handler got the batch."""
     start = trio.current_time()
 
     def held() -> list[float]:
@@ -28,7 +28,7 @@ async def test_it_ends_when_a_batch_is_held_too_long(
 
 
 async def test_quick_handlers_are_not_stuck(autojump_clock: MockClock) -> None:
-    """Without streams, and with handlers that are quick enough, it does not end."""
+    """Without streams, and with quick handlers, the watcher ends nothing."""
     start = trio.current_time()
     with trio.move_on_after(1000) as scope:
         await processing_watcher(list, 10.0)

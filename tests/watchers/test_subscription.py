@@ -19,14 +19,14 @@ GONE = ConnectionLostError("gone")
     [
         (["ab", "abc"], 2, "the patterns now match c"),
         (["a", "a"], 2, "the patterns no longer match b"),
-        # What is gone must be gone twice in a row.
+        # A topic counts as deleted only after two polls in a row miss it.
         (["a", "ab", "a", "b", "b"], 5, "the patterns no longer match a"),
         (["ac"], 1, "the patterns now match c; the patterns no longer match b"),
         (["", ""], 2, "the patterns no longer match a, b"),
         ([GONE, "a", GONE, "a"], 4, "the patterns no longer match b"),
     ],
 )
-async def test_what_ends_it(
+async def test_changed_matches_end_the_generation(
     autojump_clock: MockClock, looks: list[str | Exception], made: int, words: str
 ) -> None:
     """A new match counts at once, a lost one after two polls; failures are reported and skipped."""
