@@ -84,6 +84,10 @@ E = TypeVar("E", bound=BaseException)
 
 _LEAVING: Final = 0.03
 """Seconds from the end of a drain until the coordinator has the LeaveGroup, with some reserve."""
+_YIELDS_TO_CLOSING: Final = frozenset(
+    {Cause.TASK_RETURNED, Cause.REBALANCE, Cause.PARTITIONS_CHANGED, Cause.SUBSCRIPTION_CHANGED}
+)
+"""Ends that are recorded as the closing of the group if that was requested before they came."""
 _PATIENCE: Final = 10.0
 """Seconds between two checks of a cancelled function that still runs."""
 
@@ -199,6 +203,7 @@ class Lifecycle:
     ) -> None:
         self._member = member
         self._has_others = has_others
+        self._closing: End | None = None
         self._batch_time = 0.0
         self._batch_time_at = trio.current_time()
         self._machine = StateMachine()
@@ -269,6 +274,8 @@ class Lifecycle:
         Returns:
             the end that is recorded now; this may be an earlier one.
         """
+        if self._closing is not None and end.cause in _YIELDS_TO_CLOSING:
+            end = self._closing
         if not self._machine.signal(end):
             return self.recorded_end or end
         self._member.source.revoke(self.membership.epoch)
@@ -302,6 +309,7 @@ class Lifecycle:
         # Nobody takes over what a static member had before its session expires.
         heirs = self._has_others and self.membership.group_instance_id is None
         if heirs and self._is_working and self.state is State.RUNNING:
+            self._closing = end
             self.start_service(self._close_on_beat, end)
         else:
             self.close(end)

@@ -211,3 +211,22 @@ async def half_a_second_for_each_batch(generation: Generation) -> None:
     async for batch in generation.records(max_records=2):
         await trio.sleep(0.5)
         await generation.commit({batch.partition: batch.next_offset})
+
+
+async def test_a_task_that_closes_the_group_and_returns(autojump_clock: MockClock) -> None:
+    """The generation ends at once, and its end is the closing: that came first."""
+    async with members("a", work=half_a_second_for_each_batch) as (here, _):
+        since = 0.0
+
+        async def last(generation: Generation) -> None:
+            nonlocal since
+            await trio.sleep(1)
+            since = here.now
+            group.shutdown("the last record was seen")
+
+        async with here.group(heartbeat_interval=INTERVAL) as group:
+            generation = await group.next()
+            generation.start_soon(last, generation)
+            await generation.wait_ended()
+        assert here.now - since < 0.1
+        assert generation.end == End(Cause.CLOSED, "the last record was seen")
