@@ -110,7 +110,7 @@ async def test_members_with_different_intervals_learn_of_it_at_common_moments(
 async def test_a_member_leaves_just_before_the_others_learn_of_it(
     autojump_clock: MockClock,
 ) -> None:
-    """Its tasks go on until then, and its partitions wait for next to nothing."""
+    """Its tasks run until then, so that its partitions wait only briefly."""
     async with members("a", "bb", "ccc") as (here, (one, other, third)):
         asked = here.now
         generation = other.generations[-1]
