@@ -27,6 +27,8 @@ SOURCE_METHODS: Final = (
     "revoke",
 )
 """The methods that a ``RecordSource`` must have."""
+_OPTIONAL_SOURCE_METHODS: Final = ("prepare",)
+"""The methods that a ``RecordSource`` may have in addition."""
 _MISSING: Final = object()
 
 
@@ -73,18 +75,20 @@ def check_source(source: Any) -> None:
     Raises:
         UsageError: a method is missing, or reading it raises.
     """
-    for name in SOURCE_METHODS:
+    for name in (*SOURCE_METHODS, *_OPTIONAL_SOURCE_METHODS):
         try:
-            found = getattr(source, name, None)
+            found = getattr(source, name, _MISSING)
         except Exception as error:
             raise UsageError(
                 f"the record source {shown(source)} cannot be used: its {name!r} raised"
                 f" {_said(error)}"
             ) from error
-        if not callable(found):
-            raise UsageError(
-                f"the record source {shown(source)} cannot be used: it has no {name}()"
-            )
+        if callable(found) or (found is _MISSING and name in _OPTIONAL_SOURCE_METHODS):
+            continue
+        fault = f"it has no {name}()"
+        if name in _OPTIONAL_SOURCE_METHODS:
+            fault = f"its {name}, if it has one, must be a method"
+        raise UsageError(f"the record source {shown(source)} cannot be used: {fault}")
 
 
 def _said(error: Exception) -> str:

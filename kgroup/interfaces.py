@@ -181,6 +181,11 @@ class RecordSource(Protocol):
     A member enters ``async with source:`` before all other calls. For each generation it calls
     ``assign`` once, then any of ``open``, ``receive``, ``pause``, ``resume`` and ``seek``, then
     ``revoke``, which must not raise after the source is closed.
+
+    A source may also have a method ``prepare(topics)``. The member calls it when it is about to
+    send a JoinGroup, with the topics to which it subscribes, so that the source can use the time of
+    the join to get ready for them. It must return at once and fetch nothing. No call may rely on
+    it: a generation can bring partitions of which no ``prepare`` has named the topic.
     """
 
     async def __aenter__(self) -> Self:

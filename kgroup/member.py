@@ -12,7 +12,7 @@ Source: Kafka's ``AbstractCoordinator`` and ``ConsumerCoordinator``; kafka-go's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, final
 
@@ -69,6 +69,10 @@ class Member:
         assignor_thread, checking_thread = runtime.compute(), runtime.compute()
         self._coordinator = CoordinatorClient(self._cluster, config, runtime.compute())
         self._subscription = Subscription(config.topics, self._cluster)
+        # A source need not have it; see `RecordSource`.
+        self._prepare_source: Callable[[Collection[str]], object] | None = getattr(
+            source, "prepare", None
+        )
         self._context = MemberContext(
             config=config,
             runtime=runtime,
@@ -274,6 +278,9 @@ class Member:
                 topics = await self._subscription.resolve()
                 request = Request.JOIN
                 await self._pace()
+                # Not if the coordinator only gave a member id: the source was told a moment ago.
+                if self._prepare_source is not None and not given:
+                    self._prepare_source(topics)
                 self._emitter.bind(None, self._member_id)
                 self._emitter.emit(Joining, reason=self._reason)
                 sent_at = self._runtime.clock.now()

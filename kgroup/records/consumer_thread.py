@@ -14,7 +14,8 @@ thread waits in the command queue and not in a poll, so that the next ``assign``
 once. Otherwise a command waits for at most one poll, which is why polls are short (``POLL``).
 Starts and stops are collected while commands run, and are then applied by one call each
 (``_apply_assignment``), because a rebalance of a thousand partitions is a thousand commands at
-worst.
+worst. While the member joins, and as soon as partitions are assigned, the thread requests the
+leaders that librdkafka may not know (``kgroup.records.topic_requests``); it waits for no response.
 
 **Back-pressure.** When the buffer is full the thread stops polling, and librdkafka's own queue
 then fills up and stops it from fetching. Nothing is lost by that. ``pause`` would throw away what
@@ -76,6 +77,7 @@ from kgroup.records.librdkafka_messages import (
     runs,
 )
 from kgroup.records.librdkafka_settings import LOGGER
+from kgroup.records.topic_requests import request_leaders
 from kgroup.types import TopicPartition
 
 POLL: Final = 0.02
@@ -157,6 +159,10 @@ class ConsumerThread:
         """Close the Consumer and end the thread."""
         self._commands.put(self._close)
 
+    def prepare(self, topics: Collection[str]) -> None:
+        """Request the leaders of these topics, because partitions of them may be started soon."""
+        self._commands.put(lambda: self._prepare(topics))
+
     def activate(self) -> None:
         """See ``Fetcher``."""
         self._commands.put(lambda: self._set_active(active=True))
@@ -225,6 +231,11 @@ class ConsumerThread:
         except Empty:
             self._apply_assignment()
 
+    def _prepare(self, topics: Collection[str]) -> None:
+        # librdkafka keeps what it knows of a topic up to date as long as it fetches the topic.
+        fetched = {partition.topic for partition in self._fetches}
+        request_leaders(self._consumer, (topic for topic in topics if topic not in fetched))
+
     def _set_active(self, *, active: bool) -> None:
         self._active = active
 
@@ -247,8 +258,8 @@ class ConsumerThread:
 
     def _apply_assignment(self) -> None:
         """Apply all stops by one call, and all starts by another."""
-        if self._stops:
-            stops, self._stops = list(self._stops), {}
+        stops, self._stops = self._stops, {}
+        if stops:
             self._release(stops)
             self._consumer.incremental_unassign([_to_confluent(partition) for partition in stops])
         if self._starts:
@@ -258,6 +269,8 @@ class ConsumerThread:
             )
             for partition, start in starts.items():
                 self._fetches[partition] = _Fetch(start.fetch_id, start.offset)
+            new = {partition.topic: None for partition in starts if partition not in stops}
+            request_leaders(self._consumer, new)
         self._topics = len({partition.topic for partition in self._fetches})
 
     def _hold(self, partitions: Collection[TopicPartition]) -> None:

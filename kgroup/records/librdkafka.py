@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import final
 
 import confluent_kafka
@@ -24,6 +24,7 @@ from kgroup.records.buffered_source import BufferedSource, OnFault
 from kgroup.records.consumer_thread import ConsumerThread, OpenConsumer
 from kgroup.records.fetcher import FetchedItem
 from kgroup.records.librdkafka_settings import consumer_settings
+from kgroup.types import name_fault
 
 
 @final
@@ -90,6 +91,11 @@ class LibrdkafkaSource(BufferedSource):
         Cancellation: it waits all the same, up to the same deadline.
         """
         await self._close()
+
+    def prepare(self, topics: Collection[str]) -> None:
+        """Request the leaders of these topics while the member joins; see ``RecordSource``."""
+        # librdkafka ends the whole process on some impossible names.
+        self._thread.prepare([topic for topic in topics if name_fault(topic) is None])
 
     async def _close(self) -> None:
         self.close_queues()

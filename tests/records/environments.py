@@ -56,6 +56,12 @@ class Environment:
         )
         return name
 
+    async def grow(self, topic: str, partitions: int) -> None:
+        """Increase the number of a topic's partitions."""
+        await trio.to_thread.run_sync(
+            lambda: admin.add_partitions(self.bootstrap_servers, topic, partitions)
+        )
+
     async def delete(self, topic: str) -> None:
         """Delete a topic."""
         await trio.to_thread.run_sync(lambda: admin.delete_topic(self.bootstrap_servers, topic))

@@ -12,12 +12,13 @@ from typing import Any
 import confluent_kafka
 import pytest
 import trio
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError
 from kgroup.records.fetcher import FetcherBroken
 from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.records.topic_requests import MOST
 from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record, run_of
 
@@ -37,6 +38,9 @@ class ScriptedConsumer:
         self.fail_with: BaseException | None = None
         self.let_close = threading.Event()
         self.let_close.set()
+        self.requested: list[tuple[str, int]] = []
+        """Each topic that was requested, and how many calls in ``calls`` came before."""
+        self.request_error: Exception = KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def open(self, settings: dict[str, Any]) -> Any:
         """Record the settings."""
@@ -67,6 +71,15 @@ class ScriptedConsumer:
         with self.changed:
             taken, self.messages = self.messages[:num_messages], self.messages[num_messages:]
         return taken
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        """As the real one, which has no response without waiting."""
+        assert timeout == 0
+        with self.changed:
+            self.threads.add(threading.get_ident())
+            self.requested.append((topic, len(self.calls)))
+            self.changed.notify_all()
+        raise self.request_error
 
     def incremental_assign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Do what the real one does."""
@@ -145,10 +158,13 @@ async def test_only_its_thread_touches_the_consumer() -> None:
             await source.receive(1, [A, B], 10)
         source.seek(1, A, 7)
         source.revoke(1)
+        source.prepare(["u"])
+        await obeyed(source)
         identity = thread.ident
     assert not thread.is_alive()
     assert consumer.threads == {identity}
     assert identity != threading.get_ident()
+    assert [topic for topic, _ in consumer.requested] == ["t", "u"]
     assert consumer.calls[0] == ("assign", [(0, 0), (1, 5)])
     assert consumer.calls[-1] == ("close", None)
 
@@ -399,3 +415,107 @@ async def test_a_delivery_wakes_the_loop_once_and_only_the_readers_it_concerns()
         consumer.feed(*(record(partitions[42], at) for at in range(500)))
     assert woken == [42]
     assert delivered == [1]
+
+
+async def test_topics_are_requested_while_the_member_joins() -> None:
+    """Those of ``prepare`` are requested once, before anything is assigned and without a poll."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.prepare(["u", "t"])
+        await consumer.until(lambda: len(consumer.requested) == 2)
+        await obeyed(source)
+        assert sorted(consumer.requested) == [("t", 0), ("u", 0)]
+        assert (consumer.polls, consumer.calls) == (0, [])
+
+
+async def test_a_topic_that_is_being_fetched_is_not_requested_again() -> None:
+    """From one generation to the next, only the topics that are not fetched are requested."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        await consumer.until(lambda: bool(consumer.calls))
+        source.revoke(1)
+        source.prepare(["t", "u"])
+        await consumer.until(lambda: len(consumer.requested) == 2)
+        await obeyed(source)
+        assert consumer.requested == [("t", 1), ("u", 1)]
+
+
+async def test_a_topic_is_requested_as_soon_as_partitions_of_it_are_assigned() -> None:
+    """Also if another partition is fetched already; a fetch that only restarts asks for nothing."""
+    consumer = ScriptedConsumer()
+    other = TopicPartition("u", 0)
+    async with running(consumer) as source:
+        source.assign(1, {A: 0, other: 0})
+        source.open(1, [A, other])
+        await consumer.until(lambda: len(consumer.requested) == 2)
+        source.seek(1, A, 5)
+        await consumer.until(lambda: len(consumer.calls) == 3)
+        source.assign(2, {A: 5, B: 0, other: 0})
+        source.open(2, [A, B, other])
+        await consumer.until(lambda: len(consumer.requested) == 3)
+        assert consumer.requested == [("t", 1), ("u", 1), ("t", 4)]
+        assert consumer.calls[3] == ("assign", [(1, 0)])
+
+
+@pytest.mark.parametrize(
+    "failure", [KafkaException(KafkaError(KafkaError._TRANSPORT)), RuntimeError("as scripted")]
+)
+async def test_a_request_that_fails_changes_nothing(failure: Exception) -> None:
+    """Partitions are assigned and read all the same, and no fault is reported."""
+    consumer = ScriptedConsumer()
+    consumer.request_error = failure
+    faults: list[tuple[TopicPartition | None, str]] = []
+    async with running(consumer, faults) as source:
+        source.prepare(["t", "u"])
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        consumer.feed(record(A, 0))
+        assert (await source.receive(1, [A], 1)).next_offset == 1
+    assert sorted(consumer.requested) == [("t", 0), ("t", 1), ("u", 0)]
+    assert faults == []
+
+
+async def test_a_bounded_number_of_topics_is_requested() -> None:
+    """Of very many topics ``MOST`` are requested when a member joins, and of an assignment too."""
+    consumer = ScriptedConsumer()
+    topics = [f"t{number}" for number in range(MOST + 5)]
+    positions = {TopicPartition(topic, 0): 0 for topic in topics}
+    async with running(consumer) as source:
+        source.prepare(topics)
+        await obeyed(source)
+        assert len(consumer.requested) == MOST
+        source.assign(1, positions)
+        source.open(1, list(positions))
+        await consumer.until(lambda: len(consumer.requested) == 2 * MOST)
+        await obeyed(source)
+        assert len(consumer.requested) == 2 * MOST
+
+
+async def test_no_impossible_name_is_requested() -> None:
+    """librdkafka aborts the process on some names, so it never gets a name that no topic has."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.prepare(["", "a b", "t\0", "x" * 250, "\ud800", "t"])
+        await consumer.until(lambda: bool(consumer.requested))
+        await obeyed(source)
+    assert consumer.requested == [("t", 0)]
+
+
+async def test_a_consumer_that_took_another_s_place_requests_for_itself() -> None:
+    """A replaced Consumer knows nothing of what the first one has requested."""
+    first, second = ScriptedConsumer(), ScriptedConsumer()
+    opened = [first, second]
+    consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
+    async with running(consumer) as source:
+        source.prepare(["t"])
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        first.feed(failure(None, KafkaError._FATAL))
+        with pytest.raises(FetchError):
+            await source.receive(1, [A], 1)
+        source.assign(2, {A: 0})
+        source.open(2, [A])
+        await second.until(lambda: bool(second.requested))
+    assert second.requested == [("t", 1)]

@@ -1,0 +1,108 @@
+"""``prepare`` of a record source: when a member calls it, and with which topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import Any, cast, final
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+from kgroup.config import GroupConfig
+from kgroup.errors import UsageError
+from kgroup.events import Joining
+from kgroup.group import ConsumerGroup
+from kgroup.interfaces import RecordSource
+from kgroup.testing.memory import memory_runtime
+from kgroup.types import TopicPartition
+from tests.group.world import World, world
+
+
+@final
+class Preparing:
+    """A source with a ``prepare`` that a test gives it; all else is another source's."""
+
+    def __init__(self, source: RecordSource, prepare: Any) -> None:
+        self._source = source
+        self.prepare = prepare
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    async def __aenter__(self) -> Preparing:
+        await self._source.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        await self._source.__aexit__(*details)
+
+
+def group_with(here: World, prepare: Any, **settings: object) -> ConsumerGroup:
+    """A group whose source has this ``prepare``."""
+    runtime = memory_runtime(here.broker)
+
+    def source(
+        config: GroupConfig, on_fault: Callable[[TopicPartition | None, str], None]
+    ) -> RecordSource:
+        return cast("RecordSource", Preparing(runtime.record_source(config, on_fault), prepare))
+
+    return ConsumerGroup(
+        here.config(**settings),
+        runtime=attrs.evolve(runtime, record_source=source),
+        on_event=here.events.append,
+    )
+
+
+async def test_a_member_prepares_its_source_once_before_it_joins(autojump_clock: MockClock) -> None:
+    """The source is told the topics before JoinGroup, once though the member id takes two."""
+    async with world() as here:
+        prepared: list[tuple[Collection[str], int]] = []
+
+        def prepare(topics: Collection[str]) -> None:
+            prepared.append((topics, len(here.requests_for("join_group"))))
+
+        async with group_with(here, prepare, topics=["topic", "other"]) as group:
+            await group.next()
+            assert len(here.requests_for("join_group")) == 2
+            assert len(here.events_of(Joining)) == 2
+            assert prepared == [({"topic", "other"}, 0)]
+            await here.broker.add_partitions("topic", 2)
+            await group.next()
+        assert prepared == [({"topic", "other"}, 0), ({"topic", "other"}, 2)]
+
+
+async def test_a_pattern_s_new_topic_is_prepared(autojump_clock: MockClock) -> None:
+    """A member that joins because a topic began to match tells its source of that topic too."""
+    async with world() as here:
+        prepared: list[Collection[str]] = []
+        async with group_with(here, prepared.append, topics=[re.compile("topic.*")]) as group:
+            await group.next()
+            await here.broker.create_topic("foreign", 1)
+            await here.broker.create_topic("topic-2", 1)
+            await group.next()
+        assert prepared == [{"topic"}, {"topic", "topic-2"}]
+
+
+async def test_a_prepare_that_raises_ends_the_group(autojump_clock: MockClock) -> None:
+    """What ``prepare`` raises surfaces from the group, as it would from any other method."""
+
+    def prepare(_: Collection[str]) -> None:
+        raise RuntimeError("as scripted")
+
+    async with world() as here:
+        with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="as scripted")):
+            async with group_with(here, prepare) as group:
+                await group.next()
+        assert here.requests_for("join_group") == []
+
+
+async def test_a_prepare_that_is_no_method_is_refused(autojump_clock: MockClock) -> None:
+    """A ``prepare`` that cannot be called ends the group before it joins, with a reason."""
+    async with world() as here:
+        wrong = pytest.RaisesExc(UsageError, match="its prepare, if it has one, must be a method")
+        with pytest.RaisesGroup(wrong):
+            async with group_with(here, 5) as group:
+                await group.next()
+        assert here.requests_for("join_group") == []
