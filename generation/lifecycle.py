@@ -22,7 +22,8 @@ cases the first end is the recorded one.
 
 **What happens at an end**, in this order, in one call of `end` without a checkpoint:
 
-1. The record source revokes the epoch: streams hand out nothing more, and finish.
+1. The record source revokes the epoch: streams hand out nothing more, and finish. After a loss the
+   lease is revoked too: no iteration over a batch hands out another record.
 2. Tasks that wait for the lease wake up, and notice the end.
 3. `ending` is set, and requests that only a running generation needs (`until_ending`) are
    cancelled.
@@ -278,6 +279,8 @@ class Lifecycle:
             end = self._closing
         if not self._machine.signal(end):
             return self.recorded_end or end
+        if self.state is State.ENDED:
+            self.lease.revoke()
         self._member.source.revoke(self.membership.epoch)
         self._lease_changed.notify()
         self.ending.set()
@@ -569,8 +572,10 @@ class Lifecycle:
         self.end(End(Cause.TASK_RAISED, f"{_name_of(fn)} raised {error!r}", error))
 
     def _finish(self) -> None:
-        """Refuse commits as stale from now on, because the next JoinGroup may be on its way."""
+        """Refuse commits and records from now on: the next JoinGroup may be on its way."""
         self._machine.finish()
+        if self.state is State.ENDED:
+            self.lease.revoke()
         self._lease_changed.notify()
         self._cancel_until_ended()
 

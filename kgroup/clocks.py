@@ -53,8 +53,20 @@ class WallClock:
 
 @final
 class TrioClock:
-    """Trio's clock, which is virtual in tests that run under MockClock."""
+    """Trio's clock, which is virtual in tests that run under MockClock.
+
+    Other threads can read it as soon as the event loop's thread has read it once.
+    """
+
+    def __init__(self) -> None:
+        self._last: trio.abc.Clock | None = None
 
     def now(self) -> float:
         """Seconds since some point in the past."""
-        return trio.current_time()
+        try:
+            self._last = clock = trio.lowlevel.current_clock()
+        except RuntimeError:  # this thread has no event loop
+            if self._last is None:
+                raise
+            clock = self._last
+        return clock.current_time()

@@ -23,6 +23,15 @@ async def test_trio_s_clock_is_virtual_in_a_test(autojump_clock: MockClock) -> N
     assert clock.now() - before == pytest.approx(3600)
 
 
+async def test_other_threads_read_trio_s_clock_too(autojump_clock: MockClock) -> None:
+    """They read what the event loop reads, from its first reading on; before, they cannot."""
+    clock = TrioClock()
+    with pytest.raises(RuntimeError):
+        await trio.to_thread.run_sync(clock.now)
+    now = clock.now()
+    assert await trio.to_thread.run_sync(clock.now) >= now
+
+
 @pytest.fixture
 def reload(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ModuleType]]:
     """Import the module again, on the system that the test simulates."""

@@ -21,8 +21,14 @@ The lease is the earlier of two times:
 Both count from the sending and not from the answer. The coordinator restarted its timer at some
 moment between the two, so that the earlier one is safe. Past the lease, streams hand out nothing
 and no commit is sent, until a heartbeat confirms the membership or the generation is lost.
-This module only measures. ``RecordStream`` (``kgroup.generation.streams``) and ``Committer``
-(``kgroup.generation.commits``) act on it.
+This module only measures. ``RecordStream`` (``kgroup.generation.streams``), ``LeasedBatches``
+(``kgroup.generation.leased_batches``) and ``Committer`` (``kgroup.generation.commits``) act on it.
+
+**One number.** `Lease.ends` is computed when a request renews the lease, and not when it is read,
+because a program that goes through a batch reads it before each record. When the generation is
+over, `Lease.revoke` sets it to minus infinity, so that one comparison covers the lease and the
+generation. Only the event loop writes it. Any thread may read it, and sees the value either before
+or after a change; both are safe.
 
 **Traps.**
 
@@ -43,6 +49,7 @@ session.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import final
 
@@ -59,6 +66,9 @@ class Lease:
         rebalance_timeout: the group's, in seconds.
         joined_at: when JoinGroup was sent.
         on_confirm: is called whenever the lease was extended.
+
+    Attributes:
+        ends: when it is over, by the clock; minus infinity once it was revoked.
     """
 
     def __init__(
@@ -76,6 +86,8 @@ class Lease:
         self._renewed = joined_at
         self._confirmed = joined_at
         self._on_confirm = on_confirm
+        self._revoked = False
+        self.ends = self._end()
 
     def confirm(self, sent_at: float) -> None:
         """A heartbeat that was sent at this time was answered without an error."""
@@ -85,15 +97,25 @@ class Lease:
     def extend(self, sent_at: float) -> None:
         """A request sent at this time renewed the session; it says nothing about a rebalance."""
         self._renewed = max(self._renewed, sent_at)
+        self.ends = self._end()
         self._on_confirm()
+
+    def revoke(self) -> None:
+        """End it now, because the generation is over; nothing extends it any more."""
+        self._revoked = True
+        self.ends = self._end()
 
     @property
     def left(self) -> float:
         """Seconds until the lease is over; 0 or less when it is."""
-        ends = min(self._renewed + self._session_timeout, self._confirmed + self._rebalance_timeout)
-        return ends - self._clock.now()
+        return self.ends - self._clock.now()
 
     @property
     def unconfirmed_for(self) -> float:
         """Seconds since the last heartbeat that was answered without an error was sent."""
         return self._clock.now() - self._confirmed
+
+    def _end(self) -> float:
+        if self._revoked:
+            return -math.inf
+        return min(self._renewed + self._session_timeout, self._confirmed + self._rebalance_timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import final
 
 from hypothesis import given
@@ -67,6 +68,16 @@ def test_a_commit_renews_the_session_only() -> None:
     assert made.left == -10.0
     made.confirm(sent_at=70.0)
     assert made.left == 30.0
+
+
+def test_a_lease_that_was_revoked_is_over_for_good() -> None:
+    """It ends at once, whatever was left of it, and no answer that comes late extends it."""
+    made, _ = lease(Hand())
+    made.revoke()
+    assert made.left == -math.inf
+    made.confirm(sent_at=0.0)
+    made.extend(sent_at=0.0)
+    assert made.ends == -math.inf
 
 
 @given(

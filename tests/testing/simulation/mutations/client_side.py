@@ -31,7 +31,7 @@ CLIENT: Final = (
         breaks=2,
         description="The lease never runs out, however long no heartbeat was answered.",
         module="kgroup.client.lease",
-        old="return ends - self._clock.now()",
+        old="return self.ends - self._clock.now()",
         new="return self._session_timeout",
         seed=2,
     ),
