@@ -2,9 +2,10 @@
 
 A stream holds its partitions while it is open: no other stream of the generation can read them. It
 ends when its generation does, whatever the cause. A record stream never hands out a record without
-a valid lease: `RecordStream` checks the lease last, just before the hand-over. At an offset that
-the log does not have, ``auto_offset_reset`` decides. An offset stream is for programs that read
-records by other means, as Spark's executors do.
+a valid lease: `RecordStream` checks the lease last, just before the hand-over, and the batches that
+it returns check it again before each record (``kgroup.generation.leased_batches``). At an offset
+that the log does not have, ``auto_offset_reset`` decides. An offset stream is for programs that
+read records by other means, as Spark's executors do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kgroup.client.cluster import EARLIEST, LATEST
 from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
 from kgroup.generation.commits import Committer
+from kgroup.generation.leased_batches import LeasedBatches
 from kgroup.generation.lifecycle import Lifecycle, State
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
@@ -128,6 +130,7 @@ class RecordStream(PartitionStream):
         super().__init__(parts, partitions, open_streams)
         self._epoch = self._lifecycle.membership.epoch
         self._limit = max_records
+        self._leased = LeasedBatches(self._lifecycle, self._member.clock)
         self._located = False
         self._busy = False
         self._resets: dict[TopicPartition, Backoff] = {}
@@ -163,6 +166,7 @@ class RecordStream(PartitionStream):
         if batch is None:
             self.close()
             raise StopAsyncIteration
+        batch = self._leased.bind(batch)
         self._held_since = self._member.clock.now()
         self._positions.handed_out(batch.partition, batch.next_offset)
         if (observer := self._member.runtime.observer) is not None:

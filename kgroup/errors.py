@@ -135,7 +135,10 @@ class GroupClosedError(UsageError):
 
 
 class StaleGenerationError(KgroupError):
-    """The generation has ended, or the coordinator has moved on; nothing was committed.
+    """The generation has ended, or the coordinator has moved on; the call did nothing.
+
+    A commit that raises it was not applied, and an iteration over a batch that raises it handed out
+    no record.
 
     Attributes:
         end: the end of the generation, if it is known.
@@ -148,7 +151,7 @@ class StaleGenerationError(KgroupError):
 
 @final
 class LeaseExpiredError(StaleGenerationError):
-    """The coordinator did not confirm the membership in time; nothing was sent.
+    """The coordinator did not confirm the membership in time; nothing was sent or handed out.
 
     By this member's clock, its session may have expired, and the coordinator may have assigned its
     partitions to other members.

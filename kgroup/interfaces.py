@@ -5,7 +5,7 @@ This module has only Protocols and the values that their methods take and return
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol, Self, TypeVar, final, runtime_checkable
 
 import attrs
@@ -28,7 +28,10 @@ class Clock(Protocol):
     """A clock that never goes back, and that counts the time for which a machine was suspended."""
 
     def now(self) -> float:
-        """The time in seconds; only differences have a meaning."""
+        """The time in seconds; only differences have a meaning.
+
+        Any thread may call it. It is called for each record that a program takes from a batch.
+        """
         ...
 
 
@@ -156,6 +159,26 @@ class Message(Protocol):
 class Batch:
     """Records of one partition, in the order of their offsets.
 
+    ``for message in batch`` goes through the records and checks the lease before each one. So a
+    process that was suspended in the middle of a batch gets no further record of it when it wakes.
+    A planned end does not stop it: while the generation drains, a program may finish its batch.
+
+    Any thread may iterate over a batch, any number of times; each iteration begins with the first
+    record. ``next()`` of an iterator raises
+
+    - ``LeaseExpiredError``, if the lease is over. The generation ends, unless that has begun;
+    - ``StaleGenerationError``, if the generation is lost, or its drain is over.
+
+    Both say how many records were not handed out. An iteration is no checkpoint, and a cancellation
+    does not affect it. ``messages`` can always be read, whatever has become of the generation.
+
+    A batch that a program or a ``RecordSource`` makes itself knows of no lease: iterating over it
+    is iterating over ``messages``. `Generation.records` returns it with the lease of its
+    generation.
+
+    Args:
+        iterate: makes the iterators of the batch; by default those of ``messages``.
+
     Attributes:
         partition: the partition.
         messages: the records, at least one.
@@ -167,6 +190,12 @@ class Batch:
     messages: Sequence[Message] = attrs.field(repr=lambda messages: f"<{len(messages)} messages>")
     next_offset: int
     epoch: int
+    _iterate: Callable[[Batch], Iterator[Message]] | None = attrs.field(
+        default=None, eq=False, repr=False
+    )
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages) if self._iterate is None else self._iterate(self)
 
     def __len__(self) -> int:
         return len(self.messages)

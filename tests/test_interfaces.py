@@ -21,6 +21,14 @@ def test_a_batch_is_as_long_as_its_messages() -> None:
     assert "secret" not in repr(batch)
 
 
+def test_a_batch_that_a_program_makes_knows_no_lease() -> None:
+    """Iterating over it is iterating over its messages; it cannot be indexed."""
+    messages: list[Any] = [SimpleNamespace(), SimpleNamespace()]
+    batch = Batch(partition=TopicPartition("t", 0), messages=messages, next_offset=2, epoch=1)
+    assert list(batch) == list(batch) == messages
+    assert not hasattr(batch, "__getitem__")
+
+
 def test_what_conforms() -> None:
     """Built-in assignors, both clocks, and Python's own random numbers."""
     assert all(isinstance(assignor, Assignor) for assignor in BUILTIN.values())

@@ -10,10 +10,9 @@ from tests.examples.topic import Topic
 from tests.examples.worker import Worker
 
 PROCESS = '''
-async def process(messages):
+async def process(message):
     """The function that README leaves to its reader."""
-    for message in messages:
-        print(message.topic(), message.partition(), message.offset())
+    print(message.topic(), message.partition(), message.offset())
     await trio.lowlevel.checkpoint()
 
 
