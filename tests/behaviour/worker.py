@@ -10,17 +10,28 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 import trio
 
-from kgroup import ConsumerGroup, Generation, GroupConfig, KgroupError, TopicPartition
+from kgroup import ConsumerGroup, Generation, GroupConfig, KgroupError, TopicPartition, threaded
 from kgroup.events import CommitRefused, Event
 from kgroup.group import default_runtime
 from kgroup.runtime import Runtime
+from kgroup.types import End
+
+BLOCKING: Final = "blocking"
+"""A task for each partition; a record blocks the event loop, as work that is in no thread does."""
+TASKS: Final = "tasks"
+"""A task for each partition; all of them process a record at the same time."""
+THREADS: Final = "threads"
+"""A thread for each partition, by `kgroup.threaded`."""
 
 
 @final
@@ -32,9 +43,9 @@ class Task:
         journal: the path of its journal.
         config: the arguments of its `GroupConfig`.
         batch: the most records of a batch.
-        seconds: how long each of them takes; it blocks its event loop meanwhile, as work does
-            that was not moved to a thread.
+        seconds: how long each of them takes.
         lease: whether its lease ends by its own clock; if not, only the coordinator can stop it.
+        work: `BLOCKING`, `TASKS` or `THREADS`.
     """
 
     journal: str
@@ -42,6 +53,7 @@ class Task:
     batch: int
     seconds: float
     lease: bool = True
+    work: str = BLOCKING
 
 
 @final
@@ -73,6 +85,24 @@ class Journal:
         if isinstance(event, CommitRefused):
             self.write("refused", reason=event.reason, stale=event.stale, epoch=event.epoch)
 
+    def begun(self, generation: Generation | threaded.Generation) -> None:
+        """Write down that a generation has begun."""
+        partitions = [partition.partition for partition in generation.assignment]
+        self.write("generation", epoch=generation.epoch, partitions=partitions)
+
+    def ended(self, generation: Generation | threaded.Generation, end: End) -> None:
+        """Write down why a generation has ended."""
+        self.write("ended", epoch=generation.epoch, cause=end.cause.value, why=str(end))
+
+    @contextmanager
+    def failures(self, **here: int) -> Iterator[None]:
+        """Write down what kgroup raises in the block."""
+        try:
+            yield
+        except KgroupError as error:
+            self.write("failed", **here, error=type(error).__name__, why=str(error))
+            raise
+
 
 async def work(task: Task, journal: Journal) -> None:
     """Be a member until a generation is lost."""
@@ -84,15 +114,11 @@ async def work(task: Task, journal: Journal) -> None:
     async with group, trio.open_nursery() as nursery:
         nursery.start_soon(close_at_end_of_input, group)
         async for generation in group:
-            journal.write(
-                "generation",
-                epoch=generation.epoch,
-                partitions=[partition.partition for partition in generation.assignment],
-            )
+            journal.begun(generation)
             for partition in generation.assignment:
                 generation.start_soon(handle, generation, partition, task, journal)
             end = await generation.wait_ended()
-            journal.write("ended", epoch=generation.epoch, cause=end.cause.value, why=str(end))
+            journal.ended(generation, end)
             if not end.can_commit:
                 break
         nursery.cancel_scope.cancel()
@@ -106,15 +132,47 @@ async def handle(
     async for batch in generation.records(partition, max_records=task.batch):
         offsets = [message.offset() for message in batch.messages]
         journal.write("received", **here, offsets=offsets)
-        for offset in offsets:
-            time.sleep(task.seconds)  # noqa: ASYNC251 # see Task.seconds
-            journal.write("processed", **here, offset=offset)
-        journal.write("committing", **here, offset=batch.next_offset)
-        try:
+        with journal.failures(**here):
+            for message in batch:
+                if task.work == BLOCKING:
+                    time.sleep(task.seconds)  # noqa: ASYNC251 # see BLOCKING
+                else:
+                    await trio.sleep(task.seconds)
+                journal.write("processed", **here, offset=message.offset())
+            journal.write("committing", **here, offset=batch.next_offset)
             await generation.commit({partition: batch.next_offset})
-        except KgroupError as error:
-            journal.write("failed", **here, error=type(error).__name__, why=str(error))
-            raise
+        journal.write("committed", **here, offset=batch.next_offset)
+
+
+def work_in_threads(task: Task, journal: Journal) -> None:
+    """Be a member until a generation is lost, with threads."""
+    config = GroupConfig(**task.config)
+    with threaded.ConsumerGroup(config, on_event=journal.event) as group:
+        threading.Thread(target=shut_down_at_end_of_input, args=(group,), daemon=True).start()
+        for generation in group:
+            journal.begun(generation)
+            for partition in generation.assignment:
+                generation.start(handle_in_thread, generation, partition, task, journal)
+            end = generation.wait_ended()
+            journal.ended(generation, end)
+            if not end.can_commit:
+                break
+
+
+def handle_in_thread(
+    generation: threaded.Generation, partition: TopicPartition, task: Task, journal: Journal
+) -> None:
+    """Process a partition in a thread, and commit each batch."""
+    here = {"epoch": generation.epoch, "partition": partition.partition}
+    for batch in generation.records(partition, max_records=task.batch):
+        offsets = [message.offset() for message in batch.messages]
+        journal.write("received", **here, offsets=offsets)
+        with journal.failures(**here):
+            for message in batch:
+                time.sleep(task.seconds)
+                journal.write("processed", **here, offset=message.offset())
+            journal.write("committing", **here, offset=batch.next_offset)
+            generation.commit({partition: batch.next_offset})
         journal.write("committed", **here, offset=batch.next_offset)
 
 
@@ -126,6 +184,22 @@ async def close_at_end_of_input(group: ConsumerGroup) -> None:
     group.shutdown("the test is over")
 
 
-if __name__ == "__main__":
+def shut_down_at_end_of_input(group: threaded.ConsumerGroup) -> None:
+    """Close the group when standard input is closed."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    group.shutdown("the test is over")
+
+
+def main() -> None:
+    """Do the task that the command line gives."""
     task = Task(**json.loads(sys.argv[1]))
-    trio.run(work, task, Journal(Path(task.journal)))
+    journal = Journal(Path(task.journal))
+    if task.work == THREADS:
+        work_in_threads(task, journal)
+    else:
+        trio.run(work, task, journal)
+
+
+if __name__ == "__main__":
+    main()
