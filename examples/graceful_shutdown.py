@@ -27,7 +27,7 @@ async def close_on_signal(group: ConsumerGroup) -> None:
 async def handle(generation: Generation, partition: TopicPartition) -> None:
     """Process long batches; when the generation begins to end, commit part of the batch."""
     async for batch in generation.records(partition, max_records=500):
-        for message in batch.messages:
+        for message in batch:
             await trio.sleep(0.01)  # the work itself
             print(message.topic(), message.partition(), message.offset())
             if generation.ending.is_set():

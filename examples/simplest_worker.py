@@ -21,7 +21,7 @@ async def main(servers: str, topic: str) -> None:
         async for generation in group:
             with generation.scope():
                 async for batch in generation.records():
-                    for message in batch.messages:
+                    for message in batch:
                         print(message.topic(), message.partition(), message.offset())
                     await generation.commit({batch.partition: batch.next_offset})
 

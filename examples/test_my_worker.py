@@ -22,7 +22,7 @@ async def work(group: ConsumerGroup, process: Callable[[Message], Awaitable[None
 
     async def handle(generation: Generation, partition: TopicPartition) -> None:
         async for batch in generation.records(partition, max_records=10):
-            for message in batch.messages:
+            for message in batch:
                 await process(message)
             await generation.commit({partition: batch.next_offset})
 

@@ -40,7 +40,7 @@ def handle(generation: Generation, partition: TopicPartition, jobs: Jobs) -> Non
     """Process one partition, in its own thread."""
     for batch in generation.records(partition):
         written: Future[None] = Future()
-        jobs.put(([process(message) for message in batch.messages], written))
+        jobs.put(([process(message) for message in batch], written))
         written.result()
         generation.commit({partition: batch.next_offset})
 

@@ -21,7 +21,7 @@ async def process(message: Message) -> None:
 async def handle(generation: Generation, partition: TopicPartition) -> None:
     """Process one partition, batch by batch, until the generation ends."""
     async for batch in generation.records(partition):
-        for message in batch.messages:
+        for message in batch:
             await process(message)
         await generation.commit({partition: batch.next_offset})
 

@@ -11,7 +11,7 @@ from tests.examples.reader import Reader
 
 NAME: Final = "test_my_worker.py"
 PROCESS: Final = """\
-            for message in batch.messages:
+            for message in batch:
                 await process(message)
 """
 COMMIT: Final = """\

@@ -94,11 +94,12 @@ async def count_words(
         first, after = batch.messages[0].offset(), batch.next_offset
         journal.received(generation, partition, first, after)
         middle = len(batch) // 2
-        for half in batch.messages[:middle], batch.messages[middle:]:
-            await trio.sleep(len(half) * task.seconds_per_line)
-            for message in half:
-                words = words_of(text_of(message.value()))
-                journal.processed(generation, partition.partition, message.offset(), words)
+        pauses = {0: middle, middle: len(batch) - middle}
+        for number, message in enumerate(batch):
+            if lines := pauses.get(number):
+                await trio.sleep(lines * task.seconds_per_line)
+            words = words_of(text_of(message.value()))
+            journal.processed(generation, partition.partition, message.offset(), words)
         with journal.committing(generation, {partition: after}):
             await commit(generation, partition, after)
 

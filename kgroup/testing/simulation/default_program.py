@@ -20,7 +20,7 @@ async def worker(process: Process) -> None:
 
 async def _handle(process: Process, generation: Generation, partition: TopicPartition) -> None:
     async for batch in generation.records(partition, max_records=20):
-        for number, message in enumerate(batch.messages, 1):
+        for number, message in enumerate(batch, 1):
             await process.process(message)
             if generation.ending.is_set() and number < len(batch):
                 await generation.commit({partition: message.offset() + 1})

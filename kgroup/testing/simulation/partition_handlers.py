@@ -29,7 +29,7 @@ async def with_own_offsets(
         generation.seek(partition, stored)
         await generation.commit({partition: stored})  # so that the group's lag is true
     async for batch in generation.records(partition, max_records=20):
-        for message in batch.messages:
+        for message in batch:
             await process.process(message)
             done = message.offset() + 1
             process.store[partition] = max(done, process.store.get(partition, 0))
@@ -48,7 +48,7 @@ async def with_seeks(process: Process, generation: Generation, partition: TopicP
             process.skipped(partition, start)
             await generation.commit({partition: start})
     async for batch in generation.records(partition, max_records=20):
-        for message in batch.messages:
+        for message in batch:
             await process.process(message)
             done = message.offset() + 1
             if generation.ending.is_set() and done < batch.next_offset:
