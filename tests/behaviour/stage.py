@@ -245,6 +245,15 @@ class Stage:
         )
         return [None if (at := found[name]) is None else at.offset for name in names]
 
+    async def until_committed(self, count: int = 1) -> None:
+        """Wait until the group has committed the end of each of the first so many partitions."""
+        ends = await self.ends(count)
+        with trio.move_on_after(SOON):
+            while await self.committed(count) != ends:  # noqa: ASYNC110 # no event
+                await trio.sleep(0.05)
+            return
+        raise AssertionError(f"committed {await self.committed(count)} of {ends} after {SOON:g} s")
+
     async def ends(self, count: int = 1) -> list[int]:
         """The end offsets of the first so many partitions."""
         names = self.partitions(count)

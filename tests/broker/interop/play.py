@@ -32,7 +32,11 @@ async def played() -> AsyncIterator[tuple[EmbeddedBroker, Stage, SteadyProducer]
 
 
 async def check_account(here: Stage, produced: int, repeatable: Mapping[int, int]) -> None:
-    """Every record is processed in order, and repeated only from the given offsets on."""
+    """Every record is processed in order, repeated only from the given offsets on, and committed.
+
+    Members are asked to leave after this: a foreign member that leaves while the group rebalances
+    for another one has its last commit refused, and then nobody may be left to repeat its records.
+    """
     wanted = set(map(str, range(produced)))
     await here.ledger.until(lambda: wanted <= set(here.ledger.values()), "records are missing")
     for partition in here.partitions(PARTITIONS):
@@ -42,3 +46,4 @@ async def check_account(here: Stage, produced: int, repeatable: Mapping[int, int
                 assert later == before + 1 or repeatable[partition.partition] <= later <= before
             else:
                 assert later == before + 1
+    await here.until_committed(PARTITIONS)
