@@ -191,7 +191,7 @@ class Batch:
     next_offset: int
     epoch: int
     _iterate: Callable[[Batch], Iterator[Message]] | None = attrs.field(
-        default=None, eq=False, repr=False
+        alias="iterate", default=None, eq=False, repr=False
     )
 
     def __iter__(self) -> Iterator[Message]:
