@@ -387,6 +387,8 @@ class GenerationRunner:
 
     async def _report_unread(self, generation: Generation) -> None:
         await trio.sleep(_UNREAD_AFTER)
+        if self.lifecycle.state is not State.RUNNING:
+            return  # streams close while the generation drains
         read = frozenset[TopicPartition]().union(
             *(stream.partitions for stream in generation.streams)
         )

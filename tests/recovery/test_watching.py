@@ -298,6 +298,24 @@ async def test_partitions_with_streams_are_not_reported(autojump_clock: MockCloc
         assert here.events_of(PartitionsNotRead) == []
 
 
+async def test_a_drain_closes_streams_and_nothing_is_reported(autojump_clock: MockClock) -> None:
+    """While one handler finishes its batch, the partitions of the others are no longer read."""
+
+    async def handle(generation: Generation, partition: TopicPartition, held: float) -> None:
+        async for _ in generation.records(partition, max_records=1):
+            await trio.sleep(held)
+
+    async with world(2) as here:
+        await here.append(1, 0)
+        async with here.group() as group:
+            generation = await group.next()
+            generation.start_soon(handle, generation, P0, 7.0)
+            generation.start_soon(handle, generation, P1, 0.0)
+            await trio.sleep(4.9)
+            await group.aclose()
+        assert here.events_of(PartitionsNotRead) == []
+
+
 async def stuck_after(here: World, held: float) -> list[Cause]:
     """Hold each of three batches for so long, with a max_processing_time of 5 s; the ends."""
     await here.append(3)
