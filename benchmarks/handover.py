@@ -5,8 +5,8 @@
 
 Starts a real Kafka, a producer at a steady rate and worker processes that join and leave one group:
 a scale-out from 1 to 3 workers, a rolling restart of 3, a scale-in from 3 to 1, and added
-partitions. A worker takes batches of up to 100 records, spends 0.1 ms on each record, and commits
-after each batch.
+partitions. A worker takes batches of up to 100 records, waits 0.1 ms for each record as if for a
+database, and commits after each batch.
 
 A *gap* is a time in which a partition had a record to read and none of it was processed. For each
 event, the longest gap of each partition counts; printed are their 95th percentile and maximum. A
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, final
@@ -35,12 +35,15 @@ from uuid import uuid4
 
 import attrs
 import confluent_kafka
+import trio
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from kgroup.config import GroupConfig
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
 from kgroup.testing.admin import create_topic
 from kgroup.testing.kafka import RealKafka
-from kgroup.threaded import ConsumerGroup
+from kgroup.types import TopicPartition
 
 SESSION: Final = 6.0
 MOST: Final = 100
@@ -51,17 +54,17 @@ ADDED: Final = 6
 CLIENTS: Final = ("kgroup", "confluent-eager", "confluent-cooperative")
 
 
-def work(journal: Any, message: Any) -> None:
-    """Process one record, and note when it was produced and when it was processed."""
-    until = time.perf_counter() + WORK
-    while time.perf_counter() < until:
-        pass
-    sent, done = message.value().decode(), time.monotonic()
-    journal.write(f"{message.partition()} {message.offset()} {sent} {done}\n")
+def note(journal: Any, messages: Iterable[Any]) -> None:
+    """Write down when each record was produced and when it was processed."""
+    done = time.monotonic()
+    for message in messages:
+        sent = message.value().decode()
+        journal.write(f"{message.partition()} {message.offset()} {sent} {done}\n")
+    journal.flush()
 
 
 def kgroup_worker(arguments: argparse.Namespace, journal: Any) -> None:
-    """One worker with kgroup: a handler for each partition."""
+    """One worker with kgroup: a task for each partition, as README has it."""
     settings: dict[str, Any] = {"session_timeout": SESSION}
     if arguments.heartbeat:
         settings["heartbeat_interval"] = arguments.heartbeat[0]
@@ -71,14 +74,29 @@ def kgroup_worker(arguments: argparse.Namespace, journal: Any) -> None:
         topics=[arguments.topic],
         **settings,
     )
-    with ConsumerGroup(config) as group:
-        signal.signal(signal.SIGTERM, lambda *_: group.shutdown())
-        for generation in group:
-            for batch in generation.records(max_records=MOST):
-                for message in batch.messages:
-                    work(journal, message)
-                journal.flush()
-                generation.commit({batch.partition: batch.next_offset})
+
+    async def handle(generation: Generation, partition: TopicPartition) -> None:
+        async for batch in generation.records(partition, max_records=MOST):
+            await trio.sleep(WORK * len(batch))
+            note(journal, batch)
+            await generation.commit({partition: batch.next_offset})
+
+    async def main() -> None:
+        async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
+            nursery.start_soon(until_sigterm, group)
+            async for generation in group:
+                for partition in generation.assignment:
+                    generation.start_soon(handle, generation, partition)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+async def until_sigterm(group: ConsumerGroup) -> None:
+    """Close the group when the process is told to end."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            group.shutdown("SIGTERM")
 
 
 def confluent_worker(arguments: argparse.Namespace, journal: Any) -> None:
@@ -106,10 +124,8 @@ def confluent_worker(arguments: argparse.Namespace, journal: Any) -> None:
     consumer.subscribe([arguments.topic])
     while not ended:
         messages = consumer.consume(MOST, 0.02)
-        for message in messages:
-            if message.error() is None:
-                work(journal, message)
-        journal.flush()
+        time.sleep(WORK * len(messages))
+        note(journal, [message for message in messages if message.error() is None])
         if messages:
             try:
                 consumer.commit(asynchronous=False)
