@@ -67,8 +67,18 @@ def is_sticky(before: Mapping[str, set[int]], after: Mapping[str, set[int]]) -> 
 
 
 async def shared(here: Stage, nodes: Mapping[str, Node]) -> dict[str, set[int]]:
-    """Wait until all partitions are shared evenly; return the partitions of each member."""
+    """Wait until all partitions are shared evenly and read; return each member's partitions.
+
+    Java's VerifiableConsumer commits only what it has just received, and does not repeat a commit
+    that a rebalance refused: the records after the rebalance bring the next one.
+    """
     await until_shared(here, nodes, PARTITIONS)
+    ledger, partitions = here.ledger, here.partitions(PARTITIONS)
+    before = {partition: len(ledger.offsets(partition)) for partition in partitions}
+    await ledger.until(
+        lambda: all(len(ledger.offsets(one)) > before[one] for one in partitions),
+        "a partition is read no more",
+    )
     found = {name: numbers(node) for name, node in nodes.items()}
     assert sorted(number for mine in found.values() for number in mine) == list(range(PARTITIONS))
     return found
