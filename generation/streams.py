@@ -83,6 +83,12 @@ class PartitionStream:
         """The seconds for which the program has held its last batch; 0 if it holds none."""
         return 0.0 if self._held_since is None else self._member.clock.now() - self._held_since
 
+    def _set_held(self, *, held: bool) -> None:
+        """The program is given a batch, or has processed the one that it had."""
+        if self._held_since is not None:
+            self._lifecycle.batch_took(self.held_for)
+        self._held_since = self._member.clock.now() if held else None
+
     def close(self) -> None:
         """Release the partitions, so that another stream of this generation can read them."""
         self._closed = True
@@ -156,9 +162,8 @@ class RecordStream(PartitionStream):
             raise UsageError(
                 "two tasks iterate over one record stream; open one for each partition instead"
             )
-        if self._held_since is not None:
-            self._lifecycle.batch_took(self.held_for)
-        self._busy, self._held_since = True, None
+        self._set_held(held=False)
+        self._busy = True
         try:
             batch = await self._next()
         finally:
@@ -167,7 +172,7 @@ class RecordStream(PartitionStream):
             self.close()
             raise StopAsyncIteration
         batch = self._leased.bind(batch)
-        self._held_since = self._member.clock.now()
+        self._set_held(held=True)
         self._positions.handed_out(batch.partition, batch.next_offset)
         if (observer := self._member.runtime.observer) is not None:
             observer.handed_out(self._lifecycle.membership, batch)
@@ -281,9 +286,7 @@ class OffsetStream(PartitionStream):
 
         ``max_processing_time`` counts the time in between.
         """
-        if self._held_since is not None:
-            self._lifecycle.batch_took(self.held_for)
-        self._held_since = self._member.clock.now() if working else None
+        self._set_held(held=working)
 
     async def begin(self) -> Mapping[TopicPartition, int]:
         """Where each partition starts: the committed offset, or what ``auto_offset_reset`` says.
