@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from kgroup.errors import KgroupError
 from kgroup.testing import child_of
+from kgroup.testing.state_file import write_state
 
 KAFKA_VERSION: Final = "4.3.0"
 ENDPOINTS: Final = (
@@ -188,9 +189,7 @@ def _recall(remembered: Path) -> list[Jar] | None:
 
 
 def _remember(remembered: Path, found: Sequence[Jar]) -> None:
-    new = remembered.with_suffix(".new")
-    new.write_text(json.dumps([[str(jar.path), jar.size] for jar in found]))
-    new.replace(remembered)
+    write_state(remembered, [[str(jar.path), jar.size] for jar in found])
 
 
 def _resolve_with_retries(

@@ -18,6 +18,7 @@ from filelock import FileLock
 from kgroup.testing.java import KafkaUnavailableError
 from kgroup.testing.kafka import STOP_TIMEOUT, KafkaAddress, RealKafka
 from kgroup.testing.reaper import FolderLock
+from kgroup.testing.state_file import write_state
 
 
 @contextmanager
@@ -43,17 +44,17 @@ def shared_kafka(
             try:
                 folder_lock, known = _start(folder, make)
             except KafkaUnavailableError as error:
-                _write(state, {"unavailable": str(error)})
+                write_state(state, {"unavailable": str(error)})
                 raise
         known["users"] += 1
-        _write(state, known)
+        write_state(state, known)
     try:
         yield KafkaAddress(known["bootstrap_servers"], known["settings"], Path(known["log"]))
     finally:
         with lock:
             known = json.loads(state.read_text())
             known["users"] -= 1
-            _write(state, known)
+            write_state(state, known)
             folder_lock.release()
         # A killed user is still counted; then no process waits, and the broker ends anyway.
         if known["users"] == 0:
@@ -80,10 +81,3 @@ def _start(
         )
     kafka.hand_over()
     return folder_lock, known
-
-
-def _write(state: Path, content: dict[str, Any]) -> None:
-    """Replace the file as a whole: a process killed here leaves the old one, never half a file."""
-    new = state.with_suffix(".new")
-    new.write_text(json.dumps(content))
-    new.replace(state)
