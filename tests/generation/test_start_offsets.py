@@ -188,20 +188,19 @@ async def test_only_missing_offsets_are_requested_again(
     assert it.reports == [Request.LIST_OFFSETS, Request.LIST_OFFSETS]
 
 
+def not_authorized(request: RequestFrame) -> dict[str, Any]:
+    """An answer that refuses the first partition of the request."""
+    offsets = offsets_of(request)
+    offsets["topics"][0]["partitions"][0]["error_code"] = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return offsets
+
+
 async def test_a_request_that_is_not_authorized_is_not_repeated(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The authorization error is raised after one request."""
     it = Lookup(nursery, EARLIEST)
-
-    def refuse(request: RequestFrame) -> dict[str, Any]:
-        offsets = offsets_of(request)
-        offsets["topics"][0]["partitions"][0]["error_code"] = int(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        )
-        return offsets
-
-    it.node.answers["list_offsets"] = refuse
+    it.node.answers["list_offsets"] = not_authorized
     with pytest.raises(AuthorizationError, match="t-0"):
         await it.starts.without_commit([P0, P1])
     assert len(it.nodes.requests("list_offsets")) == 1
@@ -247,15 +246,7 @@ async def test_list_offsets_that_is_not_authorized_raises(
 ) -> None:
     """A later attempt would be refused too."""
     it = Lookup(nursery, EARLIEST)
-
-    def refuse(request: RequestFrame) -> dict[str, Any]:
-        offsets = offsets_of(request)
-        offsets["topics"][0]["partitions"][0]["error_code"] = int(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        )
-        return offsets
-
-    it.node.answers["list_offsets"] = refuse
+    it.node.answers["list_offsets"] = not_authorized
     with pytest.raises(AuthorizationError, match="t-0"):
         await it.starts.list_offsets([P0, P1], END_OF_LOG)
 
