@@ -25,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,12 +37,11 @@ from uuid import uuid4
 import attrs
 import confluent_kafka
 import trio
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from kgroup.config import GroupConfig
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.testing.admin import create_topic
+from kgroup.testing.admin import add_partitions, create_topic
 from kgroup.testing.kafka import RealKafka
 from kgroup.types import TopicPartition
 
@@ -93,10 +93,17 @@ def kgroup_worker(arguments: argparse.Namespace, journal: Any) -> None:
 
 
 async def until_sigterm(group: ConsumerGroup) -> None:
-    """Close the group when the process is told to end."""
+    """Close the group at SIGTERM."""
     with trio.open_signal_receiver(signal.SIGTERM) as signals:
         async for _ in signals:
             group.shutdown("SIGTERM")
+
+
+def set_at_sigterm() -> threading.Event:
+    """An event that SIGTERM sets, for a program without an event loop."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    return ended
 
 
 def confluent_worker(arguments: argparse.Namespace, journal: Any) -> None:
@@ -114,15 +121,9 @@ def confluent_worker(arguments: argparse.Namespace, journal: Any) -> None:
             "fetch.queue.backoff.ms": 1,
         }
     )
-    ended = False
-
-    def end(*_: object) -> None:
-        nonlocal ended
-        ended = True
-
-    signal.signal(signal.SIGTERM, end)
+    ended = set_at_sigterm()
     consumer.subscribe([arguments.topic])
-    while not ended:
+    while not ended.is_set():
         messages = consumer.consume(MOST, 0.02)
         time.sleep(WORK * len(messages))
         note(journal, [message for message in messages if message.error() is None])
@@ -137,15 +138,9 @@ def confluent_worker(arguments: argparse.Namespace, journal: Any) -> None:
 def produce(arguments: argparse.Namespace) -> None:
     """Produce at a steady rate, each record with its time, until SIGTERM."""
     producer = confluent_kafka.Producer({"bootstrap.servers": arguments.servers, "linger.ms": 1})
-    ended = False
-
-    def end(*_: object) -> None:
-        nonlocal ended
-        ended = True
-
-    signal.signal(signal.SIGTERM, end)
+    ended = set_at_sigterm()
     sent, began, partitions = 0, time.monotonic(), arguments.partitions
-    while not ended:
+    while not ended.is_set():
         for _ in range(int((time.monotonic() - began) * arguments.rate) - sent):
             producer.produce(arguments.topic, str(time.monotonic()), partition=sent % partitions)
             sent += 1
@@ -174,7 +169,8 @@ class Stage:
         self._client = client
         self._heartbeat = heartbeat
         self.topic = f"handover-{uuid4().hex[:8]}"
-        self._folder = Path(tempfile.mkdtemp(prefix="kgroup-handover-"))
+        self._journals = tempfile.TemporaryDirectory(prefix="kgroup-handover-")
+        self._folder = Path(self._journals.name)
         self._producers: list[subprocess.Popen[bytes]] = []
         self._workers: list[subprocess.Popen[bytes]] = []
         self.pause = PAUSE + (heartbeat or 1.0)
@@ -212,7 +208,7 @@ class Stage:
                 one.wait()
 
     def event(self) -> None:
-        """Something happens now; wait until it is over."""
+        """Note that something happens now."""
         self.events.append(time.monotonic())
 
     def join(self) -> None:
@@ -233,8 +229,7 @@ class Stage:
     def grow(self) -> None:
         """Add partitions, and produce to all of them."""
         total = self._arguments.partitions + ADDED
-        admin = AdminClient({"bootstrap.servers": self._arguments.servers})
-        admin.create_partitions([NewPartitions(self.topic, total)])[self.topic].result()
+        add_partitions(self._arguments.servers, self.topic, total)
         self.event()
         old = self._producers.pop()
         old.terminate()
