@@ -6,7 +6,7 @@ have processed the rest. So the lease is checked again before each record: the p
 the one record that each of its handlers had taken, and no further one.
 
 `LeasedBatches.bind` gives the lease to a batch just before a stream returns it. A record source
-therefore knows nothing of leases, whoever wrote it.
+therefore knows nothing of leases; the program may have written it.
 
 **What a check costs.** One reading of the clock and one comparison with `Lease.ends`, which covers
 the end of the generation as well. Everything else happens only when a check has failed.
@@ -57,7 +57,7 @@ class LeasedBatches:
         self._loop_thread = threading.get_ident()
 
     def bind(self, batch: Batch) -> Batch:
-        """The same batch; whoever iterates over it is handed records only within the lease."""
+        """The same batch, with an iteration that checks the lease before each record."""
         return Batch(
             partition=batch.partition,
             messages=batch.messages,
