@@ -162,6 +162,7 @@ class Run:
             topic=self._cluster.topic,
             group_id=self._cluster.group_id,
             session_timeout=self._session_timeout,
+            drain_timeout=25.0,
             seconds_per_line=SECONDS_PER_LINE,
             journal=str(journal),
         )

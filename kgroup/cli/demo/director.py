@@ -44,16 +44,23 @@ class WorkerKind:
         name: the prefix of their names.
         module: the module that their processes run.
         timeout: seconds within which the group has to reach what a stage waits for.
+        drain_timeout: seconds that they may take to finish a batch when a rebalance begins.
     """
 
     name: str
     module: str
     timeout: float
+    drain_timeout: float
 
 
-WORKERS: Final = WorkerKind(name="worker", module="kgroup.cli.demo.worker", timeout=45.0)
-DRIVERS: Final = WorkerKind(name="driver", module="kgroup.cli.demo.spark_worker", timeout=180.0)
-"""Spark drivers have a longer timeout, because their JVMs take a while to start."""
+WORKERS: Final = WorkerKind(
+    name="worker", module="kgroup.cli.demo.worker", timeout=45.0, drain_timeout=25.0
+)
+DRIVERS: Final = WorkerKind(
+    name="driver", module="kgroup.cli.demo.spark_worker", timeout=180.0, drain_timeout=120.0
+)
+"""Spark drivers have longer timeouts: JVMs take a while to start, and on a busy machine Spark may
+need half a minute for a batch. A batch that the drain leaves unfinished is processed twice."""
 
 
 @final
@@ -156,6 +163,7 @@ class Director:
             topic=self._cluster.topic,
             group_id=self._cluster.group_id,
             session_timeout=SESSION_TIMEOUT,
+            drain_timeout=worker_kind.drain_timeout,
             seconds_per_line=self._seconds_per_line(),
             journal=str(journal),
         )

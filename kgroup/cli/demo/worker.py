@@ -47,6 +47,7 @@ class Task:
         topic: the topic to read.
         group_id: the group to join.
         session_timeout: the group's session timeout, in seconds.
+        drain_timeout: the group's drain timeout, in seconds.
         seconds_per_line: how long the worker sleeps for each line.
         journal: the path of its journal.
     """
@@ -56,6 +57,7 @@ class Task:
     topic: str
     group_id: str
     session_timeout: float
+    drain_timeout: float
     seconds_per_line: float
     journal: str
 
@@ -68,6 +70,8 @@ def config_of(task: Task) -> GroupConfig:
         topics=[task.topic],
         client_id=task.name,
         session_timeout=task.session_timeout,
+        rebalance_timeout=task.drain_timeout + 5.0,
+        drain_timeout=task.drain_timeout,
         partition_watch_interval=1.0,
     )
 
