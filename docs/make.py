@@ -25,7 +25,7 @@ from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
 from kgroup.client.error_policy import OTHERWISE, REACTIONS, Request, TransportFailure
 from kgroup.config import FIELDS, RULES
 from kgroup.error_codes import ErrorCode
-from kgroup.generation.lifecycle import TRANSITIONS, Signal, State
+from kgroup.generation.states import TRANSITIONS, Signal, State
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.testing.simulation import Scenario

@@ -18,7 +18,7 @@ from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Event
 from kgroup.generation.commit_request import generation_ended_error, stale_error
 from kgroup.generation.commits import group_metadata
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, OffsetStream, RecordStream
 from kgroup.interfaces import Task
 from kgroup.types import Assignment, End, Membership, Offsets, TopicPartition

@@ -1,4 +1,4 @@
-"""The life of one generation: its state, its lease, its tasks, how it ends and how it drains.
+"""The life of one generation: its lease, its tasks, how it ends and how it drains.
 
 Theory of operation
 ===================
@@ -11,14 +11,14 @@ in one nursery, so that nothing outlives the generation. The generation ends wit
 `End`.
 
 **An end revokes the partitions or loses them**, as Kafka's ``onPartitionsRevoked`` and
-``onPartitionsLost`` say. `TRANSITIONS` is the whole table. After a *revocation* (a rebalance, a
-task that returned or raised, the group that closes) the coordinator still accepts commits under
-this generation's id, until the member joins again. So the generation drains. After a *loss* (the
-coordinator refused the generation, or the session has expired) a commit could only fail, and other
-members may already read the partitions. So everything is cancelled at once. A cancellation from
-outside the group counts as a loss: it cancels everything too. A loss during a drain replaces the
-revocation as the recorded end, because from then on the loss is why commits fail. In all other
-cases the first end is the recorded one.
+``onPartitionsLost`` say. `TRANSITIONS` in ``states.py`` is the whole table. After a *revocation* (a
+rebalance, a task that returned or raised, the group that closes) the coordinator still accepts
+commits under this generation's id, until the member joins again. So the generation drains. After a
+*loss* (the coordinator refused the generation, or the session has expired) a commit could only
+fail, and other members may already read the partitions. So everything is cancelled at once. A
+cancellation from outside the group counts as a loss: it cancels everything too. A loss during a
+drain replaces the revocation as the recorded end, because from then on the loss is why commits
+fail. In all other cases the first end is the recorded one.
 
 **What happens at an end**, in this order, in one call of `end` without a checkpoint:
 
@@ -61,9 +61,8 @@ recorded one, except that a loss replaces a revocation; the drain has one deadli
 
 from __future__ import annotations
 
-import enum
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Generic, TypeVar, final
@@ -76,6 +75,7 @@ from kgroup.config import DRAIN_MARGIN
 from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
 from kgroup.events import GenerationDraining
 from kgroup.generation.member_context import MemberContext
+from kgroup.generation.states import State, StateMachine
 from kgroup.interfaces import Task
 from kgroup.notifier import Notifier
 from kgroup.types import Cause, End, Membership
@@ -97,61 +97,6 @@ inside_of: Final[ContextVar[frozenset[object]]] = ContextVar("kgroup_inside", de
 
 Service = Callable[..., Awaitable[End | None]]
 """A task of kgroup's own; what it returns, if anything, ends the generation."""
-
-
-@final
-class State(enum.Enum):
-    """The state of a generation."""
-
-    RUNNING = "running"
-    DRAINING = "draining"
-    ENDED = "ended"
-
-
-@final
-class Signal(enum.Enum):
-    """What changes the state of a generation."""
-
-    REVOKED = "an end after which commits still succeed"
-    LOST = "an end after which commits can only fail"
-    FINISHED = "all tasks have ended"
-
-
-#: From each state, what each signal leads to. A signal that a state does not name changes nothing:
-#: the first end is the recorded one.
-TRANSITIONS: Final[Mapping[tuple[State, Signal], State]] = {
-    (State.RUNNING, Signal.REVOKED): State.DRAINING,
-    (State.RUNNING, Signal.LOST): State.ENDED,
-    (State.DRAINING, Signal.LOST): State.ENDED,
-    (State.DRAINING, Signal.FINISHED): State.ENDED,
-}
-
-
-@final
-class StateMachine:
-    """The state of one generation and the end that was recorded. Without I/O."""
-
-    def __init__(self) -> None:
-        self.state = State.RUNNING
-        self.end: End | None = None
-
-    def signal(self, end: End) -> bool:
-        """Record an end; True if it changed the state.
-
-        The first end is kept, except that a loss while draining replaces it: from then on the loss
-        is why commits fail.
-        """
-        kind = Signal.REVOKED if end.can_commit else Signal.LOST
-        following = TRANSITIONS.get((self.state, kind))
-        if following is None:
-            return False
-        self.state = following
-        self.end = end
-        return True
-
-    def finish(self) -> None:
-        """Enter ENDED after a drain, because all tasks have ended."""
-        self.state = TRANSITIONS.get((self.state, Signal.FINISHED), self.state)
 
 
 @final

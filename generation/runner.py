@@ -38,7 +38,7 @@ from kgroup.events import Assigned, AssignmentRefused, PartitionsNotRead
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
-from kgroup.generation.lifecycle import Lifecycle, State
+from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
 from kgroup.generation.positions import Positions
 from kgroup.generation.received_assignment import (
@@ -50,6 +50,7 @@ from kgroup.generation.received_assignment import (
     accept,
 )
 from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
 from kgroup.types import (
     Assignment,

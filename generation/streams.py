@@ -22,10 +22,11 @@ from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
 from kgroup.generation.commits import Committer
 from kgroup.generation.leased_batches import LeasedBatches
-from kgroup.generation.lifecycle import Lifecycle, State
+from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
 from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.states import State
 from kgroup.interfaces import Batch
 from kgroup.types import IsolationLevel, TopicPartition
 

@@ -41,7 +41,7 @@ if typing.TYPE_CHECKING:
         UsageError,
     )
     from kgroup.generation.generation import Generation
-    from kgroup.generation.lifecycle import State
+    from kgroup.generation.states import State
     from kgroup.generation.streams import RecordStream
     from kgroup.group import ConsumerGroup
     from kgroup.interfaces import Assignor, Batch, Message
@@ -113,7 +113,7 @@ __getattr__, __dir__ = kgroup.lazy.lazy_names(
         "errors",
         "interfaces",
         "config",
-        "generation.lifecycle",
+        "generation.states",
         "generation.streams",
         "generation.generation",
         "group",

@@ -39,8 +39,9 @@ from kgroup.event_emitter import EventEmitter
 from kgroup.events import EventHandler, GenerationStarted
 from kgroup.extension_checks import check_source
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import Lifecycle, State, inside_of
+from kgroup.generation.lifecycle import Lifecycle, inside_of
 from kgroup.generation.runner import GenerationRunner
+from kgroup.generation.states import State
 from kgroup.logs import log
 from kgroup.member import Member
 from kgroup.notifier import Notifier

@@ -17,7 +17,8 @@ from kgroup.errors import StaleGenerationError
 from kgroup.events import HandlerOutstayed
 from kgroup.generation.generation import MAX_RECORDS, MembershipView
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.lifecycle import State, inside_of, without_stale_errors
+from kgroup.generation.lifecycle import inside_of, without_stale_errors
+from kgroup.generation.states import State
 from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.threaded.flag import Flag
 from kgroup.threaded.handlers import GRACE, Handler

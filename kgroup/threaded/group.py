@@ -18,7 +18,8 @@ from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, UsageError
 from kgroup.event_emitter import EventHandlers
 from kgroup.events import Event, EventHandler
-from kgroup.generation.lifecycle import State, inside_of
+from kgroup.generation.lifecycle import inside_of
+from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup as TrioGroup
 from kgroup.logs import log
 from kgroup.runtime import Runtime, default_runtime_factory

@@ -9,7 +9,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
 from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot

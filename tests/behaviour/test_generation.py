@@ -11,7 +11,7 @@ import trio
 from kgroup.errors import NotOwnedError, OffsetBehindFloorError, StaleGenerationError
 from kgroup.events import CommitRefused, Event
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.group import default_runtime
 from kgroup.testing import admin
 from kgroup.types import Cause

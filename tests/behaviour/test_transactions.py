@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from kgroup.errors import StaleGenerationError
 from kgroup.events import CommitRefused, Event, RequestFailed
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.group import default_runtime
 from tests.behaviour.faults import Heartbeats
 from tests.behaviour.stage import SOON, Stage, in_thread, numbers, stage

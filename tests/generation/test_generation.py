@@ -18,8 +18,8 @@ from kgroup.errors import (
 )
 from kgroup.generation.commits import group_metadata
 from kgroup.generation.generation import MAX_RECORDS, Generation, MembershipView
-from kgroup.generation.lifecycle import State
 from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
 from kgroup.threaded import Generation as ThreadedGeneration
 from kgroup.types import Assignment, Cause, End, Membership, TopicPartition

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.errors import StaleGenerationError, UsageError
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from tests.group.world import world
 
 

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from kgroup.errors import LeaseExpiredError, StaleGenerationError
 from kgroup.generation.leased_batches import LeasedBatches
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.types import Cause, End
 from tests.generation.bench import P0, P1, Bench

@@ -10,7 +10,8 @@ from trio.testing import MockClock
 
 from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
 from kgroup.events import GenerationDraining
-from kgroup.generation.lifecycle import Lifecycle, State, inside_of, without_stale_errors
+from kgroup.generation.lifecycle import Lifecycle, inside_of, without_stale_errors
+from kgroup.generation.states import State
 from kgroup.types import Cause, End
 from tests.generation.bench import MEMBERSHIP, FakeSource, RecordingEmitter, member_context
 

@@ -19,8 +19,8 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.events import PartitionsNotRead
-from kgroup.generation.lifecycle import State
 from kgroup.generation.positions import Positions
+from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, RecordStream
 from kgroup.interfaces import Batch
 from kgroup.types import Assignment, TopicPartition

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from kgroup.errors import GroupClosedError
 from kgroup.events import GenerationDraining, Left
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Task
 from kgroup.testing.memory import memory_runtime

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from kgroup.errors import GroupClosedError, StaleGenerationError, UsageError
 from kgroup.events import GenerationEnded, GenerationStarted, OffsetReset, severity
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause
 from tests.group.world import P0, P1, World, values, world

@@ -7,7 +7,7 @@ from trio.testing import MockClock
 
 from kgroup.broker.groups.responses import DescribedGroup
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from tests.group.world import P0, P1, values, world
 

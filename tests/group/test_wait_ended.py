@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.types import Cause
 from tests.group.world import P0, world
 

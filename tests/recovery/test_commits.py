@@ -20,7 +20,7 @@ from kgroup.errors import (
 )
 from kgroup.events import CommitRefused, Committed
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.types import Cause, OffsetAndMetadata, TopicPartition
 from tests.group.world import P0, P1, P2, World, world
 from tests.recovery.connections import Trouble

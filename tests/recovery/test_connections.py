@@ -7,7 +7,7 @@ from itertools import pairwise
 import trio
 from trio.testing import MockClock
 
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from tests.group.world import P0, world
 from tests.recovery.scene import QUICK, Scene
 

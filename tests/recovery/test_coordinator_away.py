@@ -16,7 +16,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import GroupClosedError
 from kgroup.events import BackingOff, GenerationEnded, LoopBlocked
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause

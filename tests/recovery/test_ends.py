@@ -14,7 +14,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import AuthorizationError, CommitUnknownError
 from kgroup.events import GenerationDraining, GenerationEnded
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause, Membership
 from tests.group.world import P0, World, world

@@ -26,7 +26,7 @@ from kgroup.errors import (
     StaleGenerationError,
 )
 from kgroup.events import CommitRefused, GenerationEnded, TopicsMissing
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.types import Cause
 from tests.recovery.connections import Sent, Trouble
 from tests.recovery.expected import (

@@ -12,7 +12,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import AuthorizationError, NoOffsetError, OffsetOutOfRangeError
 from kgroup.events import GenerationStarted, OffsetReset
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.types import OffsetAndMetadata
 from tests.group.world import P0, P1, P2, values, world
 

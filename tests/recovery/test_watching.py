@@ -13,7 +13,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import UsageError
 from kgroup.events import GenerationEnded, PartitionsNotRead, RequestFailed, TopicsMissing
 from kgroup.generation.generation import Generation
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause, End, TopicPartition
 from tests.group.world import P0, P1, P2, World, values, world

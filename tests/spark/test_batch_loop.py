@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from kgroup.errors import ConfigError, KgroupError, StaleGenerationError, UsageError
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed, PartitionsNotRead
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.spark.batch import ALLOWED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.batch_loop import Batches

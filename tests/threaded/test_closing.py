@@ -17,7 +17,7 @@ from kgroup.events import (
     Joining,
     Left,
 )
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.threaded import Generation
 from tests.brokers import Kafka
 from tests.threaded.stage import (

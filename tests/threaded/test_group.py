@@ -16,7 +16,7 @@ from kgroup.events import (
     HandlerOutstayed,
     Left,
 )
-from kgroup.generation.lifecycle import State
+from kgroup.generation.states import State
 from kgroup.threaded import ConsumerGroup, Generation
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import Kafka

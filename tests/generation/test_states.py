@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgroup.generation.lifecycle import TRANSITIONS, Signal, State, StateMachine
+from kgroup.generation.states import TRANSITIONS, Signal, State, StateMachine
 from kgroup.types import Cause, End
 
 RUNNING, DRAINING, ENDED = State.RUNNING, State.DRAINING, State.ENDED
