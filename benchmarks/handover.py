@@ -5,7 +5,7 @@
 
 Starts a real Kafka, a producer at a steady rate and worker processes that join and leave one group:
 a scale-out from 1 to 3 workers, a rolling restart of 3, a scale-in from 3 to 1, and added
-partitions. A worker takes batches of up to 100 records, waits 0.1 ms for each record as if for a
+partitions. A worker takes batches of up to 100 records, waits 10 ms for each batch as if for a
 database, and commits after each batch.
 
 A *gap* is a time in which a partition had a record to read and none of it was processed. For each
@@ -47,7 +47,8 @@ from kgroup.types import TopicPartition
 
 SESSION: Final = 6.0
 MOST: Final = 100
-WORK: Final = 0.0001
+WORK: Final = 0.01
+"""Seconds that a worker spends on a batch."""
 PAUSE: Final = 5.0
 """Seconds before the first event, and after each event beyond one heartbeat interval."""
 ADDED: Final = 6
@@ -77,7 +78,7 @@ def kgroup_worker(arguments: argparse.Namespace, journal: Any) -> None:
 
     async def handle(generation: Generation, partition: TopicPartition) -> None:
         async for batch in generation.records(partition, max_records=MOST):
-            await trio.sleep(WORK * len(batch))
+            await trio.sleep(WORK)
             note(journal, batch)
             await generation.commit({partition: batch.next_offset})
 
@@ -125,9 +126,9 @@ def confluent_worker(arguments: argparse.Namespace, journal: Any) -> None:
     consumer.subscribe([arguments.topic])
     while not ended.is_set():
         messages = consumer.consume(MOST, 0.02)
-        time.sleep(WORK * len(messages))
-        note(journal, [message for message in messages if message.error() is None])
         if messages:
+            time.sleep(WORK)
+            note(journal, [message for message in messages if message.error() is None])
             try:
                 consumer.commit(asynchronous=False)
             except confluent_kafka.KafkaException as error:
