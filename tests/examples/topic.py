@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 import attrs
+from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 from kgroup.testing import admin
@@ -68,18 +69,25 @@ class Topic:
             assert time.monotonic() < deadline, f"committed are only {committed}"
             time.sleep(PAUSE)
 
-    def wait_until_members(self, group_id: str, count: int, timeout: float = TIMEOUT) -> None:
-        """Wait until a group has this number of members."""
+    def wait_until_shared(self, group_id: str, members: int, timeout: float = TIMEOUT) -> None:
+        """Wait until so many members have partitions; a member without any is still joining."""
         deadline = time.monotonic() + timeout
-        while len(found := self.members(group_id)) != count:
-            assert time.monotonic() < deadline, f"members are {found}"
+        while True:
+            group = self._described(group_id)
+            owned = [len(member.assignment.topic_partitions) for member in group.members]
+            if group.state is ConsumerGroupState.STABLE and len(owned) == members and all(owned):
+                return
+            assert time.monotonic() < deadline, f"{group.state}, members own {owned}"
             time.sleep(PAUSE)
 
     def members(self, group_id: str) -> list[str]:
         """The ids of a group's members."""
+        return [member.member_id for member in self._described(group_id).members]
+
+    def _described(self, group_id: str) -> Any:
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         described = client.describe_consumer_groups([group_id], request_timeout=TIMEOUT)
-        return [member.member_id for member in described[group_id].result(TIMEOUT).members]
+        return described[group_id].result(TIMEOUT)
 
 
 def next_offsets(records: Iterable[Record]) -> dict[TopicPartition, int]:

@@ -2,16 +2,18 @@
 
 Run as ``python driver.py SERVERS TOPIC GROUP FOLDER NAME SECONDS``. Its sink is plain: each attempt
 of a batch writes its own files, in a folder named for the driver and the attempt. A task works for
-SECONDS, in many short pauses, so that a frozen task still has pauses left when it is woken. When a
-task begins, it writes to ``FOLDER/working`` how many times Spark has tried it before.
+SECONDS, and then for as long as there is a file ``FOLDER/hold-NAME``, to which it adds its attempt.
+When a task begins, it writes to ``FOLDER/working`` how many times Spark has tried it before.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 BREATH: Final = 1.0
 """Seconds between a batch's end in the sink and its commit."""
-STEP: Final = 0.05
+PAUSE: Final = 0.05
 
 
 def worked(
@@ -41,10 +43,17 @@ def worked(
     yield from parts
     context = TaskContext.get()
     assert context is not None  # this is a task
-    with (Path(place).parents[1] / "working").open("a") as working:
+    driver = Path(place).parent
+    with (driver.parent / "working").open("a") as working:
         working.write(f"{place} {context.attemptNumber()}\n")
-    for _ in range(int(work / STEP)):
-        time.sleep(STEP)
+    time.sleep(work)
+    hold = driver.parent / driver.name.replace("driver=", "hold-")
+    with suppress(FileNotFoundError):
+        while True:
+            with hold.open("r+") as held:
+                held.seek(0, os.SEEK_END)
+                held.write(f"{place}\n")
+            time.sleep(PAUSE)
 
 
 def write(df: DataFrame, batch: MicroBatch, place: str, work: float) -> None:

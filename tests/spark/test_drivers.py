@@ -137,6 +137,18 @@ def wait_for_step(driver: Worker, folder: Path, where: str) -> set[Place]:
     return places(line)
 
 
+def wait_until_held(driver: Worker, hold: Path) -> set[Place]:
+    """Let the work on a driver's batch last until this file is gone; return the batch's places."""
+    hold.touch()
+    deadline = time.monotonic() + TIMEOUT
+    while not (held := hold.read_text().splitlines()):
+        assert time.monotonic() < deadline, "no task is held"
+        time.sleep(PAUSE)
+    began = f" {held[0]}"
+    driver.until(lambda lines: any(line.endswith(began) for line in lines))
+    return next(places(line) for line in driver.lines if line.endswith(began))
+
+
 def has(driver: Worker, partitions: int, after: str = "") -> None:
     """Wait until a driver has a generation, begun after a line, with this many partitions."""
     driver.catch_up()
@@ -197,8 +209,16 @@ def test_drivers_come_and_go(
         place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
         return Worker(machine, DRIVER, *place, name, WORK, timeout=TIMEOUT)
 
-    cancelled: list[Place] = []
-    refused: list[Place] = []
+    def freeze(outcome: str) -> None:
+        """Freeze one driver until the other has all partitions; wait for its batch's outcome."""
+        with frozen(freezes):
+            has(dies, PARTITIONS)
+            following(dies, "committed")
+            assert owners(topic, group_id) == {"dies"}
+        woken = following(freezes, outcome)
+        has(freezes, 2, after=woken)
+        has(dies, 2)
+
     with driver("stops") as stops, driver("freezes") as freezes, Produced(topic) as produced:
         has(stops, 2)
         has(freezes, 2)
@@ -212,16 +232,12 @@ def test_drivers_come_and_go(
             assert stops.ended() == 0
             has(dies, 2)
             # First during the work, then between the write to the sink and the commit.
-            steps = ("began", "cancelled", cancelled), ("written", "refused", refused)
-            for where, what, hands in steps:
-                hands.extend(wait_for_step(freezes, tmp_path, where))
-                with frozen(freezes):
-                    has(dies, PARTITIONS)
-                    following(dies, "committed")
-                    assert owners(topic, group_id) == {"dies"}
-                woken = following(freezes, what)
-                has(freezes, 2, after=woken)
-                has(dies, 2)
+            hold = tmp_path / "hold-freezes"
+            cancelled = wait_until_held(freezes, hold)
+            freeze("cancelled")
+            hold.unlink()
+            refused = wait_for_step(freezes, tmp_path, "written")
+            freeze("refused")
             killed = wait_for_step(dies, tmp_path, "written")
             dies.send(signal.SIGKILL)
             dies.ended()

@@ -136,7 +136,7 @@ def test_a_plain_script_and_one_on_trio_share_a_topic(tmp_path: Path) -> None:
 
         def story() -> None:
             with Worker(machine, "examples/spark_trio.py", *arguments, timeout=TIMEOUT) as on_trio:
-                topic.wait_until_members(group_id, 2, TIMEOUT)
+                topic.wait_until_shared(group_id, 2, TIMEOUT)
                 placed.extend(topic.produce(100))
                 topic.wait_until_committed(group_id, TIMEOUT)
                 on_trio.send(signal.SIGTERM)
