@@ -39,6 +39,7 @@ from kgroup.testing.simulation.plan import (
     LONGEST_HOURS,
     MEMBERS,
     MOST_MEMBER_HOURS,
+    WALL_CLOCK_ERROR,
 )
 from kgroup.types import INT64_MAX
 
@@ -125,6 +126,15 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
     help="The average number of faults in a virtual hour.",
 )
 @click.option(
+    "--wall-clock-error",
+    metavar="SECONDS",
+    type=Number(WALL_CLOCK_ERROR),
+    default=_DEFAULT.wall_clock_error,
+    show_default=True,
+    help="The most by which half of the members' wall clocks are wrong at first; these jump, too."
+    " With 0 all clocks agree.",
+)
+@click.option(
     "--processes",
     metavar="N",
     type=Whole(PROCESSES),
@@ -152,6 +162,7 @@ def simulate(
     hours: float | None,
     minutes: float | None,
     faults_per_hour: float,
+    wall_clock_error: float,
     processes: int | None,
     worker: Worker,
     trace: Path | None,
@@ -173,7 +184,11 @@ def simulate(
         duration = (hours or 0.0) * _HOUR + (minutes or 0.0) * _MINUTE
     try:
         scenario = Scenario(
-            members=members, brokers=brokers, duration=duration, faults_per_hour=faults_per_hour
+            members=members,
+            brokers=brokers,
+            duration=duration,
+            faults_per_hour=faults_per_hour,
+            wall_clock_error=wall_clock_error,
         )
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
@@ -223,7 +238,8 @@ def _summary_lines(seeds: range, summary: Summary, seconds: float) -> list[str]:
         programs += f" ({summary.failure})"
     records = (
         f"{summary.written} written, {summary.processed} processed,"
-        f" {summary.repeated} processed again"
+        f" {summary.repeated} processed again,"
+        f" {summary.waited} waited for a member that learned of a rebalance later than others"
     )
     table = (
         ("virtual time", f"{hours:.2f} h, in {seconds:.1f} s ({_rate(hours, seconds)} h/s)"),

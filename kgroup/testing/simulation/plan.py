@@ -23,6 +23,7 @@ MEMBERS: Final = bounds.whole(1, 100)
 LONGEST_HOURS: Final = 1000
 DURATION: Final = bounds.seconds(1, LONGEST_HOURS * _HOUR)
 FAULTS_PER_HOUR: Final = bounds.number(0, 100_000)
+WALL_CLOCK_ERROR: Final = bounds.seconds(0, 86_400)
 MOST_MEMBER_HOURS: Final = 100
 """The most hours that all members together may be simulated; each takes about 8 MB of history."""
 MOST_FAULTS: Final = 10_000
@@ -59,6 +60,8 @@ class Scenario:
         duration: how long faults happen and records are written.
         topics: each topic with its number of partitions; None lets the seed choose.
         faults_per_hour: the number of faults an hour, on average; 0 for none.
+        wall_clock_error: the most seconds by which half of the wall clocks are wrong at first; they
+            jump, too. With 0 all clocks agree.
         config: settings of every member's group; they take precedence over the seed's.
         broker_settings: Kafka's broker properties; they take precedence over the seed's.
 
@@ -73,6 +76,7 @@ class Scenario:
         default=None, validator=_check_topics, metadata={"allowed": TOPICS}
     )
     faults_per_hour: float = attrs.field(default=90.0, validator=FAULTS_PER_HOUR)
+    wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)
     config: Mapping[str, Any] = attrs.field(factory=dict, validator=_NAMES)
     broker_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_NAMES)
 
@@ -144,6 +148,7 @@ class Plan:
         partition_handler: how kgroup's own example program handles a partition: "plain",
             "own offsets" (it seeks to the offsets in a store of its own) or "seeks" (anywhere).
         transactional: the part of the writes that is in transactions, 0 to 1.
+        wall_clock_error: the most seconds by which half of the wall clocks are wrong at first.
 
     Raises:
         ConfigError: a number is out of bounds; a wait of NaN seconds, for example, would never end.
@@ -164,3 +169,4 @@ class Plan:
     faults: tuple[Fault, ...]
     partition_handler: str = attrs.field(default="plain", validator=bounds.text())
     transactional: float = attrs.field(default=0.0, validator=bounds.number(0, 1))
+    wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)

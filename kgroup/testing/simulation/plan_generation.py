@@ -103,6 +103,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
         ),
         partition_handler=partition_handler,
         transactional=transactional,
+        wall_clock_error=scenario.wall_clock_error,
     )
 
 

@@ -258,7 +258,9 @@ class RunningPrograms:
             random=self._new_random(f"choices of {program.owner}"),
             record_source=source,
             compute=lambda: compute_inline,
-            wall_clock=DriftingWallClock(self._new_random(f"wall clock of {program.owner}")),
+            wall_clock=DriftingWallClock(
+                self._new_random(f"wall clock of {program.owner}"), self._plan.wall_clock_error
+            ),
             observer=program.observer,
         )
 

@@ -121,6 +121,7 @@ def command_of(failure: Failure) -> str | None:
         brokers=scenario.brokers,
         duration=scenario.duration / _MINUTE * _MINUTE,
         faults_per_hour=scenario.faults_per_hour,
+        wall_clock_error=scenario.wall_clock_error,
     )
     if name is None or options != scenario:
         return None
@@ -128,6 +129,7 @@ def command_of(failure: Failure) -> str | None:
         f"kgroup simulate --seeds {failure.seed} --members {scenario.members}"
         f" --brokers {scenario.brokers} --minutes {_number(scenario.duration / _MINUTE)}"
         f" --faults-per-hour {_number(scenario.faults_per_hour)}"
+        f" --wall-clock-error {_number(scenario.wall_clock_error)}"
     )
     if failure.worker is default_worker:
         return command

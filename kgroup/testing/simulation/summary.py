@@ -21,6 +21,7 @@ from kgroup.testing.simulation.history import (
     RequestHandled,
 )
 from kgroup.testing.simulation.targeted_faults import Cell
+from kgroup.testing.simulation.waiting_records import WaitingRecords
 from kgroup.types import TopicPartition
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ class Summary:
         written: how many records were written.
         processed: how many records were processed, each counted once.
         repeated: how often a record was processed again.
+        waited: how many records waited for members that learned of a rebalance later than others;
+            see ``waiting_records``.
         visits: for each cell how many faults were injected in it; see ``coverage``.
     """
 
@@ -57,6 +60,7 @@ class Summary:
     written: int = 0
     processed: int = 0
     repeated: int = 0
+    waited: int = 0
     visits: Visits = attrs.field(default=(), repr=lambda visits: f"<{len(visits)} cells>")
 
     @classmethod
@@ -71,9 +75,11 @@ class Summary:
         done: set[tuple[TopicPartition, int, int]] = set()
         failures: list[str] = []
         written = 0
+        waiting = WaitingRecords()
         for entry in entries:
             at = entry.at
             kinds[type(entry)] += 1
+            waiting.add(entry)
             if isinstance(entry, Processed):
                 done.add((entry.partition, entry.creation, entry.offset))
             elif isinstance(entry, Appended):
@@ -100,6 +106,7 @@ class Summary:
             written=written,
             processed=len(done),
             repeated=kinds[Processed] - len(done),
+            waited=waiting.count,
             visits=tuple(sorted(visits.items())),
         )
 
@@ -117,6 +124,7 @@ class Summary:
             written=self.written + other.written,
             processed=self.processed + other.processed,
             repeated=self.repeated + other.repeated,
+            waited=self.waited + other.waited,
             visits=_sum(self.visits, other.visits),
         )
 

@@ -13,10 +13,8 @@ import trio
 
 _EXACT: Final = 0.02
 """The most seconds by which a synchronized clock is wrong; every other clock is one."""
-_WRONG: Final = 3.0
-"""The most seconds by which another clock is wrong at first."""
-_JUMP: Final = 5.0
-"""The most seconds of a jump, forwards or backwards."""
+_JUMP: Final = 5 / 3
+"""How many times the error of a clock its jumps may be, forwards or backwards."""
 _UNTIL_JUMP: Final = 300.0
 """Seconds between two jumps of a clock that is not synchronized, on average."""
 
@@ -27,12 +25,15 @@ class DriftingWallClock:
 
     Args:
         random: decides how wrong it is, and when it jumps.
+        error: the most seconds by which a clock is wrong at first that is not synchronized; with 0
+            every clock is right, and none jumps.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, error: float) -> None:
         self._random = random
-        synchronized = random.random() < 1 / 2
-        most = _EXACT if synchronized else _WRONG
+        self._jump = error * _JUMP
+        synchronized = random.random() < 1 / 2 or not error
+        most = min(_EXACT, error) if synchronized else error
         self._offset = random.uniform(-most, most)
         self._jumps_at = float("inf") if synchronized else self._next_jump(trio.current_time())
 
@@ -40,7 +41,7 @@ class DriftingWallClock:
         """Seconds since some point in the past."""
         now = trio.current_time()
         while now >= self._jumps_at:
-            self._offset += self._random.uniform(-_JUMP, _JUMP)
+            self._offset += self._random.uniform(-self._jump, self._jump)
             self._jumps_at = self._next_jump(self._jumps_at)
         return now + self._offset
 

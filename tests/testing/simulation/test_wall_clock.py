@@ -11,10 +11,10 @@ from trio.testing import MockClock
 from kgroup.testing.simulation.wall_clock import DriftingWallClock
 
 
-async def readings(seed: int) -> list[float]:
+async def readings(seed: int, error: float = 3.0) -> list[float]:
     """By how much one clock is wrong, each minute for two hours."""
     began = trio.current_time()
-    clock = DriftingWallClock(Random(seed))
+    clock = DriftingWallClock(Random(seed), error)
     wrong = []
     for _ in range(120):
         wrong.append(clock.now() - trio.current_time())
@@ -37,3 +37,9 @@ async def test_half_of_the_clocks_agree_and_the_others_jump(autojump_clock: Mock
     for wrong in clocks:
         jumps = sum(abs(one - other) > 1e-6 for one, other in itertools.pairwise(wrong))
         assert (jumps == 0) == (wrong in synchronized)
+
+
+async def test_without_an_error_all_clocks_agree(autojump_clock: MockClock) -> None:
+    """A campaign can compare members that beat together with members that do not."""
+    for seed in range(10):
+        assert set(await readings(seed, error=0.0)) == {0.0}
