@@ -31,7 +31,7 @@ from kgroup.client.error_policy import Action, Request, broker_error, reaction_f
 from kgroup.errors import (
     CommitUnknownError,
     LeaseExpiredError,
-    OffsetBehindFloorError,
+    OffsetBehindCommitError,
     StaleGenerationError,
     UsageError,
 )
@@ -226,7 +226,7 @@ class Committer:
                 for name, position in entry.offsets.items():
                     if moves.get(name) == entry.moves[name]:
                         _check_order(name, position, merged[name])
-            except OffsetBehindFloorError as error:
+            except OffsetBehindCommitError as error:
                 entry.error = error
             else:
                 merged.update(entry.offsets)
@@ -238,7 +238,7 @@ def _check_order(
     partition: TopicPartition, position: OffsetAndMetadata, before: OffsetAndMetadata
 ) -> None:
     if position.offset < before.offset:
-        raise OffsetBehindFloorError(
+        raise OffsetBehindCommitError(
             f"{partition}: offset {position.offset} is behind {before.offset}, whose"
             " commit was called before this one; nothing of this commit was sent"
         )

@@ -272,7 +272,7 @@ class Generation(MembershipView):
                 nothing was committed. It is a `LeaseExpiredError` if the coordinator did not
                 confirm the membership in time.
             NotOwnedError: the generation does not own a partition; nothing was sent.
-            OffsetBehindFloorError: an offset is less than the start position or the last commit;
+            OffsetBehindCommitError: an offset is less than the start position or the last commit;
                 nothing was sent.
             OffsetBeyondReadError: an offset is past the records that the program was given, and
                 the program neither sought there nor reads by `offsets`; nothing was sent.
@@ -318,7 +318,7 @@ class Generation(MembershipView):
             ArgumentError: as for `commit`, or ``producer`` is not a producer; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator refused it; abort
                 the transaction.
-            NotOwnedError, OffsetBehindFloorError, OffsetBeyondReadError: as for `commit`; nothing
+            NotOwnedError, OffsetBehindCommitError, OffsetBeyondReadError: as for `commit`; nothing
                 was sent.
             CommitUnknownError: the producer did not finish in time; abort the transaction.
             confluent_kafka.KafkaException: the producer failed; its error says whether to retry or

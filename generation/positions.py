@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from typing import final
 
 from kgroup import arguments
-from kgroup.errors import NotOwnedError, OffsetBehindFloorError, OffsetBeyondReadError
+from kgroup.errors import NotOwnedError, OffsetBehindCommitError, OffsetBeyondReadError
 from kgroup.types import Assignment, Membership, OffsetAndMetadata, Offsets, TopicPartition
 
 
@@ -103,7 +103,7 @@ class Positions:
         Raises:
             ArgumentError: ``offsets`` does not map partitions to offsets.
             NotOwnedError: a partition is not of this generation.
-            OffsetBehindFloorError: an offset is behind the lower bound.
+            OffsetBehindCommitError: an offset is behind the lower bound.
             OffsetBeyondReadError: an offset is past the upper bound.
         """
         checked = arguments.offsets(offsets)
@@ -111,7 +111,7 @@ class Positions:
             self.check_owned(partition)
             moved = known is not None and known[partition] < self._moves[partition]
             if position.offset < self[partition] and not moved:
-                raise OffsetBehindFloorError(
+                raise OffsetBehindCommitError(
                     f"{partition}: offset {position.offset} is behind {self[partition]}, the last"
                     f" commit or start position ({self._membership}); nothing was sent. To go"
                     " back on purpose, seek first."

@@ -85,7 +85,7 @@ class NotOwnedError(UsageError):
 
 
 @final
-class OffsetBehindFloorError(UsageError):
+class OffsetBehindCommitError(UsageError):
     """The offset to commit is less than the start position or the last commit; nothing was sent."""
 
 

@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from kgroup.errors import NotOwnedError, OffsetBehindFloorError, StaleGenerationError
+from kgroup.errors import NotOwnedError, OffsetBehindCommitError, StaleGenerationError
 from kgroup.events import CommitRefused, Event
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
@@ -189,13 +189,13 @@ async def test_partitions_that_are_not_owned_and_offsets_that_go_back_are_refuse
                 await generation.commit(
                     {here.partition(0): 7, here.partition(1): 1}, beyond_read=True
                 )
-            with pytest.raises(OffsetBehindFloorError):
+            with pytest.raises(OffsetBehindCommitError):
                 await generation.commit({here.partition(0): 4}, beyond_read=True)
         assert await here.committed() == [5]
         async with here.group() as group:
             generation = await group.next()
             assert generation.positions == {here.partition(0): 5}
-            with pytest.raises(OffsetBehindFloorError):
+            with pytest.raises(OffsetBehindCommitError):
                 await generation.commit({here.partition(0): 4}, beyond_read=True)
 
 

@@ -17,7 +17,7 @@ from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
     LeaseExpiredError,
-    OffsetBehindFloorError,
+    OffsetBehindCommitError,
     StaleGenerationError,
 )
 from kgroup.events import Committed
@@ -88,7 +88,7 @@ async def test_a_commit_behind_a_waiting_one_is_refused_as_a_whole(
         await trio.sleep(0.1)
         nursery.start_soon(lambda: bench.commit(p0=100))
         await trio.sleep(0.1)
-        with pytest.raises(OffsetBehindFloorError, match="99 is behind 100, whose commit was"):
+        with pytest.raises(OffsetBehindCommitError, match="99 is behind 100, whose commit was"):
             await bench.commit(p0=99, p1=5)
     assert bench.coordinator.commits[1] == at(p0=100)
 
@@ -397,7 +397,7 @@ class Calls:
                 scope.deadline = trio.current_time() + until / 10
             try:
                 await self.bench.committer.commit(self.bench.positions.check(offsets))
-            except (CommitFailedError, OffsetBehindFloorError) as caught:
+            except (CommitFailedError, OffsetBehindCommitError) as caught:
                 error = caught
         self.outcomes.append((offsets, "cancelled" if scope.cancelled_caught else error))
 

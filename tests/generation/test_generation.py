@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from kgroup.errors import (
     NotOwnedError,
-    OffsetBehindFloorError,
+    OffsetBehindCommitError,
     StaleGenerationError,
     UsageError,
 )
@@ -148,7 +148,7 @@ async def test_pause_and_resume(autojump_clock: MockClock) -> None:
 async def test_commits_follow_a_seek_back(autojump_clock: MockClock) -> None:
     """After a seek back, offsets from there on can be committed."""
     made = Made()
-    with pytest.raises(OffsetBehindFloorError, match="seek first"):
+    with pytest.raises(OffsetBehindCommitError, match="seek first"):
         await made.generation.commit({P0: 2}, beyond_read=True)
     made.generation.seek(P0, 2)
     await made.generation.commit({P0: 2}, beyond_read=True)
@@ -197,7 +197,7 @@ async def test_a_transaction_s_offsets_are_checked_as_a_commit_s(
     producer: Any = SimpleNamespace(send_offsets_to_transaction=pytest.fail)
     with pytest.raises(NotOwnedError):
         await one.commit_in_transaction(producer, {P2: 1}, beyond_read=True)
-    with pytest.raises(OffsetBehindFloorError):
+    with pytest.raises(OffsetBehindCommitError):
         await one.commit_in_transaction(producer, {P0: 4}, beyond_read=True)
 
 

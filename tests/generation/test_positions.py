@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 from kgroup.errors import (
     ArgumentError,
     NotOwnedError,
-    OffsetBehindFloorError,
+    OffsetBehindCommitError,
     OffsetBeyondReadError,
 )
 from kgroup.generation.positions import Positions
@@ -41,7 +41,7 @@ def test_no_commit_goes_behind_the_start() -> None:
     mine = positions_at(p0=5)
     assert (mine[P0], mine[P1]) == (5, 0)
     mine.check({P0: 5, P1: 0})
-    with pytest.raises(OffsetBehindFloorError, match=r"t-0: offset 4 is behind 5.*generation 7"):
+    with pytest.raises(OffsetBehindCommitError, match=r"t-0: offset 4 is behind 5.*generation 7"):
         mine.check({P0: 4})
 
 
@@ -74,7 +74,7 @@ def test_an_invalid_offset_is_refused(bad: Any, kind: type[Exception]) -> None:
 def test_one_wrong_partition_refuses_all() -> None:
     """If one offset of a commit is wrong, none is accepted."""
     mine = positions_at(p1=5)
-    with pytest.raises(OffsetBehindFloorError):
+    with pytest.raises(OffsetBehindCommitError):
         mine.check({P0: 9, P1: 4})
     assert mine[P0] == 0
 
@@ -95,9 +95,9 @@ def test_a_commit_called_before_a_seek_is_not_refused_by_it() -> None:
     known = mine.moves([P0])
     mine.move(P0, 100)
     assert mine.check({P0: 5}, known) == {P0: OffsetAndMetadata(5)}
-    with pytest.raises(OffsetBehindFloorError):
+    with pytest.raises(OffsetBehindCommitError):
         mine.check({P0: 5})
-    with pytest.raises(OffsetBehindFloorError):
+    with pytest.raises(OffsetBehindCommitError):
         mine.check({P0: 5}, mine.moves([P0]))
 
 
@@ -224,7 +224,7 @@ class PositionsMachine(RuleBasedStateMachine):
         behind = offset < self.lower_bound
         try:
             self.positions.check({P0: offset})
-        except OffsetBehindFloorError:
+        except OffsetBehindCommitError:
             refused = True
         else:
             refused = False

@@ -15,7 +15,7 @@ from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
     NotOwnedError,
-    OffsetBehindFloorError,
+    OffsetBehindCommitError,
     StaleGenerationError,
 )
 from kgroup.events import CommitRefused, Committed
@@ -136,7 +136,7 @@ async def test_each_caller_of_a_shared_request_has_its_own_answer(
             try:
                 await generation.commit(offsets, beyond_read=True)
                 outcomes[name] = None
-            except (CommitFailedError, OffsetBehindFloorError) as error:
+            except (CommitFailedError, OffsetBehindCommitError) as error:
                 outcomes[name] = error
 
         async with trio.open_nursery() as nursery:
@@ -152,7 +152,7 @@ async def test_each_caller_of_a_shared_request_has_its_own_answer(
         assert outcomes["good"] is None
         assert isinstance(outcomes["refused"], CommitFailedError)
         assert list(outcomes["refused"].partitions) == [P2]
-        assert isinstance(outcomes["behind"], OffsetBehindFloorError)
+        assert isinstance(outcomes["behind"], OffsetBehindCommitError)
         assert committed_on_the_wire(here) == [{0: 5}, {1: 3, 2: 4}]
         assert await here.committed() == {P0: 5, P1: 3}
         assert generation.state is State.RUNNING
@@ -167,7 +167,7 @@ async def test_commits_stay_in_the_order_of_their_calls(autojump_clock: MockCloc
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(partial(generation.commit, {P0: 9}, beyond_read=True))
         await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(OffsetBehindFloorError, match="behind 9"):
+        with pytest.raises(OffsetBehindCommitError, match="behind 9"):
             await generation.commit({P0: 8}, beyond_read=True)
         await trio.sleep(3)
         assert await here.committed() == {P0: 9}
@@ -184,11 +184,11 @@ async def test_no_commit_goes_behind_the_last_one(autojump_clock: MockClock) -> 
             generation = await group.next()
             assert generation.positions[P0] == 4
             for offset in (3, 0):
-                with pytest.raises(OffsetBehindFloorError):
+                with pytest.raises(OffsetBehindCommitError):
                     await generation.commit({P0: offset}, beyond_read=True)
             await generation.commit({P0: 4}, beyond_read=True)
             await generation.commit({P0: 6}, beyond_read=True)
-            with pytest.raises(OffsetBehindFloorError):
+            with pytest.raises(OffsetBehindCommitError):
                 await generation.commit({P0: 5}, beyond_read=True)
             generation.seek(P0, 2)
             await generation.commit({P0: 2}, beyond_read=True)

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from kgroup.errors import (
     LeaseExpiredError,
     NotOwnedError,
-    OffsetBehindFloorError,
+    OffsetBehindCommitError,
     StaleGenerationError,
     UsageError,
 )
@@ -57,7 +57,7 @@ def test_commits_and_their_refusals(kafka: Kafka) -> None:
         generation.commit({mine: 3}, beyond_read=True)
         assert here.committed() == 3
         generation.commit({mine: OffsetAndMetadata(4)}, beyond_read=True)
-        with pytest.raises(OffsetBehindFloorError):
+        with pytest.raises(OffsetBehindCommitError):
             generation.commit({mine: 2}, beyond_read=True)
         with pytest.raises(NotOwnedError):
             generation.commit({foreign: 1}, beyond_read=True)
