@@ -24,7 +24,7 @@ from trio.testing import memory_stream_pair
 from kgroup.broker.response_versions import fit_response
 from kgroup.error_codes import ErrorCode
 from kgroup.testing.simulation import history
-from kgroup.testing.simulation.default_program import worker
+from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.engine import Engine
 from kgroup.testing.simulation.faults import Stop
 from kgroup.testing.simulation.network import Latency
@@ -75,7 +75,7 @@ def run(to_run: Plan) -> tuple[TimedRecorder, float]:
     """Run a plan; returns the recorder and the CPU seconds that it took."""
     recorder = TimedRecorder()
     began = time.process_time()
-    run_virtual(to_run.seed, Engine(to_run, worker, recorder).run)  # type: ignore[arg-type]
+    run_virtual(to_run.seed, Engine(to_run, default_worker, recorder).run)  # type: ignore[arg-type]
     return recorder, time.process_time() - began
 
 

@@ -16,8 +16,7 @@ import attrs
 
 from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups import timers, write_faults
-from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
 from kgroup.broker.groups.rule_tables import TABLES
 from kgroup.broker.groups.rules import Row
 from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState

@@ -17,8 +17,7 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import bounds
-from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
 from kgroup.errors import ConfigError, shown
 from kgroup.types import INT32_MAX, INT64_MAX
 

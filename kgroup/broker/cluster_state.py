@@ -26,8 +26,7 @@ from kgroup.broker.topics import Topic, Topics
 from kgroup.broker.transaction_coordinator import TransactionLog, Transactions
 from kgroup.error_codes import ErrorCode
 from kgroup.interfaces import Random
-from kgroup.types import BrokerAddress as Address
-from kgroup.types import TopicPartition
+from kgroup.types import BrokerAddress, TopicPartition
 
 _UUID_BITS: Final = 128
 _TRANSACTION_LOG_ROTATION: Final = 1
@@ -115,7 +114,7 @@ class ClusterState:
             coordinator_error=lambda name: self._transaction_coordinator_error(node_id, name),
             has_coordinator=lambda name: self._replicas_of_transaction(name).leader != NO_LEADER,
         )
-        return Node(Address(node_id, "", 0, self.settings.rack), coordinator, transactions)
+        return Node(BrokerAddress(node_id, "", 0, self.settings.rack), coordinator, transactions)
 
     def start_alarms(self, nursery: trio.Nursery) -> None:
         """Start the tasks that run the timers of groups and transactions."""
@@ -135,7 +134,7 @@ class ClusterState:
     # Brokers and coordinators.
 
     @property
-    def nodes(self) -> tuple[Address, ...]:
+    def nodes(self) -> tuple[BrokerAddress, ...]:
         """The brokers that are up, by id."""
         return tuple(self.brokers[node_id].address for node_id in self.live_brokers.up)
 

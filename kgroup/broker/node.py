@@ -13,7 +13,7 @@ import trio
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.purgatory import Alarm, GroupPurgatory
 from kgroup.broker.transaction_coordinator import Transactions
-from kgroup.types import BrokerAddress as Address
+from kgroup.types import BrokerAddress
 
 
 @final
@@ -29,7 +29,10 @@ class Node:
     """
 
     def __init__(
-        self, address: Address, coordinator: GroupCoordinatorService, transactions: Transactions
+        self,
+        address: BrokerAddress,
+        coordinator: GroupCoordinatorService,
+        transactions: Transactions,
     ) -> None:
         self.node_id: Final = address.node_id
         self.groups: Final = GroupPurgatory(coordinator)
@@ -42,4 +45,4 @@ class Node:
 
     def set_address(self, host: str, port: int) -> None:
         """Change the address that clients connect to."""
-        self.address = Address(self.node_id, host, port, self.address.rack)
+        self.address = BrokerAddress(self.node_id, host, port, self.address.rack)

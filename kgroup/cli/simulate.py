@@ -29,10 +29,10 @@ from kgroup.testing.simulation import (
     Worker,
     check,
     coverage,
+    default_worker,
     generate_plan,
 )
 from kgroup.testing.simulation import simulate as run
-from kgroup.testing.simulation import worker as default_worker
 from kgroup.testing.simulation.campaign import MOST_SEEDS, PROCESSES
 from kgroup.testing.simulation.plan import (
     FAULTS_PER_HOUR,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgroup.broker.broker_settings import PROPERTIES, BrokerSettings
-from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES
 from kgroup.errors import ConfigError
 
 

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from kgroup.cli import main
 from kgroup.cli.simulate import _Display
-from kgroup.testing.simulation import Progress, Scenario, generate_plan, simulate
-from kgroup.testing.simulation import worker as default_worker
+from kgroup.testing.simulation import Progress, Scenario, default_worker, generate_plan, simulate
 
 LOSSY = "tests.testing.simulation.programs:lossy"
 

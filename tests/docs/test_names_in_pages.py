@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from kgroup.broker.broker_settings import PROPERTIES
-from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHANGELOG: Final = ROOT / "CHANGELOG.md"

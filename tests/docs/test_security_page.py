@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from kgroup.broker.broker_settings import PROPERTIES
-from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "security.md"
 ROW = re.compile(r"\| `([a-z.]+)` \| `([^`]+)` \|")

@@ -14,8 +14,7 @@ import pytest
 from kgroup.bounds import LONGEST_DURATION, Bound
 from kgroup.broker import BrokerSettings
 from kgroup.broker.broker_settings import PROPERTIES
-from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
-from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
+from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
 from kgroup.config import GroupConfig
 from kgroup.errors import ConfigError
 from kgroup.spark.batch_limits import BatchPace, Limits

@@ -57,13 +57,13 @@ class CoordinatorSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> CoordinatorSettings:
-        """Read the properties in ``PROPERTIES``, and ignore all others.
+        """Read the properties in ``GROUP_PROPERTIES``, and ignore all others.
 
         Raises:
             ConfigError: a value is no whole number, or out of its bounds, which the error names.
         """
         fields: dict[str, float | int] = {}
-        for name, (field, unit, bound) in PROPERTIES.items():
+        for name, (field, unit, bound) in GROUP_PROPERTIES.items():
             if name not in properties:
                 continue
             try:
@@ -75,7 +75,7 @@ class CoordinatorSettings:
 
 
 #: Kafka's property -> the field it sets, its unit in milliseconds (None: a count), its bounds.
-PROPERTIES: Final[Mapping[str, tuple[str, int | None, bounds.Bound]]] = {
+GROUP_PROPERTIES: Final[Mapping[str, tuple[str, int | None, bounds.Bound]]] = {
     "group.initial.rebalance.delay.ms": ("initial_rebalance_delay", 1, bounds.whole(0, INT32_MAX)),
     "group.min.session.timeout.ms": ("min_session_timeout", 1, _POSITIVE),
     "group.max.session.timeout.ms": ("max_session_timeout", 1, _POSITIVE),

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup.broker.broker_settings import PROPERTIES
-from kgroup.broker.groups.coordinator_settings import PROPERTIES as GROUP_PROPERTIES
+from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields

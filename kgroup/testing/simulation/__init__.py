@@ -19,15 +19,15 @@ and the command that runs it again::
 
 A program reports the records that it has processed by ``Process.processed``, or by
 ``Process.process``, which first takes the time of some work; the checks for lost records rely on
-it. ``worker`` is the program that ``kgroup simulate`` runs by default. ``faults`` has the classes
-of faults, for plans of one's own. Nothing here is async: call it outside an event loop.
+it. ``default_worker`` is the program that ``kgroup simulate`` runs by default. ``faults`` has the
+classes of faults, for plans of one's own. Nothing here is async: call it outside an event loop.
 """
 
 from __future__ import annotations
 
 from kgroup.testing.simulation import faults
 from kgroup.testing.simulation.campaign import Progress, check
-from kgroup.testing.simulation.default_program import worker
+from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.plan import MemberPlan, Plan, Scenario
 from kgroup.testing.simulation.plan_generation import generate_plan
 from kgroup.testing.simulation.process import Process, Worker
@@ -46,8 +46,8 @@ __all__ = [
     "Summary",
     "Worker",
     "check",
+    "default_worker",
     "faults",
     "generate_plan",
     "simulate",
-    "worker",
 ]

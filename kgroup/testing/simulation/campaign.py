@@ -14,7 +14,7 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError, UsageError
-from kgroup.testing.simulation.default_program import worker as default_worker
+from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.plan import Plan, Scenario
 from kgroup.testing.simulation.plan_generation import generate_plan
 from kgroup.testing.simulation.process import Worker

@@ -9,7 +9,7 @@ from kgroup.testing.simulation.process import Process
 from kgroup.types import TopicPartition
 
 
-async def worker(process: Process) -> None:
+async def default_worker(process: Process) -> None:
     """Process every record, then commit its batch; in some plans it seeks as well."""
     handle = PARTITION_HANDLERS.get(process.partition_handler, _handle)
     async with ConsumerGroup(process.config()) as group:

@@ -12,7 +12,7 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.testing.simulation.default_program import worker as default_worker
+from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.faults import Fault
 from kgroup.testing.simulation.plan import Plan, Scenario
 from kgroup.testing.simulation.process import Worker

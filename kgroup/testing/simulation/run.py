@@ -7,7 +7,7 @@ from typing import final
 import attrs
 
 from kgroup.testing.simulation.checks import Violation, check
-from kgroup.testing.simulation.default_program import worker as default_worker
+from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.engine import Engine
 from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.testing.simulation.observer import Recorder

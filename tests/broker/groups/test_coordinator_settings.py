@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgroup.broker.groups.coordinator_settings import PROPERTIES, CoordinatorSettings
+from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
 from kgroup.errors import ConfigError
 
 
@@ -27,7 +27,7 @@ def test_defaults_are_kafkas() -> None:
 
 def test_every_property_sets_its_field() -> None:
     """Milliseconds and minutes become seconds; counts stay; unknown properties are ignored."""
-    properties = dict.fromkeys(PROPERTIES, "300") | {"log.dirs": "/tmp"}  # noqa: S108 # never used
+    properties = dict.fromkeys(GROUP_PROPERTIES, "300") | {"log.dirs": "/tmp"}  # noqa: S108 # never used
     assert CoordinatorSettings.from_properties(properties) == CoordinatorSettings(
         initial_rebalance_delay=0.3,
         min_session_timeout=0.3,

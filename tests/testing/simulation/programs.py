@@ -6,7 +6,7 @@ import multiprocessing
 import os
 
 from kgroup.group import ConsumerGroup
-from kgroup.testing.simulation import Process, worker
+from kgroup.testing.simulation import Process, default_worker
 
 
 async def lossy(process: Process) -> None:
@@ -28,4 +28,4 @@ async def deadly(process: Process) -> None:
 async def lossy_elsewhere(process: Process) -> None:
     """A program that depends on more than its seed."""
     own = multiprocessing.parent_process() is None
-    await (worker(process) if own else lossy(process))
+    await (default_worker(process) if own else lossy(process))

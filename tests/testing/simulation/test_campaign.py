@@ -24,9 +24,9 @@ from kgroup.testing.simulation import (
     Scenario,
     SimulationError,
     check,
+    default_worker,
     generate_plan,
     simulate,
-    worker,
 )
 from tests.conftest import LEAN, ROOT
 from tests.testing.simulation.programs import deadly, lossy, lossy_elsewhere
@@ -159,7 +159,7 @@ def test_a_program_that_others_cannot_import_runs_here(
 
     async def program(process: Process) -> None:
         here.append(process.name)
-        await worker(process)
+        await default_worker(process)
 
     program.__module__, program.__qualname__ = module_of_this_process.__name__, "program"
     module_of_this_process.program = program  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from kgroup.testing.simulation import Outcome, Process, Scenario, SimulationError, generate_plan
-from kgroup.testing.simulation.default_program import worker as default_worker
+from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.faults import Cut, Freeze
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.report import Failure, code_of, command_of, report
