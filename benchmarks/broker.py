@@ -104,7 +104,7 @@ CLIENTS: Final[dict[str, Callable[[str, str, int, int], dict[str, float]]]] = {
 }
 
 
-def serve_until_told() -> None:
+def serve_until_killed() -> None:
     """Run the embedded broker; print its address, and its CPU seconds on request."""
 
     async def run() -> None:
@@ -289,7 +289,7 @@ def main() -> None:
     arguments = parser.parse_args()
     given: Any = arguments
     if given.serve:
-        serve_until_told()
+        serve_until_killed()
     elif given.time_starts:
         time_starts(given.time_starts)
     elif given.client:

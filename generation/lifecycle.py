@@ -250,13 +250,13 @@ class Lifecycle:
     def close_on_beat(self, end: End) -> None:
         """As `close`, but so that the drain is over just before the group's next heartbeats.
 
-        From those the other members learn that this one has left; until they do, nobody reads its
-        partitions. So its tasks continue meanwhile. It waits for less than the heartbeat interval,
-        and not at all without tasks, or where nobody takes over.
+        From those the other members learn that this one has left; until they do, no member reads
+        its partitions. So its tasks continue meanwhile. It waits for less than the heartbeat
+        interval, and not at all without tasks, or if no other member takes over.
         """
-        # Nobody takes over what a static member had before its session expires.
-        heirs = self._has_others and self.membership.group_instance_id is None
-        if heirs and self._is_working and self.state is State.RUNNING:
+        # No member takes over the partitions of a static member before its session expires.
+        successors = self._has_others and self.membership.group_instance_id is None
+        if successors and self._is_working and self.state is State.RUNNING:
             self._closing = end
             self.start_service(self._close_on_beat, end)
         else:

@@ -120,7 +120,7 @@ class GenerationRunner:
             member,
             membership,
             join.sent_at,
-            # Only the leader is told of the members.
+            # Only the leader's JoinGroup response lists the members.
             has_others=not membership.leader or len(join.answer.members) > 1,
         )
         self._positions = Positions(membership, previous.read)

@@ -227,9 +227,9 @@ class ConsumerGroup:
     ) -> None:
         """Begin to close the group, without waiting: the generation drains, then the member leaves.
 
-        Other members learn from their next heartbeats that this one has left, and nobody reads its
-        partitions until then. So its tasks continue for up to one ``heartbeat_interval`` first, and
-        the drain begins just before those heartbeats.
+        Other members learn from their next heartbeats that this one has left, and no member
+        reads its partitions until then. So its tasks continue for up to one ``heartbeat_interval``
+        first, and the drain begins just before those heartbeats.
 
         Any task of this event loop may call it, any number of times. A signal handler or another
         thread calls it through ``trio.lowlevel.TrioToken.run_sync_soon``. The group closes within

@@ -278,7 +278,7 @@ class Member:
                 topics = await self._subscription.resolve()
                 request = Request.JOIN
                 await self._pace()
-                # Not if the coordinator only gave a member id: the source was told a moment ago.
+                # Not again if the coordinator only gave a member id: the source has these topics.
                 if self._prepare_source is not None and not given:
                     self._prepare_source(topics)
                 self._emitter.bind(None, self._member_id)

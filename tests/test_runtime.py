@@ -97,15 +97,15 @@ def test_it_is_a_value() -> None:
         Runtime()  # type: ignore[call-arg]
 
 
-def test_surroundings_are_for_groups_that_are_given_no_environment() -> None:
-    """Each such group gets one that is made for it; elsewhere all is as it was."""
+def test_the_default_factory_is_for_groups_that_are_given_no_runtime() -> None:
+    """Each such group gets a runtime of its own; outside of the context nothing changes."""
     made = list[Runtime]()
 
     def make() -> Runtime:
         made.append(attrs.evolve(default_runtime(), clock=TrioClock()))
         return made[-1]
 
-    def surrounded() -> None:
+    def within() -> None:
         default_runtime_factory.set(make)
         one, two = ConsumerGroup(CONFIG), ConsumerGroup(CONFIG)
         assert [one._runtime, two._runtime] == made
@@ -113,7 +113,7 @@ def test_surroundings_are_for_groups_that_are_given_no_environment() -> None:
         assert ConsumerGroup(CONFIG, runtime=given)._runtime is given
         assert len(made) == 2
 
-    copy_context().run(surrounded)
+    copy_context().run(within)
     assert isinstance(ConsumerGroup(CONFIG)._runtime.clock, SuspendAwareClock)
 
 

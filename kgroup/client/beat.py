@@ -6,7 +6,7 @@ Theory of operation
 A member of a classic group learns of a rebalance only from the response to a heartbeat. The member
 that learns first finishes its work and joins again, and then waits for the one that learns last:
 up to a whole heartbeat interval, in which its partitions are not read. If all members send their
-heartbeats at the same moments, they learn of a rebalance together, and nobody waits.
+heartbeats at the same moments, they learn of a rebalance together, and none waits.
 
 Nothing needs to be agreed on for that. The moments are the multiples of the interval on the wall
 clock, shifted by a phase that follows from the group id, so that several groups do not burden a

@@ -179,7 +179,7 @@ def _converter(
 
 
 def _nested(builder: Callable[[Mapping[str, Any]], Any], value: Any) -> Any:
-    # A dict is told from an entity quickly, another Mapping slowly: there can be thousands.
+    # isinstance is quick for a dict and slow for another Mapping, and there can be thousands.
     return builder(value) if isinstance(value, (dict, Mapping)) else value
 
 

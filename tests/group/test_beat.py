@@ -78,7 +78,7 @@ async def members(*names: str, **settings: Any) -> AsyncIterator[tuple[World, li
 async def test_all_members_learn_of_a_rebalance_at_the_same_time(
     autojump_clock: MockClock,
 ) -> None:
-    """Nobody stands still for a member that has not learned of it yet."""
+    """No member stops work and then waits for one that has not learned of the rebalance yet."""
     async with members("a", "bb", "ccc") as (here, running), trio.open_nursery() as nursery:
         begun = here.now
         nursery.start_soon(Member(here, "dddd").run)
@@ -138,10 +138,10 @@ async def test_promptly_means_at_once(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"group_instance_id": "me"}])
-async def test_who_leaves_nobody_waiting_leaves_at_once(
+async def test_a_member_without_successors_leaves_at_once(
     autojump_clock: MockClock, settings: dict[str, Any]
 ) -> None:
-    """The only member, and a static one, whose partitions nobody takes over."""
+    """No member takes over the partitions of the only member, or of a static one."""
     async with members("a", **settings) as (here, (only,)):
         asked = here.now
         await only.group.aclose()

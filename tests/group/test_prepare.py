@@ -56,7 +56,7 @@ def group_with(here: World, prepare: Any, **settings: object) -> ConsumerGroup:
 
 
 async def test_a_member_prepares_its_source_once_before_it_joins(autojump_clock: MockClock) -> None:
-    """The source is told the topics before JoinGroup, once though the member id takes two."""
+    """The source gets the topics before JoinGroup, once, although JoinGroup is sent twice."""
     async with world() as here:
         prepared: list[tuple[Collection[str], int]] = []
 

@@ -160,8 +160,8 @@ async def test_a_throttled_member_waits(
 async def test_a_pending_transaction_is_waited_for(autojump_clock: MockClock) -> None:
     """KIP-447: the start position is the one that the transaction commits, not the one before."""
     async with world(2) as here, trio.open_nursery() as nursery:
-        desk = here.broker.cluster.brokers[1].groups
-        await desk.handle(
+        purgatory = here.broker.cluster.brokers[1].groups
+        await purgatory.handle(
             requests.TxnOffsetCommit(
                 group_id="group",
                 version=5,
@@ -173,7 +173,7 @@ async def test_a_pending_transaction_is_waited_for(autojump_clock: MockClock) ->
 
         async def decides() -> None:
             await trio.sleep(3)
-            desk.coordinator.complete_transaction(7, committed=True)
+            purgatory.coordinator.complete_transaction(7, committed=True)
 
         nursery.start_soon(decides)
         async with here.group() as group:

@@ -194,7 +194,7 @@ async def test_a_row_twice(
 
 
 JOIN_AGAIN = ("join_group", KEPT)
-JOIN_ANEW = ("join_group", NONE)
+JOIN_WITHOUT_ID = ("join_group", NONE)
 FIND = ("find_coordinator", ANY)
 LEAVE = ("leave_group", KEPT)
 
@@ -203,7 +203,7 @@ LEAVE = ("leave_group", KEPT)
 BY_KAFKA = [
     # JoinGroupResponseHandler.
     (Request.JOIN, ErrorCode.MEMBER_ID_REQUIRED, Expect(wire=[JOIN_AGAIN])),
-    (Request.JOIN, ErrorCode.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_ANEW])),
+    (Request.JOIN, ErrorCode.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_WITHOUT_ID])),
     (
         Request.JOIN,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -228,7 +228,7 @@ BY_KAFKA = [
     # SyncGroupResponseHandler: an illegal generation keeps the id, an unknown member loses it.
     (Request.SYNC, ErrorCode.REBALANCE_IN_PROGRESS, Expect(wire=[JOIN_AGAIN])),
     (Request.SYNC, ErrorCode.ILLEGAL_GENERATION, Expect(wire=[JOIN_AGAIN])),
-    (Request.SYNC, ErrorCode.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_ANEW])),
+    (Request.SYNC, ErrorCode.UNKNOWN_MEMBER_ID, Expect(wire=[JOIN_WITHOUT_ID])),
     (Request.SYNC, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, JOIN_AGAIN])),
     # HeartbeatResponseHandler.
     (
@@ -244,7 +244,7 @@ BY_KAFKA = [
     (
         Request.HEARTBEAT,
         ErrorCode.UNKNOWN_MEMBER_ID,
-        Expect(wire=[JOIN_ANEW], cause=Cause.MEMBERSHIP_LOST),
+        Expect(wire=[JOIN_WITHOUT_ID], cause=Cause.MEMBERSHIP_LOST),
     ),
     (
         Request.HEARTBEAT,
@@ -261,7 +261,7 @@ BY_KAFKA = [
     (
         Request.COMMIT,
         ErrorCode.UNKNOWN_MEMBER_ID,
-        Expect(wire=[JOIN_ANEW], call=StaleGenerationError, cause=Cause.MEMBERSHIP_LOST),
+        Expect(wire=[JOIN_WITHOUT_ID], call=StaleGenerationError, cause=Cause.MEMBERSHIP_LOST),
     ),
     (
         Request.COMMIT,

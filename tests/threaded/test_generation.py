@@ -162,8 +162,8 @@ def test_pause_resume_and_seek(kafka: Kafka) -> None:
 def interrupted_wait(recorded: threading.Event, records: Records) -> None:
     """Let a thread wait for a batch, and give up when it has been fetched."""
 
-    def give_up(gate: threading.Lock, timeout: float | None) -> bool:
-        del gate, timeout
+    def give_up(lock: threading.Lock, timeout: float | None) -> bool:
+        del lock, timeout
         while records._slot._value is None:
             assert not recorded.wait(0.01)
         return False

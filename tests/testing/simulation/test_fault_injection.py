@@ -151,7 +151,7 @@ def joined(outcome: Outcome, process: str, after: float, before: float) -> int:
 M1: Final[dict[str, Any]] = {"at": AT, "process": "m1"}
 B: Final = f"b{shard_of('group', 50) % 3 + 1}"
 """The group's coordinator."""
-SIGHT: Final[dict[Fault, Callable[[Outcome], bool]]] = {
+EFFECTS: Final[dict[Fault, Callable[[Outcome], bool]]] = {
     faults.Freeze(**M1, seconds=LASTS): freezes,
     faults.Crash(**M1, seconds=LASTS): crashes,
     faults.Stop(**M1, seconds=LASTS): stops,
@@ -169,10 +169,10 @@ SIGHT: Final[dict[Fault, Callable[[Outcome], bool]]] = {
     faults.MorePartitions(at=AT, topic="orders", by=2): grows,
     faults.TopicDeleted(at=AT, topic="orders", partitions=3, seconds=LASTS): is_created_again,
 }
-"""Each fault, and whether it can be seen."""
+"""Each fault, and whether a run shows its effect."""
 
 
-@pytest.mark.parametrize("fault", SIGHT, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("fault", EFFECTS, ids=lambda one: type(one).__name__)
 def test_a_fault_does_what_it_says(fault: Fault) -> None:
     """A fault is recorded, has its effect, and breaks no invariant."""
     outcome = run(fault)
@@ -180,7 +180,7 @@ def test_a_fault_does_what_it_says(fault: Fault) -> None:
     found = [(type(one), one.fault) for one in outcome.history if isinstance(one, about_faults)]
     assert found == [(history.FaultBegan, fault), (history.FaultEnded, fault)]
     assert outcome.violations == ()
-    assert SIGHT[fault](outcome), SIGHT[fault].__doc__
+    assert EFFECTS[fault](outcome), EFFECTS[fault].__doc__
 
 
 def test_without_faults_there_is_one_generation() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from tests.testing.simulation.mutations.mutation import Mutation
 
 _WORKER: Final = "kgroup.testing.simulation.default_program"
-_TOLD: Final = (
+_END_REPORTED: Final = (
     "self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)"
 )
 
@@ -160,8 +160,8 @@ CLIENT: Final = (
         breaks=10,
         description="The end of a lost generation is not reported.",
         module="kgroup.member",
-        old=_TOLD,
-        new=f"last.end.can_commit and {_TOLD}",
+        old=_END_REPORTED,
+        new=f"last.end.can_commit and {_END_REPORTED}",
     ),
     Mutation(
         breaks=10,
@@ -174,8 +174,8 @@ CLIENT: Final = (
         breaks=10,
         description="The end of a generation is reported only if it was handed over.",
         module="kgroup.member",
-        old=_TOLD,
-        new=f"last.handed_over and {_TOLD}",
+        old=_END_REPORTED,
+        new=f"last.handed_over and {_END_REPORTED}",
         seed=3,
     ),
     Mutation(
