@@ -1,4 +1,4 @@
-"""Recorded answers of Kafka's own assignors, as inputs of ours and what must come out.
+"""Recorded calls of Kafka's own assignors: the input, and the answer that ours must give too.
 
 ``tests/data/assignors.jsonl.gz`` has one call of a Java assignor of kafka-clients 4.3.0 a line.
 """
@@ -28,11 +28,11 @@ class Line:
 
     Attributes:
         name: case and round.
-        topics: what the assignor was given.
-        members: what the assignor was given, sorted by member id.
-        answer: Java's, with its hash maps walked in sorted order where that matters.
-        exact: whether it is to be equalled; not where Java's verdict on a partition that two
-            members claim depends on which of them it reads first.
+        topics: the topics of the call.
+        members: the members of the call, sorted by member id.
+        answer: Java's answer; where the order of a hash map matters, Java read it in sorted order.
+        exact: whether kgroup's answer must equal it. It need not where two members claim a
+            partition and Java gives it to the one that it happens to read first.
         sizes: how many partitions members get, sorted, in each of Java's answers to this call.
     """
 
@@ -45,7 +45,7 @@ class Line:
 
 
 def sets(assignments: dict[str, Any]) -> Sets:
-    """An assignment without the orders in which its lists are."""
+    """An assignment as sets, because the order within its lists does not matter."""
     return {
         member: frozenset(TopicPartition(topic, number) for topic, number in partitions)
         for member, partitions in assignments.items()

@@ -1,4 +1,4 @@
-"""Groups of any shape, for hypothesis: topics with and without racks, members of all kinds."""
+"""Hypothesis strategies for groups: topics with and without racks, members of all kinds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RACKS: Final = ("r1", "r2", "r3")
 
 Members = tuple[MemberSubscription, ...]
 Group = tuple[dict[str, TopicInfo], Members]
-"""What ``assign`` takes."""
+"""The arguments of ``assign``: topics and members."""
 
 
 @st.composite
@@ -32,7 +32,7 @@ def _topics(draw: st.DrawFn) -> dict[str, TopicInfo]:
 
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
-    """A group: its topics, some of which do not exist, and its members, by member id."""
+    """A group's topics, and its members by member id; some subscribe to missing topics."""
     ids = draw(st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=8, unique=True))
     members = [
         MemberSubscription(
@@ -48,7 +48,7 @@ def groups(draw: st.DrawFn) -> Group:
 
 @st.composite
 def claiming(draw: st.DrawFn) -> Group:
-    """A group whose members claim anything: what others claim, what is not there, twice."""
+    """A group whose members claim anything: also others' partitions, missing ones, and twice."""
     topics, members = draw(groups())
     if draw(st.booleans()):
         members = alike(members)
@@ -67,7 +67,7 @@ def claiming(draw: st.DrawFn) -> Group:
 
 @st.composite
 def owned_once(draw: st.DrawFn, *, equal: bool, most: int = 9) -> Group:
-    """A small group without racks, in which a partition has one owner at most."""
+    """A small group without racks, in which each partition has at most one owner."""
     names = NAMES[: draw(st.integers(1, 2 if equal else 3))]
     count = draw(st.integers(1, 4 if equal else 3))
     topics: dict[str, TopicInfo] = {}
@@ -96,12 +96,12 @@ def owned_once(draw: st.DrawFn, *, equal: bool, most: int = 9) -> Group:
 
 
 def alike(members: Sequence[MemberSubscription]) -> Members:
-    """The same members, all of them subscribed to what the first one is."""
+    """The same members, all with the subscription of the first."""
     return tuple(attrs.evolve(member, topics=members[0].topics) for member in members)
 
 
 def owning(members: Sequence[MemberSubscription]) -> Members:
-    """The same members, what they own put into the user data of ``sticky`` too."""
+    """The same members, with what they own also in the user data that ``sticky`` reads."""
     encode = StickyAssignor().user_data
     return tuple(
         attrs.evolve(member, user_data=encode(member.owned, member.generation_id))

@@ -21,7 +21,7 @@ from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 @attrs.frozen
 class OneTakesAll:
-    """The first member of a topic gets all of it; the others stand by."""
+    """Gives each topic to its first member; the others stand by."""
 
     name: str = "one-takes-all"
 
@@ -70,12 +70,12 @@ for listed in (12, 7):
         answer = assignor.assign(topics, members)
         print({member: [str(one) for one in share] for member, share in answer.items()})
 """
-"""A program that prints what every built-in assignor answers in two groups."""
+"""A program that prints what every built-in assignor answers for two groups."""
 MEMBERS: Final = [MemberSubscription(member_id=m, topics=("t",)) for m in ("m1", "m2")]
 
 
 def test_a_custom_assignor_is_twenty_lines() -> None:
-    """A class with a name and assign() is an assignor, and its answer can be followed."""
+    """A class with a name and assign() is an assignor, and the group can use its answer."""
     custom = resolve(["range", OneTakesAll()])["one-takes-all"]
     topics = {"t": TopicInfo(name="t", partitions=2)}
     answer = custom.assign(topics, MEMBERS)
@@ -86,7 +86,7 @@ def test_a_custom_assignor_is_twenty_lines() -> None:
 
 
 def test_the_configuration_knows_the_built_in_ones() -> None:
-    """Every name that the configuration takes is there, and is the assignor's own."""
+    """Every name that the configuration accepts is an assignor's, and the other way round."""
     assert set(BUILTIN_ASSIGNORS) <= set(BUILTIN)
     for name, assignor in BUILTIN.items():
         assert isinstance(assignor, Assignor)
@@ -124,7 +124,7 @@ def test_hash_seeds_do_not_matter() -> None:
 
 
 def test_assignors_load_no_numpy() -> None:
-    """Who needs no assignment of a million partitions pays for none."""
+    """numpy, which only large groups need, is not imported with the assignors."""
     code = "import kgroup.assignors, sys; print('numpy' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"

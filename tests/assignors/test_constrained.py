@@ -1,4 +1,4 @@
-"""Quotas of equal subscriptions: what each member keeps, and what it is given."""
+"""The plan for equal subscriptions: what each member keeps of what it owns, and what it gets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plan(count: int, *owned: list[int], racks: Racks | None = None) -> QuotaPlan
 
 
 def dealt(count: int, *owned: list[int], racks: Racks | None = None) -> list[list[int]]:
-    """Who has what in that plan."""
+    """Each member's partitions in that plan."""
     return [list(share.indexes) for share in plan(count, *owned, racks=racks).shares]
 
 
@@ -40,7 +40,7 @@ def dealt(count: int, *owned: list[int], racks: Racks | None = None) -> list[lis
     ],
 )
 def test_quotas(count: int, owned: tuple[list[int], ...], shares: list[list[int]]) -> None:
-    """Members keep up to their quota, lowest numbers first; what is left is dealt in turn."""
+    """Members keep up to their quota, lowest numbers first; the rest is given out in turn."""
     assert dealt(count, *owned) == shares
 
 
@@ -51,7 +51,7 @@ def test_from_scratch_nothing_is_listed() -> None:
 
 
 def test_what_moves() -> None:
-    """A partition given up and dealt to another is moving; so is one that two claim alike."""
+    """A partition moves if its owner loses it to another, or if two claim it equally."""
     assert plan(4, [0, 1, 2, 3], []).moving == {2, 3}
     assert plan(4, [0, 1], [2, 3]).moving == frozenset()
     assert plan(4, [0, 1], [1, 2]).moving == {1}
@@ -59,17 +59,17 @@ def test_what_moves() -> None:
 
 
 def test_racks_come_first() -> None:
-    """Members lose partitions of other racks; partitions with few readers are dealt first."""
+    """Members lose partitions of other racks; those with fewest readers are given out first."""
     a, b = frozenset("a"), frozenset("b")
     racks = Racks(["a", "b", "a"], [0, 0, 0, 1, 1, 1], [a, b])
-    # Member 1 loses partition 0. 3, 4 and 5 have one reader and are dealt before 0, 1 and 2. The
-    # rest is dealt last, to members that have room.
+    # Member 1 loses partition 0. Partitions 3, 4 and 5 have one reader and are given out before 0,
+    # 1 and 2. The rest comes last, and goes to members that have room.
     assert dealt(6, [], [0], [], racks=racks) == [[1, 5], [3, 4], [0, 2]]
     assert plan(6, [], [0], [], racks=racks).moving == {0}
 
 
 def test_racks_and_one_above_the_average() -> None:
-    """Shares above the average are dealt within racks, to members that reached it first."""
+    """The share above the average goes to the first member in a matching rack to reach it."""
     a, b = frozenset("a"), frozenset("b")
     racks = Racks(["a", "b"], [0, 0, 0], [a, b])
     assert dealt(3, [], [], racks=racks) == [[0, 1], [2]]

@@ -26,7 +26,7 @@ def assign(topics: dict[str, TopicInfo], members: tuple[MemberSubscription, ...]
 
 
 def given_up(members: tuple[MemberSubscription, ...], answer: Answer) -> set[TopicPartition]:
-    """What a member owns and does not get."""
+    """The partitions that members own and do not get."""
     return {p for member in members for p in set(member.owned) - answer[member.member_id]}
 
 
@@ -40,14 +40,14 @@ def test_equals_kafka(line: Line) -> None:
     "line", [line for line in LINES if not line.exact], ids=lambda line: line.name
 )
 def test_withholds_only_partitions_that_an_owner_loses(line: Line) -> None:
-    """Where Kafka's result depends on the order of members, kgroup's is valid all the same."""
+    """Also where Kafka's result depends on the order of members."""
     answer = CooperativeStickyAssignor().assign(line.topics, line.members)
     checked = check_assignments("cooperative-sticky", line.topics, line.members, answer)
     assert set(checked.unassigned) <= given_up(line.members, assign(line.topics, line.members))
 
 
 @given(claiming())
-def test_order_is_its_own(group: Group) -> None:
+def test_the_order_of_members_and_topics_does_not_matter(group: Group) -> None:
     """The result does not depend on the order in which members and topics come."""
     topics, members = group
     turned = {name: topics[name] for name in reversed(topics)}
@@ -57,7 +57,7 @@ def test_order_is_its_own(group: Group) -> None:
 
 @given(owned_once(equal=True) | owned_once(equal=False))
 def test_takes_two_steps(group: Group) -> None:
-    """At first no member gets what another owns; once that is revoked, all is assigned."""
+    """No member gets what another still owns; after the revocation, everything is assigned."""
     topics, members = group
     first = assign(topics, members)
     for member in members:
@@ -78,7 +78,7 @@ def test_takes_two_steps(group: Group) -> None:
 
 @given(owned_once(equal=True) | owned_once(equal=False))
 def test_nothing_moves_when_nothing_changed(group: Group) -> None:
-    """Once all is assigned, no member loses a partition."""
+    """Repeated with its own result, an assignment takes no partition away."""
     topics, members = group
     answer = Answer()
     for _ in range(2):
@@ -93,8 +93,8 @@ def test_nothing_moves_when_nothing_changed(group: Group) -> None:
 @pytest.mark.parametrize(
     ("field", "sent", "keeps"), [(-1, 6, "a"), (4, 9, "b"), (6, 1, "a"), (-1, None, "b")]
 )
-def test_the_field_goes_before_the_user_data(field: int, sent: int | None, keeps: str) -> None:
-    """A generation in the subscription counts more than one in the user data."""
+def test_the_field_comes_before_the_user_data(field: int, sent: int | None, keeps: str) -> None:
+    """The generation in the subscription counts; the one in the user data only without it."""
     owned = (TopicPartition("t", 0), TopicPartition("t", 1))
     data = None if sent is None else encode_generation(sent)
     members = (

@@ -16,7 +16,7 @@ A0, A1, B0, B1, B2, B3 = range(6)
 def shares(
     subscriptions: list[str], claims: list[tuple[list[int], int]], racks: Racks | None = None
 ) -> list[list[int]]:
-    """Who has what, with topics of one letter each."""
+    """Each member's partitions; each letter of a subscription is a topic."""
     listed = [MemberClaim(owned, generation) for owned, generation in claims]
     ownership = settle_claims(INDEX, listed)
     plan = general(INDEX, [frozenset(of) for of in subscriptions], listed, ownership, racks)
@@ -35,12 +35,12 @@ def shares(
     ],
 )
 def test_plans(subscriptions: list[str], owned: list[list[int]], expected: list[list[int]]) -> None:
-    """Topics with few subscribers go first, to members with the fewest; then partitions move."""
+    """Topics with few subscribers come first, for members with the fewest; then balancing."""
     assert shares(subscriptions, [(one, 1) for one in owned]) == expected
 
 
 def test_a_previous_owner_comes_first() -> None:
-    """What has to move goes to a member that had it in an earlier generation, if it has less."""
+    """A partition that moves goes to its owner of an earlier generation, if that has fewer."""
     subscriptions = ["b", "b", "b", "ab"]
     now = [B0, B1, B2, B3]
     assert shares(subscriptions, [(now, 5), ([], 5), ([], 5), ([], 5)])[:3] == [
@@ -56,15 +56,15 @@ def test_a_previous_owner_comes_first() -> None:
 
 
 def test_racks_come_first() -> None:
-    """A partition goes to the member with the fewest in its racks, and only then to others."""
+    """A partition goes to the member with the fewest in its racks, else to any other."""
     a, b = frozenset("x"), frozenset("y")
     racks = Racks(["x", "y", None], [0, 0, 1, 1, 1, 1], [a, b])
     assert shares(["ab", "ab", "b"], [([], 1)] * 3, racks) == [[A0, A1], [B0, B2], [B1, B3]]
     assert shares(["ab", "ab", "b"], [([B0], 1), ([], 1), ([], 1)], racks)[0] == [A0, A1]
 
 
-def test_one_that_came_goes_back_instead() -> None:
-    """Of those that went the other way the lowest goes back, and then no more."""
+def test_a_move_back_takes_a_partition_that_came() -> None:
+    """In place of another, the lowest that moved the other way goes back, while there is one."""
     movements = Movements()
     movements.move(0, 8, 1, 2)
     movements.move(0, 7, 1, 2)
@@ -76,14 +76,14 @@ def test_one_that_came_goes_back_instead() -> None:
 
 
 def test_only_of_the_same_topic() -> None:
-    """What another topic's partitions did makes no difference."""
+    """Moves of another topic's partitions make no difference."""
     movements = Movements()
     movements.move(0, 7, 1, 2)
     assert movements.instead(1, 9, 2, 1) == 9
 
 
 def test_a_second_move_is_one_from_the_first_owner() -> None:
-    """A partition that went from 1 to 2 to 3 counts as one from 1 to 3."""
+    """A partition that moved from 1 to 2 to 3 counts as moved from 1 to 3."""
     movements = Movements()
     movements.move(0, 7, 1, 2)
     movements.move(0, 7, 2, 3)

@@ -24,9 +24,9 @@ Joining = tuple[str, str, Sequence[str], int]
 def assign(
     assignor: str, counts: dict[str, int], joining: Sequence[Joining]
 ) -> dict[str, set[str]]:
-    """What members have when none has to lose a partition any more; it is valid.
+    """Assign until no member has to lose a partition, and check each result; return the last.
 
-    That is the first result of ``sticky``, and at most the third of ``cooperative-sticky``.
+    ``sticky`` takes one round for that, ``cooperative-sticky`` at most three.
     """
     topics = {name: TopicInfo(name=name, partitions=count) for name, count in counts.items()}
     owned = {
@@ -62,7 +62,7 @@ def sizes(answer: dict[str, set[str]]) -> dict[str, int]:
 
 @BOTH
 def test_a_topic_made_again_with_fewer_partitions(assignor: str) -> None:
-    """With equal subscriptions, a partition that does not exist has no owner."""
+    """With equal subscriptions, claims on partitions that no longer exist are ignored."""
     joining = [("m1", "t", ["t0", "t3", "t4"], 2), ("m2", "t", ["t1", "t2", "t5"], 2)]
     assert sizes(assign(assignor, {"t": 3}, joining)) in ({"m1": 1, "m2": 2}, {"m1": 2, "m2": 1})
     assert sizes(assign(assignor, {"t": 2}, joining)) == {"m1": 1, "m2": 1}
@@ -71,7 +71,7 @@ def test_a_topic_made_again_with_fewer_partitions(assignor: str) -> None:
 
 @BOTH
 def test_fewer_partitions_where_subscriptions_differ(assignor: str) -> None:
-    """With unequal ones neither, and it does not count as something that a member has."""
+    """With unequal subscriptions too: such a claim does not count as a partition."""
     joining = [("m1", "tu", ["t0", "t3", "t4"], 2), ("m2", "t", ["t1", "t2"], 2)]
     answer = assign(assignor, {"t": 2, "u": 2}, joining)
     assert answer == {"m1": {"u0", "u1"}, "m2": {"t0", "t1"}}
@@ -79,8 +79,8 @@ def test_fewer_partitions_where_subscriptions_differ(assignor: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("stale", ["u", "v"])
-def test_a_previous_owner_that_subscribes_to_it_no_more(assignor: str, stale: str) -> None:
-    """A member of an earlier generation gets nothing back of a topic that it has left."""
+def test_a_previous_owner_that_no_longer_subscribes(assignor: str, stale: str) -> None:
+    """A member that left a topic gets back none of what it owned of it in an older generation."""
     all_six = [f"t{number}" for number in range(6)]
     joining = [("m1", "t", all_six, 5), ("m2", "t", [], 5), ("m3", stale, all_six, 4)]
     answer = assign(assignor, {"t": 6, "u": 1}, joining)
@@ -88,8 +88,8 @@ def test_a_previous_owner_that_subscribes_to_it_no_more(assignor: str, stale: st
 
 
 @BOTH
-def test_a_previous_owner_that_takes_no_part(assignor: str) -> None:
-    """Nor does one that subscribes to nothing at all."""
+def test_a_previous_owner_without_a_subscription(assignor: str) -> None:
+    """A previous owner that subscribes to no topic gets none back either."""
     all_six = [f"t{number}" for number in range(6)]
     joining = [("m1", "t", all_six, 5), ("m2", "t", [], 5), ("m3", "", all_six, 4)]
     assert sizes(assign(assignor, {"t": 6}, joining)) == {"m1": 3, "m2": 3, "m3": 0}
@@ -98,7 +98,7 @@ def test_a_previous_owner_that_takes_no_part(assignor: str) -> None:
 @BOTH
 @pytest.mark.parametrize("others", ["t", "tu"])
 def test_an_empty_subscription_read_first(assignor: str, others: str) -> None:
-    """A member that subscribes to nothing gets nothing, wherever it stands; others are even."""
+    """A member without topics gets nothing, whatever its place in the order of members."""
     for idle in ("m0", "m5", "m9"):
         joining: list[Joining] = [("m4", "t", [], -1), ("m6", others, [], -1), (idle, "", [], -1)]
         answer = assign(assignor, dict.fromkeys(others, 4), joining)

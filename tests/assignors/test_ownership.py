@@ -1,4 +1,4 @@
-"""Members' claims: how they travel as user data, and which of them count."""
+"""Members' claims: how user data carries them, and which of them count."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INDEX = PartitionIndex({"t": 4})
     ],
 )
 def test_the_latest_claim_counts(generations: tuple[int | None, ...], owner: int | None) -> None:
-    """Of several claims the highest generation wins, if it is one member's alone."""
+    """The claim of the highest generation wins, if only one member claims in that generation."""
     claims = [MemberClaim([1], generation) for generation in generations]
     ownership = settle_claims(INDEX, claims)
     assert ownership.owned == [[1] if at == owner else [] for at in range(len(claims))]
@@ -72,8 +72,8 @@ KNOWN = topic_spans(TWO_TOPICS)
 
 
 @given(st.sets(st.integers(0, 5)).map(sorted), st.integers(-1, 2**31 - 1))
-def test_sticky_comes_back(rising: list[int], generation_id: int) -> None:
-    """What a member sends is what the leader reads."""
+def test_sticky_user_data_is_decoded_as_encoded(rising: list[int], generation_id: int) -> None:
+    """The leader reads what the member sent; a missing generation is None."""
     data = encode_sticky(MemberPartitions(TWO_TOPICS, rising), generation_id)
     assert decode_sticky(data, KNOWN) == (rising, generation_id)
     assert decode_sticky(data[:-4], KNOWN) == (rising, None)
@@ -81,14 +81,14 @@ def test_sticky_comes_back(rising: list[int], generation_id: int) -> None:
 
 @pytest.mark.parametrize("data", [None, b""])
 def test_no_bytes_are_no_claim(data: bytes | None) -> None:
-    """A member that was assigned nothing yet owns nothing and was in no generation."""
+    """A member that has no assignment yet sends no user data, which claims nothing."""
     assert decode_sticky(data, KNOWN) == ([], None)
     assert StickyAssignor().user_data(None, -1) is None
 
 
 @given(st.binary(min_size=1, max_size=30))
 def test_any_bytes_can_be_read(data: bytes) -> None:
-    """Broken user data is never an error."""
+    """Broken user data raises no error, and claims no partition that does not exist."""
     owned, generation = decode_sticky(data, KNOWN)
     assert all(0 <= index < len(TWO_TOPICS) for index in owned)
     assert generation is None or -(2**31) <= generation < 2**31
@@ -99,12 +99,12 @@ def test_any_bytes_can_be_read(data: bytes) -> None:
     [(None, None), (b"", -1), (b"\0\0\0", -1), (b"\0\0\0\x07", 7), (b"\0\0\0\x07more", 7)],
 )
 def test_a_generation_is_read(data: bytes | None, generation: int | None) -> None:
-    """Four bytes are a generation, fewer are none, and no user data is no statement."""
+    """Four bytes are a generation, fewer mean -1, and no user data means None."""
     assert decode_generation(data) == generation
 
 
 def test_writes_what_kafkas_members_write() -> None:
-    """Well-formed user data that was recorded comes out again as it was, generation and all."""
+    """Recorded user data is the same bytes after it was decoded and encoded again."""
     seen = 0
     for line in golden("cooperative-sticky"):
         for member in line.members:

@@ -1,4 +1,4 @@
-"""Partitions by topic as Kafka's blobs carry them."""
+"""The codec of the partition lists in Kafka's subscriptions and assignments."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PARTITIONS = st.sets(st.integers(0, len(INDEX) - 1)).map(sorted)
 
 
 def share(rising: list[int]) -> MemberPartitions:
-    """A share of the partition_index."""
+    """A member's partitions, by their indexes."""
     return MemberPartitions(INDEX, array("i", rising))
 
 
-def test_is_kafkas_bytes() -> None:
+def test_the_bytes_are_kafkas() -> None:
     """An ARRAY of topics, each a STRING and an ARRAY of INT32."""
     two = [TopicPartition("t", 5), TopicPartition("t", 258)]
     assert (
@@ -41,12 +41,12 @@ def test_is_kafkas_bytes() -> None:
 
 @given(PARTITIONS)
 def test_a_share_packs_like_a_list(rising: list[int]) -> None:
-    """What is alone in its topic and what is not comes out as it does partition by partition."""
+    """`MemberPartitions` are encoded as the same partitions in a list are."""
     assert encode_partitions(share(rising)) == encode_partitions(list(share(rising)))
 
 
 @given(PARTITIONS, st.binary(max_size=9), st.binary(max_size=3))
-def test_comes_back(rising: list[int], after: bytes, before: bytes) -> None:
+def test_indexes_are_decoded_as_encoded(rising: list[int], after: bytes, before: bytes) -> None:
     """Decoding returns the indexes and the offset after them."""
     packed = encode_partitions(share(rising))
     data = before + packed + after
@@ -56,8 +56,8 @@ def test_comes_back(rising: list[int], after: bytes, before: bytes) -> None:
     )
 
 
-def test_what_is_not_there_is_left_out() -> None:
-    """An unknown topic, a number below 0 or beyond the last, alone or with others, is skipped."""
+def test_missing_partitions_are_left_out() -> None:
+    """Unknown topics and numbers that do not exist are skipped, alone or among others."""
     packed = struct.pack(">i", 4) + b"".join(
         struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers)
         for name, numbers in ((b"a", [3]), (b"bc", []), (b"zz", [0, 1]), (b"d.e", [-1, 2, 4]))
@@ -67,7 +67,7 @@ def test_what_is_not_there_is_left_out() -> None:
 
 @given(PARTITIONS.filter(bool), st.data())
 def test_bytes_that_end_early_are_refused(rising: list[int], data: st.DataObject) -> None:
-    """No prefix of packed partitions is taken for partitions."""
+    """A list that was cut off is never read as a shorter list."""
     packed = encode_partitions(share(rising))
     cut = data.draw(st.integers(0, len(packed) - 1))
     with pytest.raises((ValueError, IndexError, struct.error)):
@@ -85,14 +85,14 @@ def test_bytes_that_end_early_are_refused(rising: list[int], data: st.DataObject
     ],
 )
 def test_nulls_and_lengths_beyond_the_end_are_refused(data: bytes) -> None:
-    """A null array, topic or list, or more items than there are bytes, is no partitions."""
+    """A null array, topic or list is refused, and so are more items than there are bytes."""
     with pytest.raises((ValueError, IndexError, struct.error)):
         decode_indexes(data, 0, topic_spans(INDEX))
 
 
 @given(st.binary())
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    """Nothing else is raised, and nothing that does not exist is found."""
+    """Whatever the bytes are, only partitions that exist are found, or one error is raised."""
     try:
         found, at = decode_indexes(data, 0, topic_spans(INDEX))
     except (ValueError, IndexError, struct.error):
@@ -102,8 +102,8 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 @given(PARTITIONS, st.binary(min_size=4, max_size=9), st.binary(max_size=3))
-def test_a_list_comes_back(rising: list[int], after: bytes, before: bytes) -> None:
-    """As a sequence of partitions, equal to any other with the same in it."""
+def test_partitions_are_decoded_as_encoded(rising: list[int], after: bytes, before: bytes) -> None:
+    """They are a sequence that equals any other with the same partitions."""
     blob = encode_partitions(share(rising))
     found, at = decode_partitions(before + blob + after, len(before))
     wanted = list(share(rising))
@@ -117,8 +117,8 @@ def test_a_list_comes_back(rising: list[int], after: bytes, before: bytes) -> No
     assert found != len(wanted)
 
 
-def test_a_name_that_is_cut_off_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read after it is read as it is; nor does the memory grow for ever."""
+def test_a_name_that_is_cut_off_is_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that was cut off does not spoil the cache of names, whose size is bounded."""
     monkeypatch.setattr(partition_codec, "_MAX_CACHED_NAMES", 3)
     blob = encode_partitions([TopicPartition("orders", 7)]) + b"more"
     for missing in range(len(blob), 0, -1):
@@ -130,8 +130,8 @@ def test_a_name_that_is_cut_off_is_not_remembered(monkeypatch: pytest.MonkeyPatc
         assert len(partition_codec._CACHED_NAMES) <= 5
 
 
-def test_what_other_members_send_is_not_kept_for_ever() -> None:
-    """Neither many names nor long ones stay when what was read of them is dropped."""
+def test_names_from_other_members_do_not_fill_the_cache() -> None:
+    """The cache holds a bounded number of names, and no long ones."""
     names = [TopicPartition(f"{number:05}{'x' * 240}", 0) for number in range(30_000)]
     decode_partitions(encode_partitions([*names, TopicPartition("y" * 30_000, 0)]) + b"more", 0)
     assert len(partition_codec._CACHED_NAMES) <= 20_000

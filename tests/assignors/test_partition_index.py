@@ -30,7 +30,7 @@ ALL = [
 
 
 def test_topics_stand_in_the_order_given() -> None:
-    """Each topic has its place, its span, and each index its topic and number."""
+    """Each topic has a place and a span of indexes; each index has its topic and number."""
     assert INDEX.places == {"b": 0, "none": 1, "a": 2}
     assert [INDEX.span(place) for place in range(3)] == [range(2), range(2, 2), range(2, 5)]
     assert len(INDEX) == 5
@@ -40,8 +40,8 @@ def test_topics_stand_in_the_order_given() -> None:
 
 
 @given(st.sets(st.integers(0, 4)) | st.builds(range, st.integers(0, 4), st.just(5), st.just(2)))
-def test_a_share_is_a_sequence_of_partitions(indexes: set[int] | range) -> None:
-    """A share has a length, items, slices, an order and equals what lists the same."""
+def test_member_partitions_are_a_sequence(indexes: set[int] | range) -> None:
+    """They have a length, items, slices and an order, and equal a list of the same partitions."""
     some = indexes if isinstance(indexes, range) else array("i", sorted(indexes))
     share = MemberPartitions(INDEX, some)
     listed = [ALL[index] for index in some]
@@ -57,15 +57,15 @@ def test_a_share_is_a_sequence_of_partitions(indexes: set[int] | range) -> None:
     assert {INDEX.names[place] for place, _ in share.runs()} == {p.topic for p in listed}
 
 
-def test_a_share_can_be_made_of_hands() -> None:
-    """One hand is taken as it is, several are put in order, none is nothing."""
+def test_member_partitions_are_made_of_parts() -> None:
+    """One part is taken as it is, several are merged in order, and none gives no partitions."""
     assert MemberPartitions.of(INDEX, [(), range(1, 5, 2)]).indexes == range(1, 5, 2)
     assert list(MemberPartitions.of(INDEX, [(4,), [2, 3]]).indexes) == [2, 3, 4]
     assert len(MemberPartitions.of(INDEX, [])) == 0
 
 
-def test_a_long_share_is_shown_short() -> None:
-    """A repr names the first partitions and counts all."""
+def test_a_long_repr_is_cut() -> None:
+    """The repr names the first five partitions and counts all."""
     assert repr(MemberPartitions(INDEX, range(2))) == "<MemberPartitions of 2: b-0, b-1>"
     long = MemberPartitions(PartitionIndex({"t": 9}), range(9))
     assert repr(long) == "<MemberPartitions of 9: t-0, t-1, t-2, t-3, t-4, ...>"
@@ -73,7 +73,7 @@ def test_a_long_share_is_shown_short() -> None:
 
 @pytest.mark.parametrize("indexes", [range(1, 5, 3), [1, 4]])
 def test_marks(indexes: range | list[int]) -> None:
-    """What is marked is missing from what is not."""
+    """`unmarked` finds exactly the indexes that were not marked."""
     marks = bytearray(5)
     mark(marks, indexes)
     assert unmarked(marks) == [0, 2, 3]
@@ -89,7 +89,7 @@ def test_strings_sort_by_code_unit() -> None:
 
 
 def test_a_lone_surrogate_sorts_too() -> None:
-    """An id that is no text cannot break the leader."""
+    """A member id that is not valid text does not fail the leader."""
     assert java_sort_key("\ud800") < java_sort_key("\ue000")
 
 
@@ -104,7 +104,7 @@ def test_static_members_come_first() -> None:
 
 
 def test_subscribers_counts_each_member_once() -> None:
-    """A topic named twice, one without partitions and an unknown one do no harm."""
+    """A topic that is named twice counts once; empty and unknown topics do not count."""
     topics = {
         "t": TopicInfo(name="t", partitions=1),
         "empty": TopicInfo(name="empty", partitions=0),
@@ -118,7 +118,7 @@ def test_subscribers_counts_each_member_once() -> None:
 
 
 def test_equal_subscriptions_are_one_object() -> None:
-    """In whatever order members list their topics, equal subscriptions are compared only once."""
+    """Equal subscriptions are one object, in whatever order they list their topics."""
     listed = (("a", "b"), ("b", "a"), ("b", "a"), ("c",), ("a", "b"))
     members = [MemberSubscription(member_id=str(at), topics=of) for at, of in enumerate(listed)]
     subscriptions = subscriptions_of(members)

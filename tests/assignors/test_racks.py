@@ -1,4 +1,4 @@
-"""When racks count for the sticky assignors, and what they say."""
+"""Racks in the sticky assignors: when they count, and which members suit a partition."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def racks(*own: str | None, of: tuple[tuple[str, ...], ...] = OF_PARTITIONS) -> 
     )
 
 
-def test_who_suits_what() -> None:
-    """A member suits the partitions in its rack; one without a rack suits all."""
+def test_which_members_suit_a_partition() -> None:
+    """A member suits partitions with a replica in its rack; one without a rack suits all."""
     found = racks("a", "b", None, "")
     assert found is not None
     suits = [[found.suits(member, index) for index in range(4)] for member in range(4)]
@@ -41,12 +41,12 @@ def test_who_suits_what() -> None:
 
 
 @pytest.mark.parametrize("own", [(), (None, ""), ("c", None)])
-def test_racks_that_do_not_meet_do_not_count(own: tuple[str | None, ...]) -> None:
-    """Without a member in a rack that has replicas, racks make no difference."""
+def test_racks_without_both_members_and_replicas_do_not_count(own: tuple[str | None, ...]) -> None:
+    """If no member is in a rack that has replicas, racks make no difference."""
     assert racks(*own) is None
 
 
 def test_the_same_racks_everywhere_do_not_count() -> None:
-    """Where every partition is in all racks, any is as good as another."""
+    """If every partition has replicas in the same racks, racks make no difference."""
     assert racks("a", of=(("a", "b"), ("b", "a"))) is None
     assert racks("a", of=(("a", "b"), ("b",))) is not None

@@ -1,4 +1,4 @@
-"""The range assignor, against Kafka's answers and for what must always hold."""
+"""The range assignor: compared with Kafka's answers, and properties that must always hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_equals_kafka(line: Line) -> None:
 def shares(
     topics: dict[str, TopicInfo], members: Sequence[MemberSubscription]
 ) -> dict[tuple[str, str], int]:
-    """How many partitions of each topic each member gets, where any."""
+    """How many partitions each member gets of each topic of which it gets any."""
     counts: dict[tuple[str, str], int] = {}
     for member, partitions in RangeAssignor().assign(topics, members).items():
         for partition in partitions:
@@ -46,7 +46,7 @@ def test_gives_out_everything_evenly(group: Group) -> None:
 
 
 @given(groups())
-def test_order_of_members_is_its_own(group: Group) -> None:
+def test_the_order_of_members_and_topics_does_not_matter(group: Group) -> None:
     """The result does not depend on the order in which members and topics come."""
     topics, members = group
     turned = dict(reversed(topics.items()))
@@ -54,8 +54,8 @@ def test_order_of_members_is_its_own(group: Group) -> None:
 
 
 @given(groups())
-def test_cut_alike(group: Group) -> None:
-    """Topics of the same members and as many partitions are cut at the same numbers."""
+def test_equal_topics_are_divided_equally(group: Group) -> None:
+    """Topics with the same members and partition counts give a member the same numbers."""
     topics, members = group
     twins = {
         name: TopicInfo(name=name, partitions=7, racks=topic.racks[:0])

@@ -1,4 +1,4 @@
-"""The round-robin assignor, against Kafka's answers and for what must always hold."""
+"""The round-robin assignor: compared with Kafka's answers, and what must always hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_gives_out_everything(group: Group) -> None:
 
 @given(groups())
 def test_equal_subscriptions_come_out_even(group: Group) -> None:
-    """Members that subscribe to the same differ by one partition at most, over all topics."""
+    """Members with equal subscriptions differ by at most one partition, over all topics."""
     topics, members = group
     alike = [
         MemberSubscription(member_id=member.member_id, topics=tuple(topics)) for member in members
@@ -39,7 +39,7 @@ def test_equal_subscriptions_come_out_even(group: Group) -> None:
 
 
 @given(groups())
-def test_order_of_members_is_its_own(group: Group) -> None:
+def test_the_order_of_members_and_topics_does_not_matter(group: Group) -> None:
     """The result does not depend on the order in which members and topics come."""
     topics, members = group
     turned = dict(reversed(topics.items()))
@@ -49,7 +49,7 @@ def test_order_of_members_is_its_own(group: Group) -> None:
 
 
 def test_a_turn_continues_in_the_next_topic() -> None:
-    """The member after the last one served is first in the next topic."""
+    """The next topic begins with the member after the one that got the last partition."""
     topics = {name: TopicInfo(name=name, partitions=1) for name in ("t1", "t2", "t3")}
     members = [MemberSubscription(member_id=m, topics=tuple(topics)) for m in ("m1", "m2")]
     answer = RoundRobinAssignor().assign(topics, members)

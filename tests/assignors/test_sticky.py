@@ -1,4 +1,4 @@
-"""The sticky assignor, against Kafka's answers and for what must always hold."""
+"""The sticky assignor: compared with Kafka's answers, and properties that must always hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINES = golden("sticky")
 def assign(
     topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
 ) -> dict[str, frozenset[TopicPartition]]:
-    """The result, which is valid and assigns everything."""
+    """The result, after a check that it is valid and assigns everything."""
     answer = StickyAssignor().assign(topics, members)
     assert check_assignments("sticky", topics, members, answer).unassigned == ()
     return {member: frozenset(partitions) for member, partitions in answer.items()}
@@ -53,7 +53,7 @@ def test_equals_kafka(line: Line) -> None:
     "line", [line for line in LINES if not line.exact], ids=lambda line: line.name
 )
 def test_is_as_even_as_kafka(line: Line) -> None:
-    """Where Kafka's result depends on the order of members, kgroup's is as even as one of them."""
+    """If Kafka's result varies with the order of members, kgroup's is as even as one of them."""
     answer = assign(line.topics, line.members)
     assert tuple(sorted(map(len, answer.values()))) in line.sizes
 
@@ -71,7 +71,7 @@ def test_no_move_would_make_it_more_even(group: Group) -> None:
 
 
 @given(claiming())
-def test_order_is_its_own(group: Group) -> None:
+def test_the_order_of_members_and_topics_does_not_matter(group: Group) -> None:
     """The result does not depend on the order in which members and topics come."""
     topics, members = group
     turned = {name: topics[name] for name in reversed(topics)}
@@ -81,7 +81,7 @@ def test_order_is_its_own(group: Group) -> None:
 
 @given(owned_once(equal=True) | owned_once(equal=False))
 def test_nothing_moves_when_nothing_changed(group: Group) -> None:
-    """What was assigned once is assigned again."""
+    """Repeated with its own result, an assignment is the same."""
     topics, members = group
     answer = assign(topics, members)
     assert assign(topics, again(members, answer)) == answer
@@ -89,8 +89,8 @@ def test_nothing_moves_when_nothing_changed(group: Group) -> None:
 
 @given(owned_once(equal=True, most=6))
 @settings(max_examples=60)
-def test_moves_as_little_as_can_be(group: Group) -> None:
-    """No other plan that is as even leaves more partitions where they are."""
+def test_as_few_partitions_as_possible_move(group: Group) -> None:
+    """No other plan that is as even leaves more partitions with their owners."""
     topics, members = group
     answer = assign(topics, members)
     owner = {partition: place for place, m in enumerate(members) for partition in m.owned}
@@ -118,6 +118,6 @@ def test_instance_ids_play_no_part() -> None:
 
 
 def test_no_members_or_no_topics() -> None:
-    """No members, or no topics, are an empty plan."""
+    """Without members or without topics the result is empty."""
     assert assign({}, []) == {}
     assert assign({}, [MemberSubscription(member_id="a", topics=("t",))]) == {"a": frozenset()}

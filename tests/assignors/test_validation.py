@@ -1,4 +1,4 @@
-"""What an assignor may answer, and what is refused before any member hears of it."""
+"""Which results of an assignor are accepted, and which are refused before SyncGroup."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ WIDER = PartitionIndex({"t": 3, "u": 1})
         ({"m1": share(3, partition_index=WIDER)}, "member 'm1' gets u-0, but does not subscribe"),
     ],
 )
-def test_a_mistake_in_shares_is_refused(answer: Any, fault: str) -> None:
-    """Faults in results of built-in form are found, and named as clearly."""
+def test_a_mistake_in_member_partitions_is_refused(answer: Any, fault: str) -> None:
+    """The same mistakes in `MemberPartitions` are found and named too."""
     with pytest.raises(InvalidAssignmentError, match=re.escape(fault)):
         check_assignments("mine", TOPICS, MEMBERS, answer)
 
 
-def test_shares_and_lists_go_together() -> None:
-    """A result may mix lists and shares, also of several indexes."""
+def test_member_partitions_and_lists_may_be_mixed() -> None:
+    """A result may mix lists and `MemberPartitions`, also of several indexes."""
     for second in ([T1], share(1, partition_index=WIDER)):
         checked = check_assignments("mine", TOPICS, MEMBERS, {"m1": share(0), "m2": second})
         assert checked.assignments == {"m1": (T0,), "m2": (T1,), "m3": ()}
