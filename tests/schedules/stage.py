@@ -32,7 +32,7 @@ from kgroup.cli.demo.worker import Task
 from kgroup.types import Cause
 
 EVENTS: Final = ("join", "leave", "grow", "restart", "kill")
-"""The events of every schedule, each once and in random order."""
+"""The events of every schedule; each happens once, in random order."""
 WORKERS: Final = 3
 PARTITIONS: Final = 6
 LINES: Final = 1440
@@ -193,7 +193,7 @@ class Run:
         worker.child.kill()
 
     async def _meanwhile(self, event: Callable[[], Awaitable[None]]) -> None:
-        """Run something while the load continues."""
+        """Let the load continue for some seconds."""
         async with trio.open_nursery() as nursery:
 
             async def happen() -> None:
@@ -208,7 +208,7 @@ class Run:
         await self._until(lambda: trio.current_time() >= over, "time to pass")
 
     def _report(self, missed: str) -> str:
-        """What was missing, what had happened, and what each worker was doing."""
+        """For a failed test: what is missing, which events came, what each worker was doing."""
         workers = (
             f"{one.name} ({one.condition.value}) had {sorted(one.owned)} in generation"
             f" {one.generation} and said last: {one.child.last_error_line()}"

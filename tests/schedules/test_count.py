@@ -44,15 +44,15 @@ def test_a_perfect_run_has_no_faults() -> None:
     )
 
 
-def test_what_is_missing_or_strange_is_found() -> None:
+def test_missing_and_strange_records_are_found() -> None:
     """A record that was never processed, and one that was never produced, are found."""
     account = count(PLACED, {"a": [start(1, 0), did(0, 1, 1), did(1, 1, 2), did(9, 1, 3)]}, None)
     assert account.missing == [(0, 2)]
     assert account.strange == [(0, 9)]
 
 
-def test_a_repetition_is_planned_unless_something_befell_the_first() -> None:
-    """A repetition is attributed to a kill or a lost generation, or else counts as planned."""
+def test_a_repetition_is_planned_unless_a_kill_or_a_loss_explains_it() -> None:
+    """A repetition is explained by a kill or by a lost generation, or else counts as planned."""
     again: list[Entry] = [start(2, 5), did(2, 2, 6)]
     assert count(PLACED, {"a": WHOLE, "b": again}, None).planned == [(0, 2)]
     killed = count(PLACED, {"a": WHOLE, "b": again}, "a")

@@ -18,7 +18,7 @@ from kgroup.testing.kafka import KafkaAddress
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
 
-def test_records_are_where_the_answer_says(real_kafka: KafkaAddress) -> None:
+def test_the_answer_says_where_records_are(real_kafka: KafkaAddress) -> None:
     """Each value's partition and offset are returned in the order of the values."""
     server = real_kafka.bootstrap_servers
     create_topic(server, "admin-produce", 2)

@@ -21,7 +21,7 @@ from kgroup.testing.tools import TOOLS
 
 
 def test_a_program_starts_from_it(tmp_path: Path) -> None:
-    """Java's and Kafka's classes are loaded from it, without further output."""
+    """Java's and Kafka's classes are loaded from the archive, and Java prints nothing about it."""
     assert make_archive() == archive_of(kafka_class_path())
     loaded = tmp_path / "loaded"
     log = f"-Xlog:class+load:file={loaded}"
@@ -32,7 +32,7 @@ def test_a_program_starts_from_it(tmp_path: Path) -> None:
 
 
 def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The first process makes it, and all others use it."""
+    """The first process makes the archive, and all others use it."""
     monkeypatch.setattr(archive, "archive_of", lambda _: tmp_path / "cache" / "kafka.jsa")
     monkeypatch.setattr(archive, "_loaded", lambda _: iter(["no.such.Class"]))
     monkeypatch.setattr(archive, "java_command", lambda **_: ["false"])
@@ -48,7 +48,7 @@ def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 def test_without_it_java_runs_as_well(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without an archive no option names one."""
+    """Without an archive Java gets no option for one."""
     class_path = kafka_class_path()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert archived(class_path) == []

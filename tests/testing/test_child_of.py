@@ -1,4 +1,4 @@
-"""``child_of`` runs a command as if it were run directly, and ends it with its caller."""
+"""``child_of`` runs a command as if it were run directly, and ends it when its caller ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ child_of.run([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdin="", timeout
 """
 
 
-def test_streams_and_status_are_handed_on() -> None:
+def test_streams_and_status_are_passed_on() -> None:
     """Standard input, output and error, and the exit status, are the command's own."""
     program = "import sys; print(input()); print('no', file=sys.stderr); sys.exit(3)"
     ended = child_of.run([sys.executable, "-c", program], stdin="yes\n", timeout=PATIENCE)
@@ -43,8 +43,8 @@ def test_a_signal_that_ended_it_is_in_the_status() -> None:
     assert ended.returncode == 128 + 9
 
 
-def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """A command that ignores SIGTERM is killed after the grace, and the error names it."""
+def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    """A command that ignores SIGTERM is killed after the grace period; the error names it."""
     pid_file = tmp_path / "pid"
     command = [sys.executable, "-c", SLEEPS.format(STUBBORN), str(pid_file)]
     with pytest.raises(subprocess.TimeoutExpired) as raised:
@@ -53,7 +53,7 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert not psutil.pid_exists(int(pid_file.read_text()))
 
 
-def test_it_ends_with_a_user_that_was_killed(tmp_path: Path) -> None:
+def test_it_ends_with_a_caller_that_was_killed(tmp_path: Path) -> None:
     """The pipe ends the command even if its caller is killed."""
     pid_file = tmp_path / "pid"
     os.mkfifo(pid_file)

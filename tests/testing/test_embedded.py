@@ -1,4 +1,4 @@
-"""The embedded Kafka in a thread, for clients that block."""
+"""The embedded broker in a thread, for clients that block."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kgroup.types import TopicPartition
 P0 = TopicPartition("orders", 0)
 
 
-def test_a_client_that_blocks(embedded_kafka: EmbeddedKafka) -> None:
-    """A producer and a consumer of the same process can use it."""
+def test_clients_that_block_can_use_it(embedded_kafka: EmbeddedKafka) -> None:
+    """A producer and a consumer of the same process write and read through it."""
     embedded_kafka.create_topic("orders")
     assert embedded_kafka.append("orders", 0, [b"first"]) == 0
     producer = Producer({"bootstrap.servers": embedded_kafka.bootstrap_servers})
@@ -38,7 +38,7 @@ def test_a_client_that_blocks(embedded_kafka: EmbeddedKafka) -> None:
 
 
 def test_several_brokers(own_embedded_kafka: type[EmbeddedKafka]) -> None:
-    """Several brokers and settings can be chosen, and leaders moved."""
+    """It takes settings and a number of brokers, and leaders can be moved."""
     kafka = own_embedded_kafka(brokers=2, settings={"num.partitions": 3})
     assert len(kafka.bootstrap_servers.split(",")) == 2
     kafka.create_topic("orders")

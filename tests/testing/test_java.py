@@ -18,7 +18,7 @@ from kgroup.testing.java import KafkaUnavailableError, java_command, kafka_class
 
 
 class Repository:
-    """A Maven repository in a folder, used in place of jgo."""
+    """A Maven repository in a folder, which replaces jgo."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -28,7 +28,7 @@ class Repository:
         self.failures = 0
 
     def resolve(self, endpoint: str) -> list[SimpleNamespace]:
-        """jgo.resolve, for endpoints ``group:artifact+...``; fails as often as `failures` says."""
+        """Replaces ``jgo.resolve``, of ``group:artifact+...``; the first `failures` calls fail."""
         self.resolved.append(endpoint)
         if self.failures:
             self.failures -= 1
@@ -66,7 +66,7 @@ Resolve = Callable[[], list[str]]
 
 @pytest.fixture
 def resolve(tmp_path: Path) -> Resolve:
-    """Resolve the class path of two endpoints, as names of jars."""
+    """The class path of two endpoints, as names of jars."""
 
     def names() -> list[str]:
         path = kafka_class_path(["g:a+g:b", "g:b+g:c"], folder=tmp_path / "cache")
@@ -76,24 +76,24 @@ def resolve(tmp_path: Path) -> Resolve:
 
 
 def test_resolved_once(repository: Repository, resolve: Resolve) -> None:
-    """The first call resolves every endpoint, without duplicates; the second none."""
+    """The first call resolves every endpoint once; the second call resolves none."""
     assert resolve() == ["a.jar", "b.jar", "c.jar"]
     assert resolve() == ["a.jar", "b.jar", "c.jar"]
     assert repository.resolved == ["g:a+g:b", "g:b+g:c"]
 
 
 def test_a_jar_that_is_gone_is_fetched_again(repository: Repository, resolve: Resolve) -> None:
-    """The remembered paths are checked against the jars on disk."""
+    """A cached class path is used only if its jars are still on disk."""
     resolve()
     (repository.folder / "b.jar").unlink()
     resolve()
     assert sorted(repository.downloads) == ["a", "b", "b", "c"]
 
 
-def test_what_is_remembered_may_be_garbage(
+def test_a_broken_cache_file_is_ignored(
     repository: Repository, resolve: Resolve, tmp_path: Path
 ) -> None:
-    """A file that cannot be read is ignored."""
+    """A cache file that cannot be read is ignored, and the endpoints are resolved again."""
     resolve()
     for remembered in (tmp_path / "cache").glob("*.json"):
         remembered.write_text("{")
@@ -101,35 +101,35 @@ def test_what_is_remembered_may_be_garbage(
     assert len(repository.resolved) == 4
 
 
-def test_a_torn_jar_is_fetched_again(repository: Repository, resolve: Resolve) -> None:
-    """An incomplete jar of an interrupted download is not used."""
+def test_an_incomplete_jar_is_fetched_again(repository: Repository, resolve: Resolve) -> None:
+    """A jar of an interrupted download is not used."""
     repository.torn = 1
     resolve()
     assert len(repository.downloads) == 4
 
 
-def test_a_passing_failure_passes(repository: Repository, resolve: Resolve) -> None:
+def test_a_failed_resolution_is_tried_again(repository: Repository, resolve: Resolve) -> None:
     """After two failures there is a third attempt."""
     repository.failures = 2
     assert resolve() == ["a.jar", "b.jar", "c.jar"]
 
 
-def test_out_of_reach(repository: Repository, resolve: Resolve) -> None:
+def test_an_unreachable_repository_is_named(repository: Repository, resolve: Resolve) -> None:
     """If Maven Central is unreachable the error says so, with the reason."""
     repository.failures = 3
     with pytest.raises(KafkaUnavailableError, match=r"Maven Central.*no route"):
         resolve()
 
 
-def test_jars_that_stay_torn(repository: Repository, resolve: Resolve) -> None:
-    """A repository with incomplete jars raises an error."""
+def test_jars_that_stay_incomplete(repository: Repository, resolve: Resolve) -> None:
+    """If a repository has only incomplete jars, the last attempt raises an error."""
     repository.torn = 100
     with pytest.raises(KafkaUnavailableError, match="downloaded twice"):
         resolve()
 
 
-def test_a_slow_neighbour_is_named(repository: Repository, tmp_path: Path) -> None:
-    """A process waits for another that downloads, up to a time-out."""
+def test_the_process_that_downloads_is_named(repository: Repository, tmp_path: Path) -> None:
+    """A process waits for another that downloads; after the time-out, the error says so."""
     endpoints = ["g:a"]
     kafka_class_path(endpoints, folder=tmp_path)
     (lock,) = tmp_path.glob("*.lock")

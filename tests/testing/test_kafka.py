@@ -1,4 +1,4 @@
-"""A real Kafka: the shared one, and one that is stopped, killed and started again."""
+"""A real Kafka: the shared broker, and one of a test's own that it stops, kills and restarts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.stopped import wait_until_one_is_stopped
 Own = Callable[..., RealKafka]
 
 
-def test_records_come_back(real_kafka: KafkaAddress) -> None:
+def test_records_are_produced_and_read(real_kafka: KafkaAddress) -> None:
     """Records that are produced to the shared broker can be read."""
     create_topic(real_kafka.bootstrap_servers, "come-back")
     produce(real_kafka.bootstrap_servers, "come-back", ["value"])
@@ -55,8 +55,8 @@ def test_tools_run(real_kafka: KafkaAddress) -> None:
     assert real_kafka.log_tail(1)
 
 
-def test_ends_and_begins(own_kafka: Own) -> None:
-    """Stop, restart and kill keep address, settings and data, and raise if they cannot work."""
+def test_stop_kill_and_restart(own_kafka: Own) -> None:
+    """They keep address, settings and data; in a state that they do not fit, they raise."""
     kafka = own_kafka(settings={"group.max.size": 4, "auto.create.topics.enable": True})
     server, folder, pid = kafka.bootstrap_servers, kafka.folder, kafka.pid
     assert repr(kafka) == f"<RealKafka at {server}, pid {pid}>"
@@ -102,7 +102,7 @@ def test_nothing_before_start() -> None:
     kafka.close()
 
 
-def test_own_settings_are_refused() -> None:
+def test_reserved_settings_are_refused() -> None:
     """A setting that RealKafka sets itself is refused before anything is started."""
     with pytest.raises(ConfigError, match="node.id=7"):
         RealKafka({"node.id": 7})
@@ -110,9 +110,9 @@ def test_own_settings_are_refused() -> None:
 
 @pytest.mark.real_kafka
 def test_shared_and_ended_with_its_last_user(tmp_path: Path) -> None:
-    """A broker outlives the process that started it, by SIGKILL too, for others that use it.
+    """A shared broker runs until its last user ends, even if that user is killed.
 
-    With the last of them it ends, killed as well, and nothing of it is left.
+    It survives a SIGKILL of the process that started it, and leaves no process and no file.
     """
     program = (
         "import sys, time; from pathlib import Path; from kgroup.testing.shared import *\n"
@@ -164,12 +164,12 @@ if "kafka.Kafka" in sys.argv:
         sys.exit(str(error))
     time.sleep(600)
 """
-"""Stands in for Java: formats nothing, and listens as a broker would."""
+"""A fake Java: formats nothing, and listens as a broker would."""
 
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers without Java, which start at once and do nothing."""
+    """Replaces Java by a program that starts at once and only listens."""
     script = tmp_path / "fake_java.py"
     script.write_text(FAKE_JAVA)
 
@@ -183,9 +183,9 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fake_java")
 def test_another_port_and_a_log_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If another process has taken a port meanwhile, another one is chosen.
+    """If another process has taken the port meanwhile, the broker gets another one.
 
-    A temporary log is kept, and named, when an exception leaves the block.
+    If an exception leaves the block, the temporary log is kept, and a note has its path.
     """
     with socket.create_server(("127.0.0.1", 0)) as taken:
         choices = [[taken.getsockname()[1], *free_ports(1)], free_ports(2)]
@@ -211,7 +211,7 @@ def _until_it_ends_or_serves(port: int) -> Callable[[str, Callable[[str], None]]
 
 @pytest.mark.usefixtures("fake_java")
 def test_ports_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If every port is taken the last failure is raised, and no file is left."""
+    """If every port is taken, the last failure is raised, and no file is left."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(module, "free_ports", lambda *_: [taken.getsockname()[1]] * 2)
         monkeypatch.setattr(module, "wait_until_serving", _until_it_ends_or_serves(0))
@@ -234,7 +234,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fake_java")
 def test_a_broker_that_is_not_ready_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that is not ready in time is ended, and the error has the reason."""
+    """A broker that is not ready in time is killed, and the error has the reason."""
 
     def never(_: str, pause: Callable[[str], None]) -> None:
         while True:
@@ -250,7 +250,7 @@ def test_a_broker_that_is_not_ready_in_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("fake_java")
 def test_options_of_java() -> None:
-    """Options for short runs are the default and can be replaced."""
+    """By default Java gets options for short runs, which the user can replace."""
     for broker, wanted in (
         (RealKafka(), QUICK),
         (RealKafka(java_options=["-Done=1"]), ["-Done=1"]),
@@ -283,7 +283,7 @@ def test_storage_that_cannot_be_formatted_says_why(tmp_path: Path) -> None:
         kafka.start()
 
 
-def test_what_failed_once_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_failed_start_is_not_repeated(tmp_path: Path) -> None:
     """After a failed start, later users get the same error at once."""
     tries = 0
 
@@ -298,6 +298,6 @@ def test_what_failed_once_is_not_tried_again(tmp_path: Path) -> None:
     assert tries == 1
 
 
-def test_no_log_is_no_second_failure(tmp_path: Path) -> None:
-    """Without a log, the tail says so."""
+def test_the_tail_of_a_missing_log(tmp_path: Path) -> None:
+    """If there is no log, its tail says so and raises no second error."""
     assert "No such file" in tail(tmp_path / "none", 3)

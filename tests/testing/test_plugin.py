@@ -39,7 +39,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run the tests above without access to Maven Central; returns pytest's output."""
+    """Run the tests above without access to Maven Central; return pytest's output."""
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "jgo.py").write_text(NO_NETWORK)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
@@ -71,7 +71,7 @@ def test_without_kafka_tests_fail(run: Run) -> None:
     assert "no route to the repository" in printed
 
 
-def test_the_option_is_loud(run: Run) -> None:
+def test_the_summary_counts_what_the_option_skips(run: Run) -> None:
     """The option skips the tests that need Kafka, and the summary counts them."""
     printed = run("--without-real-kafka")
     assert "1 passed, 4 skipped" in printed

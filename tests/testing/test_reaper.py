@@ -21,7 +21,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start processes that sleep, marked as a folder's; they are killed at the end."""
+    """Start processes that sleep and are marked with a folder; they are killed at the end."""
     started = []
 
     def begin(folder: Path, first: str = "pass") -> subprocess.Popen[str]:
@@ -71,7 +71,7 @@ def test_reaps_after_a_user_that_was_killed(tmp_path: Path, start: Start) -> Non
 
 
 def test_a_folder_being_reaped_cannot_be_joined(tmp_path: Path) -> None:
-    """A folder cannot be locked while its reaper is at work, or after."""
+    """A folder cannot be locked while its reaper cleans up, nor afterwards."""
     (tmp_path / "guard").touch()
     reaper = start_lock(tmp_path / "guard")
     assert FolderLock.join(tmp_path) is None
@@ -94,7 +94,7 @@ def start_lock(path: Path) -> subprocess.Popen[str]:
 
 
 def test_a_process_that_will_not_end_is_killed(tmp_path: Path, start: Start) -> None:
-    """A process that ignores SIGTERM is killed after the grace."""
+    """A process that ignores SIGTERM is killed after the grace period."""
     process = start(tmp_path, STUBBORN)
     end(processes_of(tmp_path), grace=0.2)
     assert process.wait() == -signal.SIGKILL
@@ -108,7 +108,7 @@ def test_only_marked_processes_are_found(tmp_path: Path, start: Start) -> None:
 
 
 def test_a_zombie_has_ended(tmp_path: Path, start: Start) -> None:
-    """A zombie does not count as running, and neither does a process that is gone."""
+    """Neither a zombie nor a process that is gone counts as running."""
     process = start(tmp_path)
     seen = psutil.Process(process.pid)
     assert running(seen)
