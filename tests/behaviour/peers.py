@@ -1,7 +1,7 @@
 """Members of other clients: confluent-kafka's and aiokafka's consumers, each in a thread.
 
-They process one record at a time and commit it before the next, so that a rebalance finds nothing
-half done. What they process goes into the same ledger as kgroup's.
+They process one record at a time and commit it before the next, so that a rebalance never
+interrupts one. What they process goes into the same ledger as kgroup's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A transactional producer that sends single requests, also ones that no client would send."""
+"""A transactional producer that sends single requests, also some that no client would send."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ScriptedProducer:
         return int(answer.error_code)
 
     async def add(self, partition: int = 0) -> int:
-        """AddPartitionsToTxn."""
+        """Send AddPartitionsToTxn."""
 
         async def send() -> int:
             answer = await self._client.request(
@@ -135,7 +135,7 @@ class ScriptedProducer:
         return await settled(send)
 
     async def add_group(self) -> int:
-        """AddOffsetsToTxn."""
+        """Send AddOffsetsToTxn."""
 
         async def send() -> int:
             answer = await self._client.request(
@@ -147,7 +147,7 @@ class ScriptedProducer:
         return await settled(send)
 
     async def commit(self, version: int = 4, *, epoch: int | None = None) -> int:
-        """TxnOffsetCommit."""
+        """Send TxnOffsetCommit."""
         part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
         identity = self._identity()
         if epoch is not None:

@@ -72,16 +72,16 @@ class Ledger:
         self._changed = Notifier()
 
     def add(self, entry: Processed) -> None:
-        """A member has processed a record."""
+        """Add a record that a member has processed."""
         self.entries.append(entry)
         self.wake()
 
     def wake(self) -> None:
-        """Something has changed that a test may wait for."""
+        """Let tests check again what they wait for."""
         self._changed.notify()
 
     async def until(self, holds: Callable[[], object], missed: str) -> None:
-        """Wait until something holds that a ledger entry or an event can cause."""
+        """Wait until a condition holds; it is checked at each new entry and at each `wake`."""
         with trio.move_on_after(SOON):
             while not holds():
                 await self._changed.wait()

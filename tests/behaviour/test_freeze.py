@@ -29,7 +29,7 @@ from tests.brokers import Kafka
 Line = dict[str, Any]
 SESSION: Final = 4.0
 BACKLOG: Final = 2000
-"""Records of each partition before anybody reads."""
+"""Records of each partition before the members start."""
 BATCH: Final = 15
 SECONDS: Final = 0.004
 REFUSALS: Final = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}

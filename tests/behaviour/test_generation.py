@@ -1,4 +1,4 @@
-"""Generations on both brokers: why they end, what a drain can commit, what is stale."""
+"""Generations on both brokers: why they end, commits in a drain, stale commits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.behaviour.worker import BackwardClock
 from tests.brokers import Kafka
 
 
-async def test_a_returning_task_ends_it(kafka: Kafka) -> None:
+async def test_a_returning_task_ends_the_generation(kafka: Kafka) -> None:
     """After a task returns, the next generation has the same member."""
     async with stage(kafka) as here:
         await here.create()
@@ -43,7 +43,7 @@ async def test_a_returning_task_ends_it(kafka: Kafka) -> None:
     assert await here.committed() == [None]
 
 
-async def test_a_raising_task_ends_it_and_surfaces(kafka: Kafka) -> None:
+async def test_a_raising_task_ends_the_generation_and_surfaces(kafka: Kafka) -> None:
     """When a task raises, its siblings finish and commit before the error surfaces."""
     async with stage(kafka) as here:
         await here.create(2)
@@ -214,7 +214,7 @@ async def test_concurrent_commits_each_get_a_response(kafka: Kafka) -> None:
         assert await here.committed(20) == [3 + number for number in range(20)]
 
 
-async def test_a_drained_group_gives_its_partitions_at_once(kafka: Kafka) -> None:
+async def test_a_closed_member_gives_its_partitions_at_once(kafka: Kafka) -> None:
     """When a member closes, the other gets everything long before a session expires."""
     async with stage(kafka) as here:
         await here.create(2)

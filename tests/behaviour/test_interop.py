@@ -1,6 +1,6 @@
 """One group of several clients: kgroup, confluent-kafka and aiokafka share a topic.
 
-Who joins first leads; it computes the assignment for the others, by the same rules.
+The member that joins first leads: it computes the assignment for the others, by the same rules.
 """
 
 from __future__ import annotations

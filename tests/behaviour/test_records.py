@@ -47,7 +47,7 @@ def texts(count: int, start: int = 0) -> list[str]:
 
 
 async def test_batches_continue_each_other(kafka: Kafka) -> None:
-    """Batches have at most as many records as requested, follow on, and name the next offset."""
+    """Batches have at most the requested records, follow each other, and name the next offset."""
     async with stage(kafka) as here:
         await here.create(2)
         await here.produce(texts(250), 0)
@@ -166,7 +166,7 @@ async def test_pause_and_resume(kafka: Kafka) -> None:
 
 
 async def test_seek_goes_back_and_forward(kafka: Kafka) -> None:
-    """After a seek the record sought comes next, and commits are allowed from there."""
+    """After a seek, the record at that offset comes next, and commits are allowed from there."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce(texts(100))

@@ -60,7 +60,7 @@ async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
 
 
 async def test_a_group_waits_for_its_only_topic(kafka: Kafka) -> None:
-    """A generation without partitions ends when there is something to assign."""
+    """A generation without partitions ends when the topic is created."""
     async with stage(kafka) as here, here.group() as group:
         empty = await group.next()
         assert not empty.assignment
@@ -70,8 +70,8 @@ async def test_a_group_waits_for_its_only_topic(kafka: Kafka) -> None:
         assert full.assignment.added == set(here.partitions(2))
 
 
-async def test_a_deleted_topic_is_given_up(kafka: Kafka) -> None:
-    """The next generation is without its partitions; other topics are read on."""
+async def test_the_partitions_of_a_deleted_topic_are_given_up(kafka: Kafka) -> None:
+    """The next generation does not have them; other topics are still read."""
     async with stage(kafka) as here:
         other = Stage(kafka, here.nursery)
         await here.create(2)
@@ -91,7 +91,7 @@ async def test_a_deleted_topic_is_given_up(kafka: Kafka) -> None:
 
 
 async def test_a_topic_that_is_created_again_is_read_from_its_start(kafka: Kafka) -> None:
-    """If the leader noticed the deletion, all records of the new topic are read."""
+    """If the leader has noticed the deletion, all records of the new topic are read."""
     async with stage(kafka) as here:
         await here.create()
         await here.produce([f"old {number}" for number in range(5)])
@@ -106,7 +106,9 @@ async def test_a_topic_that_is_created_again_is_read_from_its_start(kafka: Kafka
         assert here.ledger.values()[5:] == [f"new {number}" for number in range(9)]
 
 
-async def test_a_topic_created_again_between_two_polls_is_read_on(kafka: Kafka) -> None:
+async def test_a_topic_that_is_created_again_unnoticed_is_read_on(
+    kafka: Kafka,
+) -> None:
     """A reader that did not notice continues at its position if that exists, or at the start.
 
     A fetch position has no topic id in librdkafka, and an offset has none in OffsetCommit up to

@@ -1,4 +1,4 @@
-"""``kgroup broker``: ready line, options, signals, and what is refused."""
+"""``kgroup broker``: the line when it is ready, options, signals, refused arguments."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_a_signal(number: signal.Signals) -> None:
-    """It prints its address, has the topics of its options, and ends cleanly with status 0."""
+def test_the_broker_serves_until_a_signal(number: signal.Signals) -> None:
+    """It prints its address, has the topics that the options name, and exits with status 0."""
     with running("--listen", "127.0.0.1:0", "--topic", "a:2", "--topic", "b:1") as (process, where):
         admin = AdminClient({"bootstrap.servers": where})
         topics = admin.list_topics(timeout=PATIENCE).topics
@@ -60,7 +60,7 @@ def test_a_setting_holds() -> None:
 
 
 def test_several_brokers_are_listed() -> None:
-    """With --brokers it names every address, and topics have leaders on all of them."""
+    """With --brokers the command prints every address, and each broker leads partitions."""
     options = ["--listen", "127.0.0.1:0", "--brokers", "3", "--topic", "a:3"]
     with running(*options) as (_, where):
         assert len(where.split(",")) == 3
@@ -112,7 +112,7 @@ def test_a_bad_option_is_refused(options: list[str], why: str) -> None:
 
 
 def test_a_bad_topic_is_refused() -> None:
-    """A name that Kafka would not take, and one that is given twice, end the start."""
+    """A topic name that Kafka refuses, or one that is given twice, is an error at the start."""
     result = invoke("--listen", "127.0.0.1:0", "--topic", "a/b:1")
     assert result.exit_code == 2
     assert "topic name 'a/b' has a character other than" in result.output

@@ -36,7 +36,7 @@ def test_every_subcommand_of_the_table_is_there(name: str) -> None:
 
 
 def test_a_row_that_leads_to_no_command_is_refused() -> None:
-    """A target that is something else is named in the error."""
+    """If a row leads to something else, the error names it."""
     with pytest.raises(TypeError, match=r"kgroup\.cli:SUBCOMMANDS is .*, not a click command"):
         Subcommand("kgroup.cli:SUBCOMMANDS", "").load()
 

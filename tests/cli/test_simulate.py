@@ -1,4 +1,4 @@
-"""``kgroup simulate``: its options, what it says, its exit status."""
+"""``kgroup simulate``: its options, its output, its exit status."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ LOSSY = "tests.testing.simulation.programs:lossy"
 
 @pytest.fixture(autouse=True)
 def _path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command puts the folder where it is run on the path; that stays in these tests."""
+    """Undo the change of ``sys.path`` by the command, which adds the current folder."""
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def run(*options: str) -> Result:
-    """The command, in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(main, ["simulate", "--processes", "1", *options])
 
 
-def test_seeds_that_are_well_are_accounted_for(tmp_path: Path) -> None:
-    """A single seed is summarised in figures; its trace is the same as from the library."""
+def test_a_seed_that_holds_is_summarised(tmp_path: Path) -> None:
+    """A single seed has a summary in figures; its trace is the one that the library gives."""
     trace = tmp_path / "trace.txt"
     small = ("--members", "2", "--brokers", "1", "--minutes", "0.5", "--faults-per-hour", "0")
     result = run("--seeds", "17", *small, "--trace", str(trace))
@@ -41,7 +41,7 @@ def test_seeds_that_are_well_are_accounted_for(tmp_path: Path) -> None:
 
 
 def test_a_failure_is_reported() -> None:
-    """Exit status 1, the report, and in it the command that fails again."""
+    """The status is 1, and the report has the command that gives the same failure again."""
     options = ("--members", "1", "--brokers", "1", "--minutes", "0.5", "--faults-per-hour", "0")
     result = run("--seeds", "5:7", *options, "--worker", LOSSY)
     assert result.exit_code == 1
@@ -52,7 +52,7 @@ def test_a_failure_is_reported() -> None:
 
 
 def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every option is what it says; hours and minutes add up; ten minutes are the default."""
+    """Every option has its effect; hours and minutes are added; the default is ten minutes."""
     calls: list[tuple[object, ...]] = []
 
     def check(scenario: Scenario, seeds: range, *rest: object, **more: object) -> object:
@@ -115,7 +115,7 @@ def test_a_trace_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     assert f"cannot write {trace}: No such file or directory" in " ".join(result.output.split())
 
 
-def test_a_terminal_shows_how_far_it_is() -> None:
+def test_a_terminal_shows_the_progress() -> None:
     """The bar has seeds, their rate, virtual hours a second, failures, and the shrinking."""
     console = Console(force_terminal=True, width=120, record=True, color_system=None)
     with _Display(console) as display:

@@ -58,7 +58,7 @@ def test_all_assignors_side_by_side(tmp_path: Path) -> None:
 
 
 def test_chosen_assignors_as_json() -> None:
-    """They come in the order given, a custom one among them."""
+    """The results are in the order of the options; a custom assignor may be among them."""
     arguments = ["-", "--output", "json", "--assignor", OWN, "--assignor", "sticky"]
     result = run(*arguments, given=line())
     plans = json.loads(result.stdout)["plans"]
@@ -66,7 +66,7 @@ def test_chosen_assignors_as_json() -> None:
     assert plans[0]["by_member"]["difference"] == 4
 
 
-def test_lines() -> None:
+def test_lines_are_answered() -> None:
     """Each line is printed with its assignment; a wrong one is reported, and the status is 1."""
     result = run("--json", given=line() + b"no\n" + line("sticky"))
     assert result.exit_code == 1
@@ -113,7 +113,7 @@ def test_a_line_is_answered_before_the_next_comes() -> None:
     ],
 )
 def test_wrong_options_are_refused(arguments: list[str], fault: str) -> None:
-    """Each with what is wrong, and status 2."""
+    """The message says what is wrong, and the status is 2."""
     result = run(*arguments, given=line())
     assert result.exit_code == 2
     assert fault in " ".join(result.stderr.split())
@@ -130,7 +130,7 @@ def test_wrong_options_are_refused(arguments: list[str], fault: str) -> None:
 def test_a_group_without_a_result_is_an_error(
     arguments: list[str], given: bytes, fault: str
 ) -> None:
-    """One clear error without a traceback, and status 1."""
+    """The error is one line without a traceback, and the status is 1."""
     result = run(*arguments, given=given)
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
@@ -138,7 +138,7 @@ def test_a_group_without_a_result_is_an_error(
 
 
 def test_a_live_group(kafka: Kafka) -> None:
-    """On both brokers its member is seen with what it owns, and sticky leaves it there."""
+    """The result has the member and what it owns, which sticky leaves in place."""
     topic = unique("orders")
     admin.create_topic(kafka.bootstrap_servers, topic, 3)
     config = GroupConfig(

@@ -1,4 +1,4 @@
-"""A group as JSON: what each field becomes, and what is refused where."""
+"""Groups in JSON: how each field is read, and which errors name what is wrong."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_every_field_is_read() -> None:
     assert group.claims == {"m": Claim((O1,), 7)}
 
 
-def test_what_is_left_out_is_nothing() -> None:
-    """A member needs an id and topics; members come out sorted."""
+def test_most_fields_may_be_left_out() -> None:
+    """A member needs only an id and topics; members are sorted by id."""
     group = read_group({"topics": ORDERS, "members": [member("b", "orders"), member("a")]})
     assert group.members == (
         MemberSubscription(member_id="a"),
@@ -83,15 +83,15 @@ def test_a_sticky_member_owns_what_its_user_data_says() -> None:
         (b'{"b": {"a": 1, "a": 2}}', 'the name "a" occurs twice in one object'),
     ],
 )
-def test_what_is_no_object_is_refused(text: bytes, fault: str) -> None:
-    """A text that is no JSON, or ambiguous, is one error."""
+def test_text_that_is_no_object_is_refused(text: bytes, fault: str) -> None:
+    """Text that is not a JSON object, or that has a name twice, is one error."""
     with pytest.raises(WrongInputError, match=re.escape(fault)):
         read_json(text)
 
 
 @pytest.mark.parametrize("name", ["topics", "members"])
-def test_both_fields_must_be_there(name: str) -> None:
-    """A group without topics, or without members, says so by empty ones."""
+def test_topics_and_members_are_required(name: str) -> None:
+    """A group without topics or members has the field all the same, and it is empty."""
     fields: dict[str, Any] = {"topics": {}, "members": []}
     read_group(fields)
     del fields[name]
@@ -143,12 +143,12 @@ def test_both_fields_must_be_there(name: str) -> None:
     ],
 )
 def test_a_wrong_field_is_named(fields: dict[str, Any], fault: str) -> None:
-    """Each error says where the field is, what is there, and what belongs there."""
+    """Each error says where the field is, what its value is, and what is expected."""
     with pytest.raises(WrongInputError, match=re.escape(fault)):
         read_group({"topics": {}, "members": [], **fields})
 
 
 def test_a_file_is_read_as_a_line_is() -> None:
-    """A group that was written as JSON is read as the same group."""
+    """A file gives the same group as the line with the same text."""
     fields = {"topics": ORDERS, "members": [owning("a", "orders", 0, 1)]}
     assert read_group(read_json(json.dumps(fields))) == read_group(fields)

@@ -25,13 +25,13 @@ class Twice:
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
-        """A wrong assignment of two or more members."""
+        """Give one partition to all members, which is wrong for two or more."""
         del topics
         return {one.member_id: [TopicPartition("orders", 0)] for one in members}
 
 
 def test_the_assignment_is_added() -> None:
-    """The line comes back with every field as it was, and every member in the assignment."""
+    """The answer is the line, with its fields unchanged and an assignment for every member."""
     given = line(case="c", assignment={"x": []}, members=[member("b", "orders"), member("a")])
     answered = json.loads(answer_line(given))
     assert answered == {
@@ -41,10 +41,10 @@ def test_the_assignment_is_added() -> None:
 
 
 @pytest.mark.parametrize("name", BUILTIN)
-def test_recorded_lines_come_back_as_they_are(name: str) -> None:
-    """Of the first deterministic lines of each assignor every field is Java's, in its order.
+def test_recorded_lines_get_their_recorded_answer(name: str) -> None:
+    """The answers to recorded lines equal Java's, field by field and in the same order.
 
-    Order within a member's partitions is the only difference.
+    Only the order of a member's partitions may differ.
     """
 
     def shape(text: bytes | str) -> str:
@@ -61,7 +61,7 @@ def test_recorded_lines_come_back_as_they_are(name: str) -> None:
 
 
 def test_another_assignor_can_be_used() -> None:
-    """A given assignor is used whatever the line names, and the answer names it."""
+    """An assignor that is given as an option replaces that of the line; the answer names it."""
     answered = json.loads(answer_line(line("none"), BUILTIN["roundrobin"]))
     assert answered["assignor"] == "roundrobin"
     assert answered["assignment"]["a"] == [["orders", 0], ["orders", 2]]
@@ -69,13 +69,13 @@ def test_another_assignor_can_be_used() -> None:
 
 @pytest.mark.parametrize("name", ["mine", None, ["range"]])
 def test_an_unknown_assignor_is_refused(name: str) -> None:
-    """The error says which there are."""
+    """The error lists the known assignors."""
     with pytest.raises(WrongInputError, match="assignor is .*, not one of range, roundrobin"):
         answer_line(line(name))
 
 
-def test_a_line_in_a_line_out() -> None:
-    """Each line is answered before the next is read."""
+def test_each_line_is_answered_before_the_next_is_read() -> None:
+    """The output has the answer before another line is read."""
     seen: list[str] = []
     lines = iter([line("range"), line("sticky"), b""])
 
@@ -88,7 +88,7 @@ def test_a_line_in_a_line_out() -> None:
 
 
 def test_a_wrong_line_is_reported_with_its_number() -> None:
-    """The lines after it are answered all the same."""
+    """The lines after a wrong one are still answered."""
     lines = iter([line(), b"\n", line(members=3), line(), b""])
     answers: list[str] = []
     faults: list[str] = []

@@ -1,4 +1,4 @@
-"""A live group, fetched over the wire: from a broker in memory, and by the command."""
+"""A live group, fetched from a broker in memory."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ async def fetch(here: World, group_id: str = "group") -> GroupInput:
 
 
 @pytest.mark.parametrize("version", range(SUPPORTED_REQUESTS["describe_groups"].highest + 1))
-async def test_a_group_is_seen_as_it_is(
+async def test_a_live_group_is_fetched(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    """Its members with their subscriptions, what each was assigned, and the topics' partitions."""
+    """The result has members, their subscriptions and assignments, and the topics' partitions."""
     monkeypatch.setitem(
         APIS, "describe_groups", attrs.evolve(APIS["describe_groups"], highest=version)
     )
@@ -52,14 +52,14 @@ async def test_a_group_is_seen_as_it_is(
 
 
 async def test_a_group_that_does_not_exist(autojump_clock: MockClock) -> None:
-    """The error names the group and says what may be the matter."""
+    """The error names the group and the likely causes."""
     async with world(1) as here:
         with pytest.raises(UsageError, match="group 'nobody' does not exist"):
             await fetch(here, "nobody")
 
 
 async def test_a_group_without_members(autojump_clock: MockClock) -> None:
-    """There is nothing to plan for."""
+    """A group without members is an error, because there is nothing to assign."""
     async with world(1) as here:
         async with here.group() as group:
             await group.next()
@@ -100,7 +100,7 @@ def member(metadata: bytes, assignment: bytes) -> Any:
 
 
 def test_a_member_that_has_nothing_claims_nothing() -> None:
-    """Its assignment may be no bytes at all."""
+    """A member may have an empty assignment, of no bytes."""
     (found,), claims = read_members(described())
     assert (found.member_id, found.topics, claims) == ("m", (), {})
 
@@ -122,12 +122,12 @@ def test_a_member_that_has_nothing_claims_nothing() -> None:
     ],
 )
 def test_groups_that_are_refused(fields: dict[str, Any], fault: str) -> None:
-    """Each is one error that names the group."""
+    """A group that cannot be read is one error, which names the group."""
     with pytest.raises(UsageError, match=fault):
         read_members(described(**fields))
 
 
 def test_bytes_that_cannot_be_read() -> None:
-    """The error names the member."""
+    """If a member's bytes cannot be decoded, the error names the member."""
     with pytest.raises(ProtocolError, match="subscription of member 'm'"):
         read_members(described(members=[member(b"\0", b"")]))

@@ -1,4 +1,4 @@
-"""Plans side by side, for a person and for a program."""
+"""Results side by side: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def printed(group: GroupInput) -> str:
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """The lines of the tables by their first cell."""
+    """The rows of the tables, by their first cell."""
     cells = [[cell.strip() for cell in one.split("│")[1:-1]] for one in text.splitlines()]
     return {row[0]: row[1:] for row in cells if row and row[0]}
 
@@ -37,8 +37,8 @@ def group(*members: dict[str, Any], **topics: int) -> GroupInput:
     return read_group({"topics": named or ORDERS, "members": list(members)})
 
 
-def test_small_groups_are_spelt_out() -> None:
-    """Each member has its number, what it gained and lost, and its partitions."""
+def test_small_groups_are_shown_in_full() -> None:
+    """Each member has a row: how many partitions, how many gained and lost, and which."""
     text = printed(group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders")))
     found = rows(text)
     assert found["a"] == ["2 (+0 -2)"] * 4
@@ -52,8 +52,8 @@ def test_small_groups_are_spelt_out() -> None:
     assert "rack" not in text
 
 
-def test_large_groups_are_summed_up() -> None:
-    """Of many members and topics those are shown that differ most, and the others counted."""
+def test_large_groups_are_summarised() -> None:
+    """The members and topics that differ most have rows, and the others are counted."""
     topics = {f"t{number:02}": 1 for number in range(30)}
     members = [member(f"m{number:03}", *topics) for number in range(100)]
     members[77]["owned"] = [[topic, 0] for topic in topics]
@@ -81,7 +81,7 @@ def test_an_empty_group_has_a_table() -> None:
 
 
 def test_ranges() -> None:
-    """Runs of partitions are one piece, and many topics are counted."""
+    """Consecutive partitions are shown as a range; beyond some topics, the rest is counted."""
     some = [TopicPartition("t", number) for number in (7, 0, 1, 2, 9)]
     assert ranges([*some, TopicPartition("s", 3)]) == "s 3; t 0-2,7,9"
     many = [TopicPartition(f"t{number}", 0) for number in range(9)]
@@ -90,7 +90,7 @@ def test_ranges() -> None:
     assert ranges([]) == ""
 
 
-def test_the_object_has_everything() -> None:
+def test_json_has_everything() -> None:
     """The result is JSON, with assignments in the format of the lines."""
     here = read_group(json.loads(line()))
     parsed = json.loads(json.dumps(as_json(here, [evaluate(BUILTIN["range"], here)])))

@@ -38,7 +38,7 @@ def test_from_scratch() -> None:
     ],
 )
 def test_a_second_member_comes(name: str, rounds: int, withheld: int, moved: int) -> None:
-    """Half moves; a cooperative assignor first withholds that half, then gives it to the second."""
+    """Half of the partitions move: with a cooperative assignor in a second round."""
     found = evaluate(BUILTIN[name], group(owning("a", "orders", 0, 1, 2, 3), member("b", "orders")))
     assert (found.rounds, found.withheld, found.moved) == (rounds, withheld, moved)
     assert (found.parts["a"].gained, found.parts["a"].lost) == (0, 2)
@@ -47,20 +47,20 @@ def test_a_second_member_comes(name: str, rounds: int, withheld: int, moved: int
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
-def test_what_is_even_stays(name: str) -> None:
+def test_nothing_moves_in_an_even_group(name: str) -> None:
     """Sticky members keep what they own, in one round."""
     found = evaluate(BUILTIN[name], group(owning("a", "orders", 1, 2), owning("b", "orders", 0, 3)))
     assert (found.owned, found.moved, found.rounds) == (4, 0, 1)
 
 
 def test_a_partition_that_no_longer_exists_does_not_move() -> None:
-    """A partition that does not exist any more is not owned; the one that claims it gives it up."""
+    """A claim on a partition that does not exist counts neither as owned nor as moved."""
     found = evaluate(BUILTIN["cooperative-sticky"], group(owning("a", "orders", 0, 9)))
     assert (found.owned, found.moved, found.rounds) == (1, 0, 2)
 
 
 def test_a_partition_that_two_claim_stays_with_either() -> None:
-    """It counts as owned once, and as not moved if one of the two keeps it."""
+    """A partition that two members claim is owned once, and does not move if either keeps it."""
     found = evaluate(
         BUILTIN["range"], group(owning("a", "orders", 0, 1), owning("b", "orders", 1, 2))
     )
@@ -68,7 +68,7 @@ def test_a_partition_that_two_claim_stays_with_either() -> None:
 
 
 def test_imbalance() -> None:
-    """Members without a topic do not count; a topic counts its own subscribers."""
+    """Only members with a topic count; for one topic, only its subscribers do."""
     topics = {"orders": {"partitions": 3}, "clicks": {"partitions": 1}, "none": {"partitions": 0}}
     found = evaluate(
         BUILTIN["range"],
@@ -93,8 +93,8 @@ def test_racks_that_are_missed() -> None:
     assert found.rack_mismatched == 2
 
 
-def test_members_say_what_they_own_as_the_assignor_has_it() -> None:
-    """An eager one in its user data, a cooperative one in its subscription, range not at all."""
+def test_members_report_what_they_own_as_the_assignor_expects() -> None:
+    """Sticky in user data, cooperative-sticky in the subscription, range not at all."""
     here = group(owning("a", "orders", 0), member("b", "orders", user_data_b64="AA=="))
     owned = (TopicPartition("orders", 0),)
     seen_by = {name: joining(BUILTIN[name], here).members for name in BUILTIN}
@@ -105,7 +105,7 @@ def test_members_say_what_they_own_as_the_assignor_has_it() -> None:
 
 
 class Restless:
-    """Withholds from every member all that it claims."""
+    """Takes from the first member what it owns, and gives it another partition instead."""
 
     name = "restless"
     cooperative = True
@@ -113,22 +113,22 @@ class Restless:
     def assign(
         self, topics: Mapping[str, TopicInfo], members: Sequence[MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
-        """Give the first member one partition, another one each time."""
+        """Give the first member one partition: in each round another."""
         del topics
         first = members[0]
         last = first.owned[0].partition if first.owned else 0
         return {first.member_id: [TopicPartition("orders", (last + 1) % 4)]}
 
 
-def test_an_assignor_without_an_end_is_given_up() -> None:
-    """An assignor whose rounds never settle is called at most MOST_ROUNDS times."""
+def test_the_rounds_of_an_assignor_are_limited() -> None:
+    """An assignor that never becomes stable is called MOST_ROUNDS times."""
     found = evaluate(Restless(), group(owning("a", "orders", 0), member("b", "orders")))
     assert found.rounds == MOST_ROUNDS
     assert found.unassigned == 3
 
 
 def test_claims_follow_the_rounds() -> None:
-    """The partitions of a round are claimed in the next one, in a later generation."""
+    """In each round, members own the partitions of the last round, in its generation."""
     calls: list[list[tuple[int, int]]] = []
 
     class Watching(Restless):

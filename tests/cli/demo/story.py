@@ -44,7 +44,7 @@ class Story:
         self.time = time
 
     def put(self, worker: str, kind: type[Entry], **more: Any) -> None:
-        """One entry."""
+        """Write an entry."""
         self.time += 0.001
         entry = kind(
             time=self.time, generation=self.generations[worker], epoch=self.epochs[worker], **more
@@ -53,17 +53,17 @@ class Story:
         self.journals[worker].append(entry)
 
     def starts(self, worker: str, generation: int, *partitions: int) -> None:
-        """A worker is handed a generation."""
+        """A worker gets a generation."""
         self.generations[worker] = generation
         self.epochs[worker] += 1
         self.put(worker, Started, partitions=list(partitions))
 
     def receives(self, worker: str, partition: int, first: int, after: int) -> None:
-        """A worker has a batch in hand."""
+        """A worker receives a batch."""
         self.put(worker, Received, partition=partition, first=first, next=after)
 
     def processes(self, worker: str, partition: int, first: int, after: int) -> None:
-        """A worker processes records, rightly."""
+        """A worker processes records correctly."""
         for offset in range(first, after):
             number = PLACED.get((partition, offset), 0)
             words = dict(words_of(LINES[number]))
@@ -78,7 +78,7 @@ class Story:
             self.put(worker, CommitDone, partition=partition, next=after)
 
     def handles(self, worker: str, partition: int, first: int, after: int) -> None:
-        """A worker does all that is to be done with a batch."""
+        """A worker receives, processes and commits a batch."""
         self.receives(worker, partition, first, after)
         self.processes(worker, partition, first, after)
         self.commits(worker, partition, after)
@@ -99,7 +99,7 @@ class Story:
 
 
 def whole_story() -> Story:
-    """The whole story, in which nothing is wrong.
+    """A complete story without a fault.
 
     The kill repeats two records, the freeze three; one stale commit is refused.
     """

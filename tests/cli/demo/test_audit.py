@@ -1,4 +1,4 @@
-"""The audit finds each fault in the journals, and reports nothing else."""
+"""The audit finds each fault in the journals, and finds none in a correct story."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.cli.demo.story import LINES, PLACED, WOKEN_AT, Story, whole_story
 
 
 def changes_of(story: Story, **evidence: Any) -> dict[str, Any]:
-    """The figures that differ from those of the story in which nothing is wrong."""
+    """The figures that differ from those of the correct story."""
     right = attrs.asdict(audit(whole_story().evidence()))
     now = attrs.asdict(audit(story.evidence(**evidence)))
     return {name: value for name, value in now.items() if value != right[name]}
 
 
-def test_a_demo_in_which_nothing_is_wrong() -> None:
+def test_a_correct_demo() -> None:
     """A kill and a freeze repeat what was not committed, and the report counts it."""
     account = audit(whole_story().evidence())
     assert account.faults == []
@@ -36,7 +36,7 @@ def test_a_demo_in_which_nothing_is_wrong() -> None:
 
 
 def last(worker: str) -> Callable[[Story], None]:
-    """Take a worker's last processing out of the journals."""
+    """Remove a worker's last processed record from its journal."""
 
     def change(story: Story) -> None:
         journal = story.journals[worker]
@@ -47,23 +47,23 @@ def last(worker: str) -> Callable[[Story], None]:
 
 
 def repeat_in_a_planned_rebalance(story: Story) -> None:
-    """Another generation of a worker to which nothing happened reads a record again."""
+    """A worker that was neither killed nor frozen reads a record again in its next generation."""
     story.starts("third", 4, 0, 1)
     story.handles("third", 0, 7, 8)
 
 
 def repeat_within_a_generation(story: Story) -> None:
-    """The same generation gets a record twice."""
+    """A generation processes a record twice."""
     story.processes("third", 0, 7, 8)
 
 
 def repeat_what_the_killed_one_had_committed(story: Story) -> None:
-    """The kill is no excuse for reading again what was committed before it."""
+    """A record that was committed before the kill is read again."""
     story.processes("third", 0, 1, 2)
 
 
 def repeat_of_an_earlier_generation(story: Story) -> None:
-    """The freeze is no excuse for what happened before the frozen generation."""
+    """A record of a generation before the frozen one is read again."""
     story.processes("third", 1, 1, 2)
 
 
@@ -84,7 +84,7 @@ def a_third_time(story: Story) -> None:
     ],
 )
 def test_a_repetition_without_an_explanation_is_found(change: Callable[[Story], None]) -> None:
-    """It counts as a repetition in a planned rebalance, and there must be none."""
+    """A repetition without a kill or a freeze that explains it is a fault."""
     story = whole_story()
     change(story)
     changed = changes_of(story)
@@ -119,7 +119,7 @@ def test_a_record_that_only_the_killed_worker_processed_is_no_repetition() -> No
 
 
 def test_a_record_that_was_never_produced_is_found() -> None:
-    """A record beyond the end of what was produced."""
+    """A processed record past the last produced one is a fault."""
     story = whole_story()
     story.processes("third", 1, 8, 9)
     changed = changes_of(story)
@@ -127,7 +127,7 @@ def test_a_record_that_was_never_produced_is_found() -> None:
 
 
 def test_wrong_counts_are_found() -> None:
-    """One word more in one record is enough."""
+    """One additional word in one record is found."""
     story = whole_story()
     journal = story.journals["third"]
     at = next(n for n, entry in enumerate(journal) if isinstance(entry, RecordProcessed))
@@ -170,7 +170,7 @@ def test_repetitions_out_of_order_are_found() -> None:
 
 
 def test_what_the_woken_worker_had_in_hand_may_come_late() -> None:
-    """It is not out of order, although the new owner may be behind it or past it."""
+    """The woken worker's batch is not out of order beside the new owner's records."""
     story = whole_story()
     journal = story.journals["third"]
     late = [
@@ -194,8 +194,8 @@ def test_records_beyond_the_batch_in_hand_are_found() -> None:
     assert changed["processed_after_waking"] == 2
 
 
-def test_another_partitions_batch_is_in_hand_too() -> None:
-    """The worker may hold a batch of each partition, even one received just before the freeze."""
+def test_the_worker_may_hold_a_batch_of_each_partition() -> None:
+    """All batches count that were received before the freeze, however shortly before."""
     story = whole_story()
     story.receives("second", 0, 4, 5)
     story.processes("second", 0, 4, 5)
@@ -210,7 +210,7 @@ def test_a_stale_commit_that_was_accepted_is_found() -> None:
 
 
 def test_a_commit_that_was_on_its_way_at_the_freeze_is_not_stale() -> None:
-    """The coordinator accepted it before the freeze; the worker reads the response afterwards."""
+    """The coordinator accepted it before the freeze; the worker only reads the response later."""
     story = whole_story()
     journal = story.journals["second"]
     begun, _ = journal[-2:]
@@ -220,7 +220,7 @@ def test_a_commit_that_was_on_its_way_at_the_freeze_is_not_stale() -> None:
 
 
 def test_commits_of_a_new_generation_are_not_stale() -> None:
-    """The woken worker has joined again."""
+    """After it joined again, the woken worker may commit."""
     story = whole_story()
     story.starts("second", 4, 1)
     story.commits("second", 1, 8)
@@ -228,13 +228,13 @@ def test_commits_of_a_new_generation_are_not_stale() -> None:
 
 
 @pytest.mark.parametrize("committed", [{0: 8, 1: 7}, {0: 8}, {0: 8, 1: 9}, {0: 8, 1: 8, 2: 1}])
-def test_a_wrong_offset_in_the_end_is_found(committed: dict[int, int]) -> None:
+def test_a_wrong_final_offset_is_found(committed: dict[int, int]) -> None:
     """The group's final committed offset must be the end of each partition."""
     assert changes_of(whole_story(), committed=committed) == {"offsets_wrong": 1}
 
 
-def test_a_demo_that_broke_off_early_is_accounted_for() -> None:
-    """Without a worker, a kill or a freeze the report still has all figures."""
+def test_a_demo_that_ended_early_has_a_report() -> None:
+    """The report has all figures even without a worker, a kill or a freeze."""
     account = audit(
         Story().evidence(kill=None, freeze=None, committed=None, problems=["no broker"])
     )
@@ -257,16 +257,16 @@ RIGHT = audit(whole_story().evidence())
 
 @pytest.mark.parametrize("figure", [name for name, _ in FAULTS])
 def test_a_figure_that_must_be_0(figure: str) -> None:
-    """If such a figure is not 0, the report has a fault that gives the number."""
+    """If such a figure is not 0, the report has one fault, which names the number."""
     assert RIGHT.faults == []
     figures: dict[str, Any] = {figure: 7}
     (fault,) = attrs.evolve(RIGHT, **figures).faults
     assert "7 " in fault
 
 
-def test_every_figure_is_either_a_fault_or_a_fact() -> None:
-    """Each figure is classified; a new one fails this test until it is."""
-    facts = {
+def test_every_figure_is_classified() -> None:
+    """Each figure must be 0 or is only a result; a new figure fails here until it is listed."""
+    results = {
         "produced",
         "processed",
         "repeated_after_kill",
@@ -280,7 +280,7 @@ def test_every_figure_is_either_a_fault_or_a_fact() -> None:
     }
     otherwise = {"counts_equal", "problems"}
     named = {field.name for field in attrs.fields(AuditReport)}
-    assert named == facts | otherwise | {name for name, _ in FAULTS}
+    assert named == results | otherwise | {name for name, _ in FAULTS}
 
 
 def test_unequal_counts_are_a_fault() -> None:

@@ -1,4 +1,4 @@
-"""The command: its options, its last line, its exit status."""
+"""``kgroup demo``: its options, its last line, its exit status."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_with_spark_the_workers_are_two_drivers(
 def test_the_error_names_what_spark_lacks(
     run: Run, plans: list[DemoPlan], monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    """Before anything is started; the error says what to do."""
-    # This test must not depend on what is installed: what is not missing is replaced by a stub.
+    """The error comes before anything is started, and says what to do."""
+    # The test must not depend on what is installed, so stubs replace the packages that are there.
     for name in "pyarrow", "pyspark":
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(__version__="4.0.0"))
     if missing == "Java":
@@ -120,7 +120,7 @@ def test_the_error_names_what_spark_lacks(
 
 
 def test_json_is_the_last_line(run: Run) -> None:
-    """One object with every figure."""
+    """With --json the last line is an object with every figure."""
     result = run(RIGHT, "--json")
     assert result.exit_code == 0
     account = json.loads(result.output.splitlines()[-1])
@@ -128,8 +128,8 @@ def test_json_is_the_last_line(run: Run) -> None:
 
 
 @pytest.mark.parametrize("figure", WRONG)
-def test_a_wrong_account_ends_with_status_1(run: Run, figure: str, tmp_path: Path) -> None:
-    """It says what is wrong, and keeps what the workers wrote; with --json too."""
+def test_a_failed_demo_ends_with_status_1(run: Run, figure: str, tmp_path: Path) -> None:
+    """The output says what is wrong; the workers' files are kept, with --json too."""
     change: dict[str, Any] = {figure: WRONG[figure]}
     account = attrs.evolve(RIGHT, **change)
     result = run(account, "--json")
@@ -147,7 +147,7 @@ def test_a_wrong_account_ends_with_status_1(run: Run, figure: str, tmp_path: Pat
     "option", ["--lines=999", "--workers=2", "--partitions=0", "--file=/no/such/file"]
 )
 def test_a_wrong_option_is_refused(run: Run, option: str, plans: list[DemoPlan]) -> None:
-    """Before anything is started."""
+    """A wrong option is an error before anything is started."""
     assert run(RIGHT, option).exit_code == 2
     assert plans == []
 
@@ -165,7 +165,7 @@ def test_a_text_without_a_line_is_refused(run: Run, tmp_path: Path, plans: list[
 def test_a_bug_in_the_demo_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A bug of the demo's own is a traceback, not an account."""
+    """A bug in the demo itself ends with a traceback in place of a report."""
 
     async def fail(plan: DemoPlan, folder: Path, display: Display) -> AuditReport:
         raise RuntimeError(f"{plan} {folder} {display}")

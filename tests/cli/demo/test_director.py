@@ -27,7 +27,7 @@ SECONDS = seconds_of(STAGES)
 
 @attrs.define
 class FakeProducer:
-    """In place of a `LineProducer`: records how many lines were sent when."""
+    """Replaces `LineProducer`: records when how many lines were sent."""
 
     left: int = LINES
     sent: int = 0
@@ -35,40 +35,40 @@ class FakeProducer:
     placed: dict[tuple[int, int], int] = attrs.field(factory=dict)
 
     async def spread_over(self, partitions: int) -> None:
-        """As `LineProducer`'s."""
+        """See `LineProducer`."""
         await trio.lowlevel.checkpoint()
         assert partitions == 6
 
     def send(self, number: int) -> None:
-        """As `LineProducer`'s."""
+        """See `LineProducer`."""
         self.left -= number
         self.sent += number
         self.portions.append((trio.current_time(), number))
 
     async def flush(self) -> None:
-        """As `LineProducer`'s."""
+        """See `LineProducer`."""
         await trio.lowlevel.checkpoint()
 
 
 @attrs.define
 class FakeChild:
-    """In place of a process."""
+    """Replaces a process."""
 
     name: str = "worker-1"
     status: int | None = None
 
     def terminate(self) -> None:
-        """As `Child`'s; it ends badly."""
+        """See `Child`; the process ends with an error."""
         self.status = 3
 
     def last_error_line(self) -> str:
-        """As `Child`'s."""
+        """See `Child`."""
         return "alas"
 
 
 @pytest.fixture
 def producer() -> FakeProducer:
-    """The lines."""
+    """A producer of 10,000 lines."""
     return FakeProducer()
 
 
@@ -108,7 +108,7 @@ async def test_a_timeout_says_what_was_waited_for(
 async def test_the_error_names_a_worker_that_ended_by_itself(
     director: Director, tmp_path: Path
 ) -> None:
-    """It is raised at once, whatever the director waits for; a killed worker may end."""
+    """The error is raised at once, whatever the director waits for; a killed worker may end."""
     worker = add_worker(director, tmp_path)
     cast("Any", worker.child).status = 1
     with pytest.raises(DemoError, match="worker-1 ended by itself with status 1: alas"):
@@ -151,7 +151,7 @@ async def test_the_director_stops_waiting_when_workers_stall(
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,
 ) -> None:
-    """It waits for lines that no worker processes no longer than the stall timeout."""
+    """If no worker processes a line, the director waits no longer than the stall timeout."""
     assert autojump_clock.autojump_threshold == 0
     monkeypatch.setattr("kgroup.cli.demo.director.STALL_TIMEOUT", 5.0)
     producer.placed = {(0, 0): 0}

@@ -20,7 +20,7 @@ from tests.cli.demo.story import whole_story
 
 @attrs.define
 class FakeChild:
-    """In place of a process."""
+    """Replaces a process."""
 
     name: str
 
@@ -46,7 +46,7 @@ def watch() -> WorkerProgress:
     return watched
 
 
-def test_elsewhere_there_are_plain_lines() -> None:
+def test_without_a_terminal_there_are_plain_lines() -> None:
     """One line for each message, with its time; no table, and no control characters."""
     output = io.StringIO()
     with Display(Console(file=output, width=40)) as display:
@@ -55,8 +55,8 @@ def test_elsewhere_there_are_plain_lines() -> None:
     assert re.fullmatch(r" +\d\.\d s  a line .* wide, \[bold\]as it is\n", output.getvalue())
 
 
-def test_in_a_terminal_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each worker with its condition, generation, lines and partitions, ten times a second."""
+def test_in_a_terminal_there_is_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table has each worker's condition, generation, lines and partitions."""
     monkeypatch.setenv("TERM", "xterm")
     times = iter([0.0, 0.0, 0.05, 0.2])
     terminal = Terminal()
@@ -75,8 +75,8 @@ def test_in_a_terminal_there_is_a_picture(monkeypatch: pytest.MonkeyPatch) -> No
     assert "12 of 20" in text
 
 
-def test_the_account_is_printed_with_its_faults() -> None:
-    """Each figure has a line; what is wrong stands below."""
+def test_the_report_is_printed_with_its_faults() -> None:
+    """Each figure has a line; the faults are below."""
     output = io.StringIO()
     console = Console(file=output, width=80, highlight=False)
     account = audit(whole_story().evidence())

@@ -40,7 +40,7 @@ class FakeGeneration:
 GENERATION = cast("Generation", FakeGeneration())
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_entries_are_read_as_written(tmp_path: Path) -> None:
     """Every kind of entry is read in order, with its time and its generation."""
     path = tmp_path / "journal"
     began = time.monotonic()
@@ -90,8 +90,8 @@ def test_a_commit_whose_outcome_is_unknown_has_none(tmp_path: Path) -> None:
     assert [entry.kind for entry in JournalReader(path).new_entries()] == ["committing"]
 
 
-def test_a_line_that_is_not_whole_waits(tmp_path: Path) -> None:
-    """A reader returns each entry once, and only when the whole line was written."""
+def test_an_incomplete_line_is_not_read(tmp_path: Path) -> None:
+    """A reader returns each entry once, after its whole line was written."""
     path = tmp_path / "journal"
     with Journal(path) as journal:
         journal.started(GENERATION)
@@ -107,7 +107,7 @@ def test_a_line_that_is_not_whole_waits(tmp_path: Path) -> None:
 
 
 def test_entries_are_there_before_the_journal_is_closed(tmp_path: Path) -> None:
-    """A killed worker does not close its journal, and its entries are there all the same."""
+    """The entries of a killed worker, which does not close its journal, can be read."""
     path = tmp_path / "journal"
     with Journal(path) as journal:
         journal.started(GENERATION)

@@ -35,7 +35,7 @@ trio.run(main)
 
 
 async def until_stopped(child: Child, *, stopped: bool) -> None:
-    """Wait for the kernel to show it."""
+    """Wait until the kernel shows the process as stopped."""
     wait = wait_until_one_is_stopped if stopped else wait_until_none_is_stopped
     await trio.to_thread.run_sync(wait, [psutil.Process(child.pid)], abandon_on_cancel=True)
 
@@ -62,7 +62,7 @@ async def test_a_frozen_process_is_woken_to_end_by_itself(tmp_path: Path) -> Non
     assert child.status == 0
 
 
-async def test_cancelled_it_ends_too(tmp_path: Path) -> None:
+async def test_cancellation_ends_the_processes(tmp_path: Path) -> None:
     """Cancellation from outside leaves no process."""
     left = []
     with trio.CancelScope() as scope:
@@ -97,8 +97,8 @@ async def test_the_error_names_a_process_that_ends_too_early(tmp_path: Path) -> 
             await child.first_line()
 
 
-async def test_one_that_is_gone_cannot_be_frozen(tmp_path: Path) -> None:
-    """The error names it."""
+async def test_a_process_that_is_gone_cannot_be_frozen(tmp_path: Path) -> None:
+    """The error names the process."""
     child = await Children(tmp_path).start("gone", "kgroup.cli.demo.nobody")
     await child.wait()
     with pytest.raises(DemoError, match="gone could not be frozen"):
@@ -129,7 +129,7 @@ ENDS = "select.select([0], [], [])"
 
 
 def ended(seconds: float, then: str) -> tuple[int, str]:
-    """The exit status and the last words of a process whose standard input was closed."""
+    """The exit status and the standard error of a process whose standard input was closed."""
     program = "import os, select\n" + HELD.format(seconds=seconds, then=then)
     with subprocess.Popen(
         [sys.executable, "-c", program],
@@ -145,12 +145,12 @@ def ended(seconds: float, then: str) -> tuple[int, str]:
 
 
 def test_a_process_that_still_runs_is_ended() -> None:
-    """After the grace time it ends with its own status and a message; its input may not block."""
+    """After the grace time it ends with a status and a message of its own."""
     status, errors = ended(0.1, BLOCKS)
     assert status == OVERDUE_STATUS
     assert "the process did not exit within 0.1 s" in errors
 
 
 def test_a_process_that_ends_is_left_alone() -> None:
-    """It ends with its own status, without waiting for the seconds."""
+    """A process that ends in time has its own status, and nothing waits for the grace time."""
     assert ended(600, ENDS) == (0, "")

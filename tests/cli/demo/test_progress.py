@@ -1,4 +1,4 @@
-"""What the director reads of its workers in their journals."""
+"""How the director follows its workers by their journals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 
 
 class Scripted:
-    """In place of a journal's reader."""
+    """Replaces the reader of a journal."""
 
     def __init__(self) -> None:
         self.waiting: list[Entry] = []
@@ -35,7 +35,7 @@ class Scripted:
 
 
 class Bench:
-    """A watch over workers whose journals a test writes."""
+    """The progress of workers whose journals the test writes."""
 
     def __init__(self, workers: int) -> None:
         self.watch = WorkerProgress()
@@ -47,7 +47,7 @@ class Bench:
     def write(
         self, worker: int, kind: type[Entry], generation: int, epoch: int = 1, **more: Any
     ) -> None:
-        """One entry of a worker's, which is read at once."""
+        """Write an entry of a worker and read it."""
         entry = kind(time=0.0, generation=generation, epoch=epoch, **more)
         self.readers[worker].waiting.append(entry)
         self.watch.read()
@@ -63,12 +63,12 @@ def bench() -> Bench:
 
 
 def test_settled(bench: Bench) -> None:
-    """All partitions in one generation: settled."""
+    """The group has settled when one generation owns all partitions."""
     assert bench.watch.settled(3)
 
 
 def test_not_settled_without_a_partition(bench: Bench) -> None:
-    """A new partition that no worker owns yet."""
+    """The group has not settled while no worker owns a new partition."""
     assert not bench.watch.settled(4)
 
 
@@ -95,7 +95,7 @@ def test_ended_and_frozen_workers_do_not_count(bench: Bench) -> None:
 
 
 def test_halfway(bench: Bench) -> None:
-    """A part of a batch is processed; a batch that is committed or revoked does not count."""
+    """A worker is halfway once it has processed a part of a batch, but not all of it."""
     halfway = []
 
     def write(kind: type[Entry], **more: Any) -> None:

@@ -36,12 +36,12 @@ pytestmark = pytest.mark.timeout(500)
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The files that a failed or killed demo keeps are removed with the test."""
+    """Let the demo keep files in the test's folder, which is removed with the test."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 def run_demo(*options: str) -> tuple[str, dict[str, Any]]:
-    """The output of a demo, and its account, which must be right."""
+    """Run a demo, which must succeed; return its output and its report."""
     command = [*COMMAND, "--json", f"--lines={LINES}", *options]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -59,7 +59,7 @@ def run_demo(*options: str) -> tuple[str, dict[str, Any]]:
 
 
 def test_on_its_own_broker() -> None:
-    """Every stage is printed with the owners of the partitions after it; the account is right."""
+    """Each stage is printed with the partitions' owners after it, and the report has no fault."""
     text, _ = run_demo()
     assert "\x1b" not in text
     stories = [
@@ -75,7 +75,7 @@ def test_on_its_own_broker() -> None:
 
 
 def test_on_apache_kafka(real_kafka: KafkaAddress, tmp_path: Path) -> None:
-    """The same on another cluster, with a text and numbers of one's own; nothing is left there."""
+    """The same on another cluster, with other text and numbers; the demo leaves nothing there."""
     file = tmp_path / "text"
     file.write_text("one line\nand another one\n")
     admin = AdminClient({"bootstrap.servers": real_kafka.bootstrap_servers})
@@ -95,7 +95,7 @@ def test_on_apache_kafka(real_kafka: KafkaAddress, tmp_path: Path) -> None:
 
 
 def test_an_unreachable_cluster_is_reported() -> None:
-    """The exit status is 1, and the account says why."""
+    """The exit status is 1, and the report says why."""
     command = [*COMMAND, "--json", "--lines=1000", "--bootstrap-servers=127.0.0.1:1"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
