@@ -35,11 +35,6 @@ def owned_by(owner: str) -> Iterator[None]:
         _owner.reset(token)
 
 
-def current_owner() -> str | None:
-    """The owner of this task, or None."""
-    return _owner.get()
-
-
 @final
 class Freezer(trio.abc.Instrument):
     """Freezes and thaws owners within one run of trio."""

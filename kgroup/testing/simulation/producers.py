@@ -10,13 +10,12 @@ from __future__ import annotations
 from random import Random
 from typing import Final, final
 
-import attrs
 import trio
 
 from kgroup.broker import EmbeddedCluster
 from kgroup.broker.request_error import RequestError
 from kgroup.testing.simulation.plan import Plan
-from kgroup.testing.simulation.topics import SimulatedTopics
+from kgroup.testing.simulation.topics import Producer, SimulatedTopics
 from kgroup.types import TopicPartition
 
 _PRODUCERS: Final = 3
@@ -28,24 +27,6 @@ _TIMEOUT: Final = 20.0
 _ENDS: Final = ("commit", "commit", "commit", "abort", "abandon")
 _RETRY_BACKOFF: Final = 1.0
 """Seconds between attempts to reach a coordinator that is away."""
-
-
-@final
-@attrs.define(eq=False)
-class Producer:
-    """A transactional producer, in its current epoch.
-
-    Attributes:
-        transactional_id: its transactional id.
-        producer_id: the id that the coordinator gave it.
-        epoch: its epoch; each transaction has a new one.
-        sequences: for each partition the sequence number of the next record.
-    """
-
-    transactional_id: str
-    producer_id: int = -1
-    epoch: int = -1
-    sequences: dict[TopicPartition, int] = attrs.field(factory=dict)
 
 
 @final

@@ -10,7 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
+
+import attrs
 
 from kgroup.broker import EmbeddedCluster, batches
 from kgroup.broker.records import NewRecord, batch_of
@@ -20,12 +22,22 @@ from kgroup.testing.simulation.observer import Recorder
 from kgroup.types import TopicPartition
 
 
-class Producer(Protocol):
-    """What a transactional batch says about its producer."""
+@final
+@attrs.define(eq=False)
+class Producer:
+    """A transactional producer, in its current epoch.
 
-    producer_id: int
-    epoch: int
-    sequences: dict[TopicPartition, int]
+    Attributes:
+        transactional_id: its transactional id.
+        producer_id: the id that the coordinator gave it.
+        epoch: its epoch; each transaction has a new one.
+        sequences: for each partition the sequence number of the next record.
+    """
+
+    transactional_id: str
+    producer_id: int = -1
+    epoch: int = -1
+    sequences: dict[TopicPartition, int] = attrs.field(factory=dict)
 
 
 @final
