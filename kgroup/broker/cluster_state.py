@@ -23,7 +23,7 @@ from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
 from kgroup.broker.shards import GroupShards, HandOver
 from kgroup.broker.time_slices import TimeSlices
 from kgroup.broker.topics import Topic, Topics
-from kgroup.broker.transaction_coordinator import TransactionLog, Transactions
+from kgroup.broker.transaction_coordinator import TransactionCoordinator, TransactionLog
 from kgroup.error_codes import ErrorCode
 from kgroup.interfaces import Random
 from kgroup.types import BrokerAddress, TopicPartition
@@ -106,7 +106,7 @@ class ClusterState:
             topics=self.topics.partitions,
             shards=[shard for shard, replicas in enumerate(replicas) if replicas.leader == node_id],
         )
-        transactions = Transactions(
+        transactions = TransactionCoordinator(
             self.settings.transaction_max_timeout,
             self.settings.max_transactional_ids,
             self._finish_transaction,

@@ -12,7 +12,7 @@ import trio
 
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.purgatory import Alarm, GroupPurgatory
-from kgroup.broker.transaction_coordinator import Transactions
+from kgroup.broker.transaction_coordinator import TransactionCoordinator
 from kgroup.types import BrokerAddress
 
 
@@ -32,7 +32,7 @@ class Node:
         self,
         address: BrokerAddress,
         coordinator: GroupCoordinatorService,
-        transactions: Transactions,
+        transactions: TransactionCoordinator,
     ) -> None:
         self.node_id: Final = address.node_id
         self.groups: Final = GroupPurgatory(coordinator)

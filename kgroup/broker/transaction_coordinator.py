@@ -95,7 +95,7 @@ def _always(transactional_id: str) -> bool:
 
 
 @final
-class Transactions:
+class TransactionCoordinator:
     """The transaction coordinator of one broker: the transactional ids that it leads.
 
     ``check_partition`` and ``check_group`` work for transactions that any broker coordinates,

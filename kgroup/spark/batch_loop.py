@@ -34,7 +34,7 @@ from kgroup.generation.generation import Generation
 from kgroup.notifier import Notifier
 from kgroup.spark.batch import PROCESSED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
-from kgroup.spark.engine import Engine, Frame
+from kgroup.spark.engine import BatchEngine, Frame
 from kgroup.spark.offset_poller import OffsetPoller
 from kgroup.spark.offset_ranges import batch_id
 from kgroup.spark.planning import BatchPlan
@@ -58,7 +58,7 @@ class Batches:
     def __init__(
         self,
         generation: Generation,
-        engine: Engine,
+        engine: BatchEngine,
         limits: Limits,
         pace: BatchPace,
         partitions: TopicPartition | Iterable[TopicPartition] | None = None,

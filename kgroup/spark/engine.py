@@ -35,7 +35,7 @@ class Frame:
     discard_counts: Callable[[], None]
 
 
-class Engine(Protocol):
+class BatchEngine(Protocol):
     """Reads ranges as frames, and runs what the program does with them."""
 
     @property

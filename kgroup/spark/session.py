@@ -53,7 +53,7 @@ class ReadOptions:
 
 @final
 class SparkEngine:
-    """The ``Engine`` of a Spark session.
+    """The ``BatchEngine`` of a Spark session.
 
     Args:
         spark: the session.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.transaction_coordinator import Transactions
+from kgroup.broker.transaction_coordinator import TransactionCoordinator
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
@@ -44,12 +44,12 @@ def outcomes() -> Outcomes:
 
 
 @pytest.fixture
-def transactions(outcomes: Outcomes) -> Transactions:
+def transactions(outcomes: Outcomes) -> TransactionCoordinator:
     """A coordinator without transactional ids."""
-    return Transactions(900.0, MANY, outcomes)
+    return TransactionCoordinator(900.0, MANY, outcomes)
 
 
-def timer(transactions: Transactions) -> float | None:
+def timer(transactions: TransactionCoordinator) -> float | None:
     """The time of the next time-out."""
     return transactions.next_timer
 
@@ -61,14 +61,14 @@ def code(act: Callable[[], object]) -> ErrorCode:
     return refused.value.code
 
 
-def test_idempotent_producers_have_ids_of_their_own(transactions: Transactions) -> None:
+def test_idempotent_producers_have_ids_of_their_own(transactions: TransactionCoordinator) -> None:
     """Each InitProducerId without a transactional id gets another id, at epoch 0."""
     assert transactions.init_producer(None, 60) == (0, 0)
     assert transactions.init_producer(None, 60) == (1, 0)
 
 
 def test_a_transactional_id_keeps_its_producer_and_raises_the_epoch(
-    transactions: Transactions,
+    transactions: TransactionCoordinator,
 ) -> None:
     """A second InitProducerId fences the first producer."""
     assert transactions.init_producer("x", 60) == (0, 0)
@@ -79,7 +79,7 @@ def test_a_transactional_id_keeps_its_producer_and_raises_the_epoch(
     transactions.add_partitions(0, "x", 0, 1, [TP])
 
 
-def test_requests_that_are_refused(transactions: Transactions) -> None:
+def test_requests_that_are_refused(transactions: TransactionCoordinator) -> None:
     """An empty id and a time-out out of range are refused."""
     assert code(lambda: transactions.init_producer("", 60)) is ErrorCode.INVALID_REQUEST
     for timeout in (0, 900.1):
@@ -87,7 +87,9 @@ def test_requests_that_are_refused(transactions: Transactions) -> None:
         assert requested is ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_a_commit_ends_all_that_was_added(transactions: Transactions, outcomes: Outcomes) -> None:
+def test_a_commit_ends_all_that_was_added(
+    transactions: TransactionCoordinator, outcomes: Outcomes
+) -> None:
     """Its partitions and groups end together, and those of other transactions do not."""
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
@@ -101,7 +103,7 @@ def test_a_commit_ends_all_that_was_added(transactions: Transactions, outcomes: 
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_an_outcome_can_be_repeated_but_not_changed(
-    transactions: Transactions, outcomes: Outcomes, committed: bool
+    transactions: TransactionCoordinator, outcomes: Outcomes, committed: bool
 ) -> None:
     """A repeated EndTxn succeeds and does nothing; the opposite one is INVALID_TXN_STATE."""
     transactions.init_producer("x", 60)
@@ -117,7 +119,7 @@ def test_an_outcome_can_be_repeated_but_not_changed(
     assert len(outcomes.seen) == 1
 
 
-def test_unknown_ids_are_refused(transactions: Transactions) -> None:
+def test_unknown_ids_are_refused(transactions: TransactionCoordinator) -> None:
     """An unknown transactional id, or another producer's id, has no transaction."""
     transactions.init_producer("x", 60)
     for name, producer in (("y", 0), ("x", 5)):
@@ -127,7 +129,7 @@ def test_unknown_ids_are_refused(transactions: Transactions) -> None:
 
 
 def test_init_aborts_an_open_transaction_first(
-    transactions: Transactions, outcomes: Outcomes
+    transactions: TransactionCoordinator, outcomes: Outcomes
 ) -> None:
     """The first call gets CONCURRENT_TRANSACTIONS and fences, the second succeeds (KIP-98)."""
     transactions.init_producer("x", 60)
@@ -137,7 +139,7 @@ def test_init_aborts_an_open_transaction_first(
     assert transactions.init_producer("x", 60) == (0, 2)
 
 
-def test_a_producer_can_raise_its_own_epoch(transactions: Transactions) -> None:
+def test_a_producer_can_raise_its_own_epoch(transactions: TransactionCoordinator) -> None:
     """With its id and epoch it gets the next epoch (KIP-360), again if the response was lost."""
     transactions.init_producer("x", 60)
     assert transactions.init_producer("x", 60, 0, 0) == (0, 1)
@@ -148,7 +150,7 @@ def test_a_producer_can_raise_its_own_epoch(transactions: Transactions) -> None:
         assert requested is ErrorCode.PRODUCER_FENCED
 
 
-def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: Transactions) -> None:
+def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: TransactionCoordinator) -> None:
     """After the last epoch the transactional id continues with another producer."""
     for _ in range(2**15 - 2):
         transactions.init_producer("x", 60)
@@ -156,7 +158,7 @@ def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: Transactions) 
     assert transactions.init_producer("x", 60) == (1, 0)
 
 
-def test_writing_needs_an_added_partition_or_group(transactions: Transactions) -> None:
+def test_writing_needs_an_added_partition_or_group(transactions: TransactionCoordinator) -> None:
     """Batches and offsets are accepted only for what was added to the open transaction."""
     transactions.init_producer("x", 60)
     transactions.init_producer("x", 60)
@@ -193,7 +195,7 @@ def test_writing_needs_an_added_partition_or_group(transactions: Transactions) -
 
 
 def test_a_slow_transaction_is_aborted_and_fenced(
-    transactions: Transactions, outcomes: Outcomes
+    transactions: TransactionCoordinator, outcomes: Outcomes
 ) -> None:
     """After its time-out the transaction is aborted, and its producer's epoch is old."""
     transactions.init_producer("x", 60)
@@ -212,7 +214,7 @@ def test_a_slow_transaction_is_aborted_and_fenced(
 def test_a_transaction_without_a_coordinator(outcomes: Outcomes) -> None:
     """Nothing new can be added; partitions with an open transaction can be written."""
     led = True
-    transactions = Transactions(900.0, MANY, outcomes, has_coordinator=lambda _: led)
+    transactions = TransactionCoordinator(900.0, MANY, outcomes, has_coordinator=lambda _: led)
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
     transactions.add_group(0, "x", 0, 0, "g")
