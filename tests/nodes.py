@@ -1,4 +1,4 @@
-"""Brokers of a few lines, by address: each answers every request of an API as a test says."""
+"""Fake brokers, by address: each answers the requests of an API as a test says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kgroup.wire.codec import RequestFrame
 from tests.wire.scripted import NO_TIME, RANGES, Peer
 
 Answer = Mapping[str, Any] | Callable[[RequestFrame], Mapping[str, Any] | None]
-"""The fields of an answer, or what makes them of the request; None ends the connection."""
+"""An answer's fields, or a function that makes them of the request; None disconnects."""
 SILENCE: Final[Mapping[str, Any]] = {"nothing": "is answered"}
 """An answer that never comes."""
 

@@ -1,4 +1,4 @@
-"""Addresses of brokers: which hosts and ports are admitted, and how an address is taken apart."""
+"""Addresses of brokers: which hosts and ports are valid, and how addresses are parsed."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ BAD = [
 
 
 @pytest.mark.parametrize("host", GOOD)
-def test_a_host_that_can_be_resolved_is_admitted(host: str) -> None:
-    """Names, absolute names, addresses of both kinds and international names pass."""
+def test_a_host_that_can_be_resolved_has_no_fault(host: str) -> None:
+    """Names, absolute names, international names, IPv4 and IPv6 addresses are valid."""
     assert host_fault(host) is None
 
 
 @pytest.mark.parametrize("host", BAD, ids=repr)
-def test_a_host_that_no_resolver_takes_is_named(host: object) -> None:
+def test_a_host_that_no_resolver_accepts_has_a_fault(host: object) -> None:
     """Empty or long labels, foreign characters and other types have a fault in words."""
     assert host_fault(host)
 
 
 @given(st.text() | st.from_regex(r"[a-z._-]{0,70}", fullmatch=True))
-def test_what_is_admitted_never_surprises_the_resolver(host: str) -> None:
-    """A host without a fault raises OSError at most, never UnicodeError or ValueError."""
+def test_a_valid_host_raises_only_os_errors(host: str) -> None:
+    """The resolver raises no UnicodeError and no ValueError for a host without a fault."""
     if host_fault(host) is not None:
         return
     try:
@@ -74,13 +74,13 @@ def test_a_port_out_of_range_has_a_fault(port: object) -> None:
 
 
 def test_zero_is_a_port_to_listen_on() -> None:
-    """Where 0 means any free port it is admitted, and nothing else changes."""
+    """Port 0, which means any free port, is valid where a program listens."""
     assert port_fault(0, least=0) is None
     assert port_fault(-1, least=0)
     assert split_address("localhost:0", least_port=0) == ("localhost", 0)
 
 
-def test_addresses_are_taken_apart() -> None:
+def test_addresses_are_parsed() -> None:
     """The port is behind the last colon; an IPv6 address loses its brackets."""
     assert split_address("localhost:9092") == ("localhost", 9092)
     assert split_address("[::1]:1") == ("::1", 1)
@@ -93,7 +93,7 @@ def test_addresses_are_taken_apart() -> None:
      "[]:1", "[::1:1", "a..b:9092", "\ud800:1", "a:\uff11", 9092, None, ("a", 1)],
     ids=repr,
 )  # fmt: skip
-def test_what_is_no_address_is_refused_in_words(address: object) -> None:
+def test_other_text_is_refused(address: object) -> None:
     """Every other value is a ValueError that says what is wrong."""
     with pytest.raises(ValueError, match=r"^(it|its|an) "):
         split_address(address)

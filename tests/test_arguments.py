@@ -1,4 +1,4 @@
-"""What a program passes to the API: checked in the call, by one error, before anything happens."""
+"""Arguments of the API: checked in the call, with one error class, before anything happens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.group.world import P0, P1, World, values, world
 
 
 class Indexed:
-    """A whole number as numpy has it."""
+    """A whole number with ``__index__``, as numpy's are."""
 
     def __index__(self) -> int:
         return 3
@@ -31,8 +31,8 @@ class Indexed:
 NO_NUMBERS: tuple[Any, ...] = (None, "1", 1.0, 2.5, math.nan, math.inf, True, [], {}, 1j)
 
 
-def test_it_is_caught_as_whatever_a_caller_expects() -> None:
-    """One class for wrong types and wrong values, and a caller's mistake like any other."""
+def test_an_argument_error_is_a_usage_a_type_and_a_value_error() -> None:
+    """A handler of UsageError, TypeError or ValueError catches it."""
     assert issubclass(ArgumentError, UsageError | TypeError)
     assert issubclass(ArgumentError, ValueError)
     error = ArgumentError("limit", "x" * 1000, "it must be an int")
@@ -41,7 +41,7 @@ def test_it_is_caught_as_whatever_a_caller_expects() -> None:
 
 
 def test_whole_numbers() -> None:
-    """Ints within bounds, and what says by ``__index__`` that it is one; nothing else."""
+    """Ints and objects with ``__index__`` are accepted within bounds, and nothing else is."""
     assert arguments.whole("n", 1, 1) == 1
     assert type(arguments.whole("n", Indexed(), 1)) is int
     more: tuple[Any, ...] = (*NO_NUMBERS, 0, -1, 2**63)
@@ -50,8 +50,8 @@ def test_whole_numbers() -> None:
             arguments.whole("n", bad, 1)
 
 
-def test_a_position_of_such_numbers() -> None:
-    """OffsetAndMetadata takes them too, and a bool or a float no more than a commit does."""
+def test_an_offset_and_metadata_of_such_numbers() -> None:
+    """OffsetAndMetadata accepts the same numbers as a commit, and no bool or float."""
     given: Any = Indexed()
     position = OffsetAndMetadata(given, given)
     assert (type(position.offset), position.leader_epoch) == (int, 3)
@@ -61,7 +61,7 @@ def test_a_position_of_such_numbers() -> None:
 
 
 def test_seconds() -> None:
-    """None and more than any lock can wait mean for ever; NaN and negative ones are refused."""
+    """None, or more than a lock can wait, means no time-out; NaN and negatives are refused."""
     assert arguments.seconds("timeout", 1) == 1.0
     assert arguments.seconds("timeout", 0.0) == 0.0
     for forever in (None, math.inf, threading.TIMEOUT_MAX * 2):
@@ -73,7 +73,7 @@ def test_seconds() -> None:
 
 
 def test_partitions() -> None:
-    """One, several in any iterable, or None for all."""
+    """One partition, any iterable of them, or None for all."""
     assert arguments.partitions("partitions", None) is None
     assert arguments.partitions("partitions", P0) == frozenset([P0])
     assert arguments.partitions("partitions", iter([P0, P1])) == frozenset([P0, P1])
@@ -116,7 +116,7 @@ WRONG: list[Callable[[Generation, Any], object]] = [
 async def test_a_wrong_argument_changes_nothing(
     running: tuple[World, Generation], wrong: Callable[[Generation, Any], object]
 ) -> None:
-    """Whatever is passed where something else belongs, the generation continues as before."""
+    """After an argument of a wrong type, the generation continues as before."""
     here, generation = running
     for bad in NO_NUMBERS:
         with pytest.raises(ArgumentError):
@@ -128,7 +128,7 @@ async def test_a_wrong_argument_changes_nothing(
 
 
 async def test_a_wrong_commit_sends_nothing(running: tuple[World, Generation]) -> None:
-    """Also inside a transaction, and also in part."""
+    """One wrong item is enough, also in `commit_in_transaction`."""
     here, generation = running
     producer: Any = object()
     commits: list[Any] = [*NO_NUMBERS, {P0: None}, {P0: 1.0}, {P0: -1}, {None: 1}, {"topic-0": 1}]
@@ -145,7 +145,7 @@ async def test_a_wrong_commit_sends_nothing(running: tuple[World, Generation]) -
 
 
 async def test_a_coroutine_is_not_a_function(running: tuple[World, Generation]) -> None:
-    """The error says how it is done, and Python does not warn of the coroutine."""
+    """The error says how to pass the function; Python does not warn of the coroutine."""
     _, generation = running
 
     async def handle(seconds: float) -> None:
@@ -158,8 +158,8 @@ async def test_a_coroutine_is_not_a_function(running: tuple[World, Generation]) 
         await generation.run(None)  # type: ignore[arg-type]
 
 
-async def test_a_group_of_something_else(autojump_clock: MockClock) -> None:
-    """Refused where it is made; a reason to close is a text, which no broker has to understand."""
+async def test_wrong_arguments_of_a_group(autojump_clock: MockClock) -> None:
+    """A group refuses them in the constructor; the reason of a close must be a str."""
     async with world() as here:
         config: Any = here.config()
         for kind in (ConsumerGroup, ThreadedGroup):
@@ -180,8 +180,8 @@ async def test_a_group_of_something_else(autojump_clock: MockClock) -> None:
         assert leave.members[0].reason == "odd ? text"
 
 
-def test_ranges_are_ranges() -> None:
-    """Spark's functions take nothing else in their place."""
+def test_offset_ranges_are_checked() -> None:
+    """Spark's functions refuse anything else in place of offset ranges."""
     part = OffsetRange("t", 0, 0, 5)
     assert in_order([part]) == (part,)
     for bad in (None, 5, [None], ["t-0"], [(0, 5)]):

@@ -1,4 +1,4 @@
-"""The clocks of a lease."""
+"""The clocks that measure a lease."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kgroup.clocks import SuspendAwareClock, TrioClock
 
 
 async def test_trio_s_clock_is_virtual_in_a_test(autojump_clock: MockClock) -> None:
-    """An hour passes for it as it does for trio."""
+    """An hour of trio's virtual time is an hour for this clock."""
     clock = TrioClock()
     before = clock.now()
     await trio.sleep(3600)
@@ -24,7 +24,7 @@ async def test_trio_s_clock_is_virtual_in_a_test(autojump_clock: MockClock) -> N
 
 
 async def test_other_threads_read_trio_s_clock_too(autojump_clock: MockClock) -> None:
-    """They read what the event loop reads, from its first reading on; before, they cannot."""
+    """Other threads can read it after the event loop's first reading, and read the same."""
     clock = TrioClock()
     with pytest.raises(RuntimeError):
         await trio.to_thread.run_sync(clock.now)
@@ -43,7 +43,7 @@ def reload(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ModuleType]
 def test_the_system_s_clock_counts_suspended_time(
     monkeypatch: pytest.MonkeyPatch, reload: Callable[[], ModuleType]
 ) -> None:
-    """On Linux it is CLOCK_BOOTTIME, which stands still for nothing."""
+    """On Linux it is CLOCK_BOOTTIME, which also counts the time of a suspension."""
     monkeypatch.setattr(time, "CLOCK_BOOTTIME", 77, raising=False)
     monkeypatch.setattr(time, "clock_gettime", lambda number: 1000.0 + number)
     assert reload().SuspendAwareClock().now() == 1077
@@ -52,7 +52,7 @@ def test_the_system_s_clock_counts_suspended_time(
 def test_without_boot_time_it_is_the_kernel_s_monotonic_clock(
     monkeypatch: pytest.MonkeyPatch, reload: Callable[[], ModuleType]
 ) -> None:
-    """On macOS that one counts the time asleep, where ``time.monotonic`` does not."""
+    """On macOS the clock counts the time asleep, which ``time.monotonic`` does not."""
     monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
     monkeypatch.setattr(time, "CLOCK_MONOTONIC", 55)
     monkeypatch.setattr(time, "clock_gettime", lambda number: 1000.0 + number)
@@ -62,7 +62,7 @@ def test_without_boot_time_it_is_the_kernel_s_monotonic_clock(
 def test_without_both_it_is_python_s_monotonic_clock(
     monkeypatch: pytest.MonkeyPatch, reload: Callable[[], ModuleType]
 ) -> None:
-    """Elsewhere the lease is measured by what there is."""
+    """On other systems it is ``time.monotonic``."""
     monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
     monkeypatch.delattr(time, "CLOCK_MONOTONIC", raising=False)
     clock = reload().SuspendAwareClock()
@@ -71,8 +71,8 @@ def test_without_both_it_is_python_s_monotonic_clock(
     assert before <= between <= time.monotonic()
 
 
-def test_it_goes_forward() -> None:
-    """Two readings are never in the wrong order."""
+def test_the_clock_never_goes_back() -> None:
+    """A later reading is never less than an earlier one."""
     clock = SuspendAwareClock()
     looks = [clock.now() for _ in range(1000)]
     assert looks == sorted(looks)

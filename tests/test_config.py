@@ -1,4 +1,4 @@
-"""GroupConfig: what it refuses, what it converts, and the rules between fields."""
+"""GroupConfig: refused values, conversions, and the rules between fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_UTF8: Final = "\ud800"
 
 
 class Halves:
-    """An assignor of a user."""
+    """A custom assignor."""
 
     name = "halves"
 
@@ -132,12 +132,12 @@ REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
 
 
 def config(**settings: Any) -> GroupConfig:
-    """A configuration in which only these settings are not the usual ones."""
+    """A configuration with these settings and otherwise the usual ones."""
     return GroupConfig(**{**REQUIRED, **settings})
 
 
 def test_the_tables_know_every_field() -> None:
-    """No setting is without values that it refuses, nor without a reason."""
+    """Every setting has refused values in the table above, and a documented reason."""
     names = [field.name for field in FIELDS]
     assert sorted(REFUSED) == sorted(names)
     assert all(field.metadata["reason"].endswith((".", ".)")) for field in FIELDS)
@@ -164,8 +164,8 @@ def test_a_wrong_value_is_refused(field: str, value: object) -> None:
     assert str(error) == f"{field}={shown(error.value)} is refused: {error.allowed}"
 
 
-def test_a_refusal_is_the_callers_mistake_and_a_value_error() -> None:
-    """It is caught as what it is, as kgroup's, and as Python's."""
+def test_a_config_error_is_a_usage_error_and_a_value_error() -> None:
+    """A handler of ConfigError, UsageError, KgroupError or ValueError catches it."""
     assert issubclass(ConfigError, UsageError | KgroupError)
     with pytest.raises(
         ValueError, match=r"group_id='' is refused: it must be a str that is not blank"
@@ -181,13 +181,13 @@ def test_three_fields_have_no_default(field: str) -> None:
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    """A setting that does not exist is not passed over."""
+    """A setting that does not exist is a TypeError that names it."""
     with pytest.raises(TypeError, match="sesion_timeout"):
         config(sesion_timeout=10.0)
 
 
 def test_the_defaults() -> None:
-    """What a program gets that names only the group, the brokers and the topics."""
+    """The settings of a program that gives only the group, the brokers and the topics."""
     defaults = {
         name: value
         for name, value in attrs.asdict(config(), recurse=False).items()
@@ -228,13 +228,13 @@ def test_the_defaults() -> None:
         (iter(["10.0.0.1:9092"]), ("10.0.0.1:9092",)),
     ],
 )
-def test_brokers_come_as_text_or_as_a_list(given_: object, servers: tuple[str, ...]) -> None:
-    """Text is split at its commas, and what is iterable is taken as it is."""
+def test_brokers_are_given_as_text_or_as_a_list(given_: object, servers: tuple[str, ...]) -> None:
+    """A text is split at its commas; any other iterable gives one broker with each item."""
     assert config(bootstrap_servers=given_).bootstrap_servers == servers
 
 
 def test_lists_become_tuples_in_their_order() -> None:
-    """Topics and assignors are kept in the order given, and cannot be changed behind our back."""
+    """Topics and assignors keep their order, in tuples that the program cannot change later."""
     pattern = re.compile("orders-.*")
     mine = Halves()
     made = config(topics=["b", pattern, "a"], assignors=[mine, "roundrobin"])
@@ -243,41 +243,41 @@ def test_lists_become_tuples_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("kind", list(AutoOffsetReset))
-def test_a_reset_goes_by_name_too(kind: AutoOffsetReset) -> None:
-    """The words of the enumeration and its members mean the same."""
+def test_a_reset_may_be_given_by_its_value(kind: AutoOffsetReset) -> None:
+    """A member of the enumeration and its value mean the same."""
     assert config(auto_offset_reset=kind.value).auto_offset_reset is kind
     assert config(auto_offset_reset=kind).auto_offset_reset is kind
 
 
 @pytest.mark.parametrize("kind", list(IsolationLevel))
-def test_an_isolation_level_goes_by_name_too(kind: IsolationLevel) -> None:
-    """The words of the enumeration and its members mean the same."""
+def test_an_isolation_level_may_be_given_by_its_value(kind: IsolationLevel) -> None:
+    """A member of the enumeration and its value mean the same."""
     assert config(isolation_level=kind.value).isolation_level is kind
     assert config(isolation_level=kind).isolation_level is kind
 
 
-def test_heartbeats_are_three_times_quicker_than_the_session() -> None:
-    """One lost heartbeat must not lose the membership: a third is allowed, more is not."""
+def test_the_heartbeat_interval_is_at_most_a_third_of_the_session() -> None:
+    """Exactly a third is allowed, more is refused."""
     assert config(heartbeat_interval=10, session_timeout=30).heartbeat_interval == 10
     with pytest.raises(ConfigError, match=r"heartbeat_interval=10.1 .* session_timeout \(30 s\)"):
         config(heartbeat_interval=10.1, session_timeout=30)
 
 
 def test_the_longest_back_off_is_not_below_the_first() -> None:
-    """The two may be equal."""
+    """A longest back-off below the first is refused; the two may be equal."""
     assert config(rejoin_backoff=2, rejoin_backoff_max=2).rejoin_backoff_max == 2
     with pytest.raises(ConfigError, match=r"rejoin_backoff_max=1 .* rejoin_backoff \(2 s\)"):
         config(rejoin_backoff=2, rejoin_backoff_max=1)
 
 
 def test_a_static_member_cannot_commit_with_a_retention() -> None:
-    """OffsetCommit v4 carries no static identity: such commits could not be fenced."""
+    """The two settings exclude each other: OffsetCommit v4 carries no static identity."""
     assert config(offset_retention=60).offset_retention == 60
     with pytest.raises(ConfigError, match="offset_retention=60 .*group_instance_id"):
         config(offset_retention=60, group_instance_id="one")
 
 
-def test_it_is_a_value() -> None:
+def test_a_config_is_a_value() -> None:
     """It is frozen, equal to one with the same settings, and ``attrs.evolve`` changes a setting."""
     made = config()
     assert made == config()
@@ -286,8 +286,8 @@ def test_it_is_a_value() -> None:
     assert attrs.evolve(made, group_id="other").group_id == "other"
 
 
-def test_a_member_hears_of_a_rebalance_in_time() -> None:
-    """An interval near the rebalance time-out is refused, whatever the session's is."""
+def test_a_member_learns_of_a_rebalance_in_time() -> None:
+    """An interval over two thirds of the rebalance time-out is refused."""
     assert config(heartbeat_interval=4.0, rebalance_timeout=6.0).heartbeat_interval == 4.0
     with pytest.raises(ConfigError, match=r"two thirds of rebalance_timeout \(5 s\)"):
         config(heartbeat_interval=4.0, rebalance_timeout=5.0)
@@ -295,7 +295,7 @@ def test_a_member_hears_of_a_rebalance_in_time() -> None:
 
 @given(seconds=st.floats() | st.integers())
 def test_every_duration_fits_the_wire(seconds: float) -> None:
-    """A duration that is taken is 1 to INT32_MAX milliseconds; every other is a ConfigError."""
+    """A duration of 1 to INT32_MAX milliseconds is accepted; any other is a ConfigError."""
     try:
         made = config(rebalance_timeout=seconds, heartbeat_interval=0.001)
     except ConfigError:
@@ -314,8 +314,8 @@ def test_every_duration_fits_the_wire(seconds: float) -> None:
     | st.binary()
     | st.lists(st.none() | st.integers() | st.text(), max_size=3),
 )
-def test_a_setting_is_taken_or_refused_by_its_name(field: str, value: object) -> None:
-    """Nothing but a ConfigError comes out of any value, and it names a field."""
+def test_a_setting_is_accepted_or_refused_by_name(field: str, value: object) -> None:
+    """Any value is accepted, or is refused by a ConfigError that names the field."""
     refused: ConfigError | None = None
     try:
         config(**{field: value})

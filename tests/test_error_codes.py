@@ -13,8 +13,8 @@ def test_every_code_of_kafka_is_there() -> None:
     assert {code.name: code.value for code in ErrorCode} == theirs
 
 
-def test_a_code_is_called_by_its_name_or_its_number() -> None:
-    """A number without a name still has a text of its own."""
+def test_a_code_is_shown_by_its_name_or_its_number() -> None:
+    """A number that Kafka does not define is shown as a number."""
     assert code_name(25) == "UNKNOWN_MEMBER_ID"
     assert code_name(9999) == "ERROR_9999"
     assert code_name(-1) == "UNKNOWN_SERVER_ERROR"

@@ -1,4 +1,4 @@
-"""The tree of exceptions: what is caught as what, and what each carries."""
+"""The exceptions: their base classes and their attributes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ PARENTS = {
 }
 
 
-def test_the_tree_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     """The table above has every exception of the module, with its first base class."""
     defined = {
         kind
@@ -88,14 +88,14 @@ def test_the_tree_is_whole() -> None:
     assert {kind: kind.__bases__[0] for kind in PARENTS} == PARENTS
 
 
-def test_a_stale_commit_knows_the_end() -> None:
-    """A StaleGenerationError carries the end of the generation, if it is known."""
+def test_a_stale_generation_error_has_the_end() -> None:
+    """A StaleGenerationError has the end of the generation, if it is known."""
     end = End(Cause.REBALANCE)
     assert StaleGenerationError("gone", end).end is end
     assert LeaseExpiredError("too late").end is None
 
 
-def test_a_failed_commit_knows_its_partitions() -> None:
+def test_a_commit_failed_error_has_its_partitions() -> None:
     """Each refused partition has its error; the mapping is a copy."""
     refused = {P: BrokerError(12, "OFFSET_METADATA_TOO_LARGE", "OffsetCommit")}
     error = CommitFailedError("some", refused)
@@ -105,16 +105,16 @@ def test_a_failed_commit_knows_its_partitions() -> None:
     ]
 
 
-def test_a_broker_s_error_says_which_and_of_what() -> None:
-    """Number, name and request are attributes, and make the message unless another is given."""
+def test_a_broker_error_has_code_and_request() -> None:
+    """Number, name and request are attributes; the default message has all three."""
     error = BrokerError(25, "UNKNOWN_MEMBER_ID", "Heartbeat")
     assert (error.code, error.name, error.request) == (25, "UNKNOWN_MEMBER_ID", "Heartbeat")
     assert str(error) == "Heartbeat was answered with UNKNOWN_MEMBER_ID (25)"
     assert str(BrokerError(25, "UNKNOWN_MEMBER_ID", "Heartbeat", "other words")) == "other words"
 
 
-def test_a_given_member_id_is_carried() -> None:
-    """The error carries the member id with which to join again (KIP-394)."""
+def test_the_error_has_the_given_member_id() -> None:
+    """MEMBER_ID_REQUIRED has the member id with which to join again (KIP-394)."""
     error = MemberIdRequiredError("m-1", "orders")
     assert error.member_id == "m-1"
     assert error.code == 79
@@ -123,7 +123,7 @@ def test_a_given_member_id_is_carried() -> None:
 
 
 def test_an_unreadable_position_is_named() -> None:
-    """The error carries the partition, and the position if the source knows it."""
+    """The error has the partition, and the position if the source knows it."""
     assert OffsetOutOfRangeError("no", P).offset == -1
     assert OffsetOutOfRangeError("no", P, 7).offset == 7
     assert FetchError("no").partition is None
@@ -137,14 +137,14 @@ def test_a_transport_error_says_whether_the_request_was_sent(kind: type[Transpor
     assert kind("broken", sent=True).sent
 
 
-def test_a_lost_connection_knows_of_an_answer_begun() -> None:
-    """Only if a part of the response arrived has the broker certainly acted."""
+def test_a_lost_connection_says_whether_the_response_had_begun() -> None:
+    """``answer_begun`` is False unless it is given."""
     assert not ConnectionLostError("gone", sent=True).answer_begun
     assert ConnectionLostError("gone", sent=True, answer_begun=True).answer_begun
 
 
-def test_plain_ones_go_between_processes() -> None:
-    """Errors can be pickled, so that a worker process can pass them on."""
+def test_plain_errors_can_be_pickled() -> None:
+    """A worker process can pass such errors on."""
     error = pickle.loads(pickle.dumps(GroupClosedError("closed")))  # noqa: S301 # our own bytes
     assert type(error) is GroupClosedError
     assert str(error) == "closed"

@@ -40,7 +40,7 @@ def test_events_have_the_member_that_was_bound_last() -> None:
     ]
 
 
-def test_everybody_hears_the_same_event_in_order() -> None:
+def test_every_handler_gets_each_event_in_order() -> None:
     """Each handler gets each event, in the order of the handlers."""
     heard: list[tuple[str, Event]] = []
     emitter = EventEmitter(

@@ -1,4 +1,4 @@
-"""The values that pass through the protocols, and who conforms to them."""
+"""Batches, and which objects conform to the Protocols."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kgroup.types import TopicPartition
 
 
 def test_a_batch_is_as_long_as_its_messages() -> None:
-    """And its repr does not spill them."""
+    """The length of a batch is the number of messages; its repr does not show them."""
     messages: list[Any] = [SimpleNamespace(value="secret")] * 3
     batch = Batch(partition=TopicPartition("t", 0), messages=messages, next_offset=3, epoch=1)
     assert len(batch) == 3
@@ -29,8 +29,8 @@ def test_a_batch_that_a_program_makes_knows_no_lease() -> None:
     assert not hasattr(batch, "__getitem__")
 
 
-def test_what_conforms() -> None:
-    """Built-in assignors, both clocks, and Python's own random numbers."""
+def test_which_objects_conform() -> None:
+    """Built-in assignors, both clocks and Python's ``Random`` conform to their Protocols."""
     assert all(isinstance(assignor, Assignor) for assignor in BUILTIN.values())
     assert not isinstance(object(), Assignor)
     clocks: list[Clock] = [SuspendAwareClock(), TrioClock()]

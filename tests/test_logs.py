@@ -1,4 +1,4 @@
-"""Log lines: one for each event, at its level, in its words."""
+"""Log lines: one for each event, with its level and its message."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_a_planned_rebalance_is_no_warning(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_percent_sign_is_a_percent_sign(caplog: pytest.LogCaptureFixture) -> None:
-    """What brokers and users put into words is no format."""
+    """A percent sign in a broker's or a user's text is not read as a format."""
     with caplog.at_level(logging.INFO, "kgroup"):
         log(Joining(group_id="100%s", reason="%d"))
     assert caplog.messages == ["group 100%s: joining: %d"]
 
 
 def test_the_library_sets_no_handler_and_no_level() -> None:
-    """What is shown, and where, is the program's to say."""
+    """The program alone decides what is logged, and where."""
     assert LOGGER.name == "kgroup"
     assert LOGGER.handlers == []
     assert LOGGER.level == logging.NOTSET

@@ -66,7 +66,7 @@ class Between:
     async def recover(
         self, end: End, *, failure: Any = None, handed_over: bool = True, lived: float = 100.0
     ) -> float:
-        """After a generation that ended so; the seconds that it took."""
+        """Let the member recover from a generation with this end; return the seconds."""
         before = trio.current_time()
         last: Any = SimpleNamespace(
             end=end, failure=failure, handed_over=handed_over, lived=lived, rebalance_request=None
@@ -75,11 +75,11 @@ class Between:
         return trio.current_time() - before
 
     def waits(self) -> list[float]:
-        """The waits that were reported."""
+        """The seconds of each wait that an event reported."""
         return [event.seconds for event in self.events if isinstance(event, BackingOff)]
 
     def found(self) -> int:
-        """How often the coordinator was found."""
+        """How often the member searched for the coordinator and found it."""
         return sum(isinstance(event, CoordinatorFound) for event in self.events)
 
 
@@ -88,7 +88,7 @@ def lost(error: Exception | None) -> End:
     return End(Cause.COORDINATOR_LOST, "away", error)
 
 
-#: An end, whether the coordinator is looked for, and whether the id is kept.
+#: An end, whether the member searches for the coordinator, and whether it keeps its id.
 ENDS = [
     (End(Cause.REBALANCE), False, True),
     (End(Cause.PARTITIONS_CHANGED), False, True),
@@ -119,7 +119,7 @@ async def test_after_each_end(
     finds: bool,
     keeps: bool,
 ) -> None:
-    """Once, it is not waited; the coordinator is looked for and the id kept as the table says."""
+    """The first end costs no wait; the search and the member id are as in the table."""
     it = Between(nursery)
     assert await it.recover(end) == 0
     assert it.found() == int(finds)
@@ -136,10 +136,10 @@ async def test_after_each_end(
         ),
     ],
 )
-async def test_what_cannot_be_mended_is_raised(
+async def test_a_fatal_error_is_raised(
     nursery: trio.Nursery, autojump_clock: MockClock, error: Any, kind: type[Exception]
 ) -> None:
-    """As it is, and it is not waited."""
+    """The error of the end is raised unchanged, without a wait."""
     it = Between(nursery)
     with pytest.raises(kind) as caught:
         await it.recover(End(Cause.FENCED, "", error))
@@ -147,10 +147,10 @@ async def test_what_cannot_be_mended_is_raised(
     assert it.waits() == []
 
 
-async def test_a_failure_before_the_hand_over_is_its_request_s(
+async def test_a_failure_before_the_hand_over_counts_for_its_request(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Its row and not the heartbeat's: what is not understood starts over, and leaves first."""
+    """The row of SyncGroup decides: after an unknown error the member leaves first, and loses its id."""
     it = Between(nursery)
     error = refused(Request.SYNC, ErrorCode.UNKNOWN_SERVER_ERROR)
     end = End(Cause.MEMBERSHIP_LOST, "", error)
@@ -162,7 +162,7 @@ async def test_a_failure_before_the_hand_over_is_its_request_s(
 async def test_losses_in_a_row_back_off_and_a_long_life_ends_the_row(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The first is at once; a generation that lived is a success, a short one is none."""
+    """The first loss costs no wait, later ones more and more, until a generation lasts."""
     it = Between(nursery)
     end = End(Cause.MEMBERSHIP_LOST, "", refused(Request.HEARTBEAT, ErrorCode.ILLEGAL_GENERATION))
     took = [await it.recover(end, lived=1.0) for _ in range(4)]
@@ -177,7 +177,7 @@ async def test_losses_in_a_row_back_off_and_a_long_life_ends_the_row(
 async def test_handlers_that_return_at_once_slow_down(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Longer and longer, up to the most; a generation that lived longer than that ends it."""
+    """The waits grow up to the longest back-off, and end after a generation that lasts longer."""
     it = Between(nursery)
     end = End(Cause.TASK_RETURNED, "handle returned")
     took = [await it.recover(end, lived=0.5) for _ in range(10)]
@@ -190,8 +190,8 @@ async def test_handlers_that_return_at_once_slow_down(
     assert "handle returned, after a generation of 0.5 s" in str(it.events[-1])
 
 
-async def test_it_leaves_once(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """An event says so; without an id there is nothing to leave."""
+async def test_a_member_leaves_once(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """An event reports it; a second call finds no member id, and sends nothing."""
     it = Between(nursery)
     await it.member.leave("closed")
     await it.member.leave("closed")
@@ -204,7 +204,7 @@ async def test_it_leaves_once(nursery: trio.Nursery, autojump_clock: MockClock) 
 
 
 async def test_a_static_member_stays(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """And says so."""
+    """It sends no LeaveGroup, and the event says why."""
     it = Between(nursery, group_instance_id="one")
     await it.member.leave("closed")
     (event,) = it.events
@@ -215,7 +215,7 @@ async def test_a_static_member_stays(nursery: trio.Nursery, autojump_clock: Mock
 async def test_a_refused_leave_is_reported_and_over(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The session ends by itself; closing does not fail because of it."""
+    """An error in the response fails nothing, and the member has left."""
     it = Between(nursery)
     it.coordinator.answers["leave_group"] = lambda frame: left(frame, member_code=25)
     await it.member.leave("closed")
@@ -228,7 +228,7 @@ async def test_a_refused_leave_is_reported_and_over(
 async def test_a_cancelled_leave_is_reported_too(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """By the deadline of closing."""
+    """If the deadline of closing cancels the leave, the event says that it did not succeed."""
     it = Between(nursery)
     it.coordinator.up = False
     with trio.move_on_after(5) as scope:

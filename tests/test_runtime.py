@@ -1,4 +1,4 @@
-"""What a group stands on by default, and in a test."""
+"""The runtime of a group: the default one, the one of tests, and observers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONFIG = GroupConfig(group_id="g", bootstrap_servers="localhost:9", topics=["t"]
 
 
 class Onlooker:
-    """An observer that takes note of everything."""
+    """An observer that records everything."""
 
     def __init__(self) -> None:
         self.shutdowns: list[Callable[[str], None]] = []
@@ -57,13 +57,13 @@ class Onlooker:
 
 
 def watched(here: World, onlooker: Onlooker) -> ConsumerGroup:
-    """A group of that world with an observer; it records its events, too."""
+    """A group in this world with an observer, whose events are recorded too."""
     runtime = attrs.evolve(memory_runtime(here.broker), observer=onlooker)
     return ConsumerGroup(here.config(), runtime=runtime, on_event=here.events.append)
 
 
-def test_the_default_is_the_real_world() -> None:
-    """TCP, two clocks, chance, and librdkafka; nothing is opened yet."""
+def test_the_default_runtime() -> None:
+    """It has TCP, two real clocks, real random numbers and librdkafka, and opens nothing yet."""
     real = default_runtime()
     assert real.open_stream is open_tcp
     assert isinstance(real.clock, SuspendAwareClock)
@@ -72,15 +72,15 @@ def test_the_default_is_the_real_world() -> None:
     assert isinstance(real.record_source(CONFIG, lambda *_: None), LibrdkafkaSource)
 
 
-def test_a_group_takes_it_by_default() -> None:
-    """And two groups share no source of chance, nor one with the program."""
+def test_a_group_has_the_default_runtime() -> None:
+    """Without another runtime a group gets the default one; two groups share no Random."""
     one, two = ConsumerGroup(CONFIG), ConsumerGroup(CONFIG)
     assert one._runtime.random is not two._runtime.random
     assert isinstance(one._runtime.clock, SuspendAwareClock)
 
 
 async def test_in_memory_there_is_one_clock(autojump_clock: MockClock) -> None:
-    """Trio's, and the same seed makes the same choices."""
+    """Both clocks are trio's, and the same seed gives the same random numbers."""
     async with world() as here:
         one, two = (memory_runtime(here.broker, seed=5) for _ in range(2))
         assert isinstance(one.clock, TrioClock)
@@ -88,8 +88,8 @@ async def test_in_memory_there_is_one_clock(autojump_clock: MockClock) -> None:
         assert isinstance(one.record_source(CONFIG, lambda *_: None), MemorySource)
 
 
-def test_it_is_a_value() -> None:
-    """A test changes one thing of it and keeps the rest."""
+def test_a_runtime_is_a_value() -> None:
+    """A test can change one part and keep the rest; no part has a default."""
     real = default_runtime()
     changed = attrs.evolve(real, clock=TrioClock())
     assert changed.open_stream is open_tcp
@@ -137,7 +137,7 @@ async def test_the_observer_gets_events_in_place_of_the_log(
 
 
 async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> None:
-    """It gets the shutdown function of an entered group; calling it closes the group."""
+    """The observer gets the shutdown function of an entered group, and can close it by that."""
     async with world() as here:
         onlooker = Onlooker()
         unopened = watched(here, onlooker)
@@ -155,7 +155,7 @@ async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> 
 
 
 async def test_the_observer_sees_each_batch_before_the_handler(autojump_clock: MockClock) -> None:
-    """With the membership that it is handed out under, and nothing else of it is changed."""
+    """The observer gets the batch and its membership first, and the handler the same batch."""
     async with world(2) as here:
         await here.append(3)
         await here.append(3, partition=1)

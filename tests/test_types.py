@@ -1,4 +1,4 @@
-"""The values: their rules, their order and their words."""
+"""The values: their rules, their order and their texts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b", "a-1"]), st.in
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "__consumer_offsets"])
-def test_what_a_topic_may_be_called(name: str) -> None:
-    """Kafka's ``Topic.validate`` admits these."""
+def test_valid_names_of_topics(name: str) -> None:
+    """Kafka's ``Topic.validate`` accepts these names."""
     assert topic_fault(name) is None
 
 
@@ -45,24 +45,24 @@ def test_what_a_topic_may_be_called(name: str) -> None:
         (None, "is a NoneType, not a str"),
     ],
 )
-def test_what_it_may_not(name: object, fault: str) -> None:
-    """The fault is a text that follows the name."""
+def test_invalid_names_of_topics(name: object, fault: str) -> None:
+    """The fault is a phrase that continues a sentence after the name."""
     assert (topic_fault(name) or "").startswith(fault)
 
 
 def test_partitions_sort_by_topic_and_number() -> None:
-    """Ten comes after nine, and a partition is written as Kafka writes it."""
+    """Partition 10 comes after 9, and the text is Kafka's ``topic-number``."""
     names = [TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 9)]
     assert list(map(str, sorted(names))) == ["a-9", "a-10", "b-0"]
 
 
-def test_a_broker_is_named_with_its_address() -> None:
-    """Errors and events name it so."""
+def test_a_broker_is_shown_with_its_address() -> None:
+    """This is its text in errors and events."""
     assert str(BrokerAddress(3, "here", 9092)) == "broker 3 at here:9092"
 
 
-def test_bounds_of_a_position_to_commit() -> None:
-    """What OffsetCommit can carry is taken, to the last number."""
+def test_bounds_of_an_offset_to_commit() -> None:
+    """Every value that fits into OffsetCommit is accepted, up to the largest."""
     most = OffsetAndMetadata(INT64_MAX, INT32_MAX, "x" * LONGEST_TEXT)
     assert most.offset == INT64_MAX
     assert OffsetAndMetadata(0) == OffsetAndMetadata(0, -1, "")
@@ -84,23 +84,23 @@ def test_bounds_of_a_position_to_commit() -> None:
         ((0, -1, "\ud800"), ValueError, "metadata=.*cannot be encoded in UTF-8"),
     ],
 )
-def test_a_position_that_no_request_could_carry(
+def test_an_offset_that_no_request_could_carry(
     given_: tuple[object, ...], kind: type[Exception], words: str
 ) -> None:
-    """It is refused where it is made, so that no other caller's commit fails with it."""
+    """It is refused when it is made; later, it would fail other callers' commits too."""
     with pytest.raises(kind, match=words):
         OffsetAndMetadata(*given_)  # type: ignore[arg-type]
 
 
 @given(st.text())
 def test_a_text_is_measured_in_bytes(text: str) -> None:
-    """What is said to fit can be encoded, in as many bytes as a STRING has room for."""
+    """A text without a fault can be encoded in UTF-8, and fits into a STRING."""
     if text_fault(text) is None:
         assert len(text.encode()) <= LONGEST_TEXT
 
 
-def test_two_bytes_are_two() -> None:
-    """A text of few characters can be too long."""
+def test_a_character_of_two_bytes_counts_twice() -> None:
+    """A text of half as many such characters already has the greatest length."""
     assert text_fault("ä" * (LONGEST_TEXT // 2)) is None
     assert text_fault("ä" * (LONGEST_TEXT // 2 + 1)) == "has 32768 bytes in UTF-8, more than 32767"
 
@@ -109,7 +109,7 @@ def test_two_bytes_are_two() -> None:
 def test_an_assignment_knows_what_changed(
     now: list[TopicPartition], before: list[TopicPartition]
 ) -> None:
-    """Added, kept and removed part what there is and was; it is sorted and without repetitions."""
+    """Added and kept make the assignment, removed and kept the one before; it is sorted."""
     assignment = Assignment(now, before)
     assert list(assignment) == sorted(set(now))
     assert len(assignment) == len(set(now))
@@ -122,7 +122,7 @@ def test_an_assignment_knows_what_changed(
 
 
 def test_an_assignment_is_a_value() -> None:
-    """Equal where partitions and the ones before are, and holds no other kind of thing."""
+    """Assignments are equal if their partitions and those before are equal."""
     one = TopicPartition("a", 0)
     assert Assignment((one,)) == Assignment((one, one))
     assert Assignment((one,)) != Assignment((one,), frozenset({one}))
@@ -131,8 +131,8 @@ def test_an_assignment_is_a_value() -> None:
 
 
 @given(st.lists(PARTITIONS, unique=True))
-def test_requests_name_partitions_by_topic(partitions: list[TopicPartition]) -> None:
-    """Topics and numbers are sorted, and nothing is lost."""
+def test_partitions_are_grouped_by_topic(partitions: list[TopicPartition]) -> None:
+    """Topics and numbers are sorted, and no partition is missing."""
     named = by_topic(partitions)
     assert list(named) == sorted(named)
     assert all(numbers == sorted(numbers) for numbers in named.values())
@@ -147,8 +147,8 @@ def test_a_cause_says_whether_a_commit_can_succeed(cause: Cause) -> None:
     assert End(cause).can_commit is cause.can_commit
 
 
-def test_an_end_in_words() -> None:
-    """Its cause, and what brought it about where that is known."""
+def test_the_text_of_an_end() -> None:
+    """The text has the cause, and the detail if there is one."""
     assert str(End(Cause.REBALANCE)) == "rebalance"
     assert str(End(Cause.CLOSED, "the block was left")) == "closed: the block was left"
     assert End(Cause.FENCED, "x", ValueError()) == End(Cause.FENCED, "x")
@@ -161,8 +161,8 @@ def test_an_end_in_words() -> None:
         ("one", "member 'm-1' (instance 'one') of group 'orders' in generation 7"),
     ],
 )
-def test_a_membership_in_words(instance: str | None, words: str) -> None:
-    """Errors name member, group and generation in this way."""
+def test_the_text_of_a_membership(instance: str | None, words: str) -> None:
+    """This is how errors name member, group and generation."""
     membership = Membership(
         group_id="orders",
         member_id="m-1",
@@ -176,7 +176,7 @@ def test_a_membership_in_words(instance: str | None, words: str) -> None:
 
 
 def test_sorting_compares_no_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only topics and numbers: another member decides how many partitions there are."""
+    """Only topics and numbers are compared, which is quick for the many of another member."""
 
     def compared(one: object, other: object) -> bool:
         raise AssertionError(f"{one} was compared with {other}")

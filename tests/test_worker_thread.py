@@ -13,7 +13,7 @@ import trio.testing
 from kgroup.worker_thread import ThreadCall, WorkerThread, compute_inline, post_to, stack_of
 
 
-async def test_it_is_a_thread_with_a_name() -> None:
+async def test_a_worker_thread_has_a_name() -> None:
     """Results and exceptions come back from a thread with the given name."""
     compute = WorkerThread()
     assert await compute(lambda: threading.current_thread().name, "a name") == "a name"

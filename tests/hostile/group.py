@@ -175,7 +175,7 @@ async def _read(broker: EmbeddedBroker, wire: Wire, seen: Seen, seed: int) -> No
         async with ConsumerGroup(config, runtime=runtime) as group:
             async for generation in group:
                 generation.start_soon(_handle, generation, seen)
-    except Exception as error:  # noqa: BLE001 # the case's to judge
+    except Exception as error:  # noqa: BLE001 # the case checks it
         seen.raised = _first(error)
         seen.over.set()
 

@@ -99,8 +99,8 @@ class Beating:
         (60.0, [0, 0.25, 0.5, 1, 2, 4, 60, 60]),
     ],
 )
-def test_the_first_ones_come_quicker(interval: float, waits: list[float]) -> None:
-    """First 0, then 0.25 s, doubled at most five times, and never over the interval."""
+def test_the_first_heartbeats_come_quicker(interval: float, waits: list[float]) -> None:
+    """The waits are 0, then 0.25 s, doubled at most five times, and never over the interval."""
     assert list(islice(heartbeat_waits(interval), len(waits))) == waits
 
 
@@ -191,7 +191,7 @@ async def test_transient_errors_are_retried_within_the_interval(
 
 
 async def test_a_coordinator_that_moved_is_found(autojump_clock: MockClock) -> None:
-    """The first lookup comes without a wait."""
+    """The first search for the new coordinator comes without a wait."""
     it = Beating()
     it.coordinator.beats = [
         refused(ErrorCode.NOT_COORDINATOR),

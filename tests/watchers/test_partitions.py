@@ -1,4 +1,4 @@
-"""The partition watcher: what counts as a change, and when it is believed."""
+"""The partition watcher: what counts as a change, and after how many polls."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_is_a_change(
     assert has_grown(before, now) is grown
 
 
-def test_other_racks_are_no_change() -> None:
+def test_moved_replicas_are_no_change() -> None:
     """Replicas that move do not end a generation."""
     moved = {"t": TopicInfo(name="t", partitions=1, racks=(("east",),))}
     assert changes(topic(1), moved) == []
@@ -89,7 +89,7 @@ class Polls:
 
 
 async def test_growth_counts_after_one_poll(autojump_clock: MockClock) -> None:
-    """The first poll comes one interval after the start."""
+    """An added partition ends the generation at the first poll, one interval after the start."""
     polls = Polls(topic(1), topic(2))
     before = trio.current_time()
     end = await partition_watcher(polls.poll, topic(1), 5.0, polls.report)
@@ -108,7 +108,7 @@ async def test_a_topic_counts_as_deleted_after_two_polls(autojump_clock: MockClo
 
 
 async def test_no_topic_is_deleted_within_a_few_seconds(autojump_clock: MockClock) -> None:
-    """However often it is polled: a broker that starts may lack metadata for that long."""
+    """A starting broker may lack metadata for that long, so frequent polls change nothing."""
     polls = Polls({})
     before = trio.current_time()
     await partition_watcher(polls.poll, topic(1), 1.0, polls.report)
