@@ -150,7 +150,7 @@ async def test_a_fatal_error_is_raised(
 async def test_a_failure_before_the_hand_over_counts_for_its_request(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The row of SyncGroup decides: after an unknown error the member leaves first, and loses its id."""
+    """The row of SyncGroup decides: after an unknown error the member first leaves."""
     it = Between(nursery)
     error = refused(Request.SYNC, ErrorCode.UNKNOWN_SERVER_ERROR)
     end = End(Cause.MEMBERSHIP_LOST, "", error)

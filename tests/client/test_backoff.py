@@ -1,4 +1,4 @@
-"""The waits between attempts."""
+"""The waits between attempts, and limits of how often something may happen."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_members_do_not_come_in_step() -> None:
     assert len(waits) == 20
 
 
-def test_a_broker_that_is_away_for_ever_overflows_nothing() -> None:
+def test_thousands_of_failures_overflow_nothing() -> None:
     """After thousands of attempts, the wait is still the longest."""
     backoff = Backoff(0.1, 5.0, random.Random(1))
     for _ in range(5000):
@@ -55,7 +55,7 @@ def test_a_broker_that_is_away_for_ever_overflows_nothing() -> None:
     assert backoff.next() == 5.0
 
 
-def test_an_limit_is_used_up_and_comes_back() -> None:
+def test_a_limit_is_used_up_and_comes_back() -> None:
     """A burst, then one event in each interval; after a pause, a burst is possible again."""
     limit = RateLimit(3, 2.0)
     assert [limit.wait(100.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.5, 1.0]

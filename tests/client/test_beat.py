@@ -1,4 +1,4 @@
-"""The beat: moments that members of a group have in common, whatever else differs."""
+"""The beat: the moments of heartbeats that the members of a group have in common."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ class Stopped:
 def test_a_wait_is_half_to_one_and_a_half_intervals(
     now: float, interval: float, group_id: str
 ) -> None:
-    """Whatever the wall clock says, no two heartbeats are close, and none is left out."""
+    """Heartbeats are never close to each other or far apart, whatever the wall clock shows."""
     assert 0.499 * interval <= Beat(Stopped(now), group_id).wait(interval) <= 1.501 * interval
 
 
 @given(now=st.floats(0, 4e9), later=st.floats(0, 10), group_id=st.text())
-def test_members_that_look_at_different_times_meet(now: float, later: float, group_id: str) -> None:
+def test_members_that_begin_at_different_times_meet(
+    now: float, later: float, group_id: str
+) -> None:
     """After one heartbeat each, the next ones of two members come at the same moment."""
     one, other = (at + Beat(Stopped(at), group_id).wait(1.0) for at in (now, now + later))
     assert math.isclose((other - one) % 1, 0, abs_tol=1e-5) or math.isclose(
@@ -59,7 +61,7 @@ def test_groups_do_not_beat_together() -> None:
 
 
 def test_no_wait_is_longer_than_allowed() -> None:
-    """Where the nearest multiple is too late, the one before it is taken."""
+    """If the nearest multiple is later than allowed, the one before it is taken."""
     clock = Stopped(0.3)
     assert Beat(clock, "").wait(1.0) == pytest.approx(0.7)
     clock.time = 0.7
@@ -68,8 +70,8 @@ def test_no_wait_is_longer_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("now", [math.nan, math.inf, -math.inf])
-def test_a_clock_that_says_nothing_is_ignored(now: float) -> None:
-    """Then heartbeats follow each other at the interval."""
+def test_an_unusable_clock_is_ignored(now: float) -> None:
+    """If the wall clock gives no usable time, heartbeats simply follow their interval."""
     assert Beat(Stopped(now), "group").wait(2.0) == 2.0
 
 

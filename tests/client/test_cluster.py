@@ -62,7 +62,7 @@ async def test_metadata_in_every_version(
         ErrorCode.UNKNOWN_TOPIC_ID,
     ],
 )
-async def test_a_topic_that_is_not_there_empties_no_other(
+async def test_a_missing_topic_empties_no_other(
     nursery: trio.Nursery, autojump_clock: MockClock, code: int
 ) -> None:
     """The topic is in ``missing``, and the others are in ``topics``."""
@@ -73,7 +73,7 @@ async def test_a_topic_that_is_not_there_empties_no_other(
     assert result.missing == {"absent"}
 
 
-async def test_a_topic_that_may_not_be_seen_is_an_error(
+async def test_a_topic_without_permission_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The error names the topic and the permissions that the principal needs."""

@@ -108,10 +108,10 @@ async def test_a_member_s_life_in_every_version(
     ("api", "version"),
     [(api, version) for api, version in common_versions() if api in FIRST_WITH_INSTANCE],
 )
-async def test_a_static_member_needs_brokers_that_know_of_it(
+async def test_a_static_member_needs_brokers_with_static_members(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: str, version: int
 ) -> None:
-    """Since KIP-345 it is sent; before, the error names broker, version and field."""
+    """Versions since KIP-345 carry the instance id; for older ones there is an error."""
     hold_to(monkeypatch, api, version)
     refused: Exception | None = None
     async with world() as here:
@@ -243,7 +243,7 @@ async def test_an_unreadable_subscription_ends_no_leader(
         ({}, False, False),
         ({"leader": "m-1", "members": [seen("m-1", b"")]}, True, False),
         ({"leader": "m-1", "skip_assignment": True}, True, True),
-        # A static leader that came again before KIP-814 reads of its own old id.
+        # Before KIP-814, the response to a static leader that restarted names its old member id.
         ({"leader": "old", "members": [seen("m-1", b"")]}, True, False),
     ],
 )
@@ -284,7 +284,7 @@ async def test_the_fields_of_a_join(nursery: trio.Nursery, autojump_clock: MockC
 async def test_a_rack_is_sent_in_the_version_that_has_one(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Without a rack it is version 0, which every client can read; with a rack it is version 3."""
+    """A subscription has version 3 with a rack, and otherwise 0, which every client reads."""
     async with coordinator(nursery, rack_id="east") as (here, node, nodes):
         node.answers["join_group"] = joined()
         await here.join("", ["t"], "")
@@ -323,7 +323,7 @@ async def test_an_assignment_that_cannot_be_read_is_an_error(
             await here.sync(MEMBERSHIP, {})
 
 
-async def test_no_bytes_at_all_assign_nothing(
+async def test_an_assignment_of_no_bytes_is_empty(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A coordinator sends no bytes to a member that the leader has left out."""

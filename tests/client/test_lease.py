@@ -13,7 +13,7 @@ from kgroup.client.lease import Lease
 
 @final
 class Hand:
-    """A clock set by hand."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -85,10 +85,10 @@ def test_a_lease_that_was_revoked_is_over_for_good() -> None:
     rebalance=st.floats(1, 100),
     steps=st.lists(st.tuples(st.floats(0, 20), st.booleans(), st.floats(0, 20)), max_size=30),
 )
-def test_the_lease_is_never_longer_than_proved(
+def test_the_lease_is_never_longer_than_responses_confirm(
     session: float, rebalance: float, steps: list[tuple[float, bool, float]]
 ) -> None:
-    """In any order of responses it ends by the latest proof, and no response shortens it."""
+    """In any order of responses it ends by the latest confirmation, and none shortens it."""
     clock = Hand()
     made, _ = lease(clock, session, rebalance)
     renewed = confirmed = 0.0

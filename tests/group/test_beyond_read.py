@@ -1,4 +1,4 @@
-"""Commits past the records handed out are refused, unless the program shows that it means them."""
+"""Commits past the records handed out are refused, unless the program skips on purpose."""
 
 from __future__ import annotations
 

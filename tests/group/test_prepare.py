@@ -74,7 +74,7 @@ async def test_a_member_prepares_its_source_once_before_it_joins(autojump_clock:
 
 
 async def test_a_pattern_s_new_topic_is_prepared(autojump_clock: MockClock) -> None:
-    """A member that joins because a topic began to match tells its source of that topic too."""
+    """If a new topic begins to match, the source gets it before the member joins again."""
     async with world() as here:
         prepared: list[Collection[str]] = []
         async with group_with(here, prepared.append, topics=[re.compile("topic.*")]) as group:

@@ -20,7 +20,7 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable"
 
 @final
 class World:
-    """One broker with a topic ``topic``, and the requests that it got."""
+    """One broker with a topic ``topic``, and the requests that it received."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.broker = broker

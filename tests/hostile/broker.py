@@ -142,7 +142,7 @@ async def _play_some(seed: int, numbers: Sequence[int]) -> list[tuple[int, str]]
             wrong += [(number, fault) for fault in faults]
         try:
             await serve_honest_client(broker)
-        except Exception as error:  # noqa: BLE001 # whatever it is, the cases are to blame
+        except Exception as error:  # noqa: BLE001 # any error is a result of the cases
             wrong.append((numbers[-1], f"an honest client afterwards: {error!r}"))
     return wrong
 

@@ -20,7 +20,7 @@ SCENARIO: Final = {
     "faults_per_hour": 600.0,
     "config": {"drain_timeout": 1.0, "request_timeout": 10.0},
 }
-"""Short, with much trouble, and drains that end while commits are under way; see ``Scenario``."""
+"""Short, with many faults, and drains that end while commits are under way; see ``Scenario``."""
 
 
 @final

@@ -1,16 +1,16 @@
 """Simulates kgroup with one line changed, in a process that nothing else runs in.
 
 Run as ``python -P program.py``. Each line of its input is a hunt in JSON, each line of its output
-what came of it:
+the result:
 
     {"scenario": {...}, "seeds": [...], "breaks": number or null, "change": {...} or null}
     {"seed": number or null, "violation": text, "tried": count, "cpu": seconds, "failed": [...]}
 
 A hunt ends with the first seed that breaks the invariant, or any where ``breaks`` is null.
-``failed`` holds what the simulator itself raised, which is no find.
+``failed`` holds the errors of the simulator itself, which do not count as violations.
 
-Modules of others are imported once, kgroup in a fork for every hunt, so that none has anything
-of another's. Shipped files are only read.
+Other packages are imported once. kgroup is imported in a fork for every hunt, so that hunts share
+nothing. The files of the checkout are only read.
 """
 
 from __future__ import annotations
