@@ -96,7 +96,7 @@ async def test_a_commit_behind_a_waiting_one_is_refused_as_a_whole(
 async def test_an_earlier_deadline_holds_for_commits_that_were_sent(
     autojump_clock: MockClock,
 ) -> None:
-    """A drain may end before the request time-out; its deadline is never moved back."""
+    """The deadline of a drain may come before the request time-out, and is never postponed."""
     bench = Bench()
     bench.coordinator.replies = [trio.sleep_forever]
     began = trio.current_time()
@@ -120,7 +120,7 @@ async def test_an_earlier_deadline_holds_for_commits_that_were_sent(
 async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
     autojump_clock: MockClock,
 ) -> None:
-    """So does a cancelled caller whose offsets are in another caller's request."""
+    """A cancelled caller whose offsets are in another caller's request gives up then too."""
     bench = Bench()
     bench.coordinator.replies = [for_a_second, trio.sleep_forever]
     async with trio.open_nursery() as nursery:

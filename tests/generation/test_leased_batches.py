@@ -24,7 +24,7 @@ PLANNED = End(Cause.REBALANCE)
 
 
 def messages(count: int) -> list[Any]:
-    """So many messages with offsets from 0 on."""
+    """This many messages, with offsets from 0 on."""
     return [SimpleNamespace(offset=lambda number=number: number) for number in range(count)]
 
 
@@ -58,7 +58,7 @@ async def test_within_the_lease_it_is_the_source_s_batch(autojump_clock: MockClo
 
 
 async def test_past_the_lease_nothing_more_is_handed_out(autojump_clock: MockClock) -> None:
-    """The next record raises, again and again; the error names all, and messages stay readable."""
+    """Each further record raises an error with all details; `messages` can still be read."""
     bench = Bench()
     batch = leased(bench, messages(5))
     rest = iter(batch)
@@ -80,7 +80,7 @@ async def test_past_the_lease_nothing_more_is_handed_out(autojump_clock: MockClo
 
 
 async def test_a_refused_record_ends_the_generation(autojump_clock: MockClock) -> None:
-    """Its partitions are read by nobody otherwise; not even a late heartbeat revives it."""
+    """Without that, no member would read its partitions; a late heartbeat changes nothing."""
     bench = Bench()
     rest = iter(leased(bench, messages(5)))
     await trio.sleep(31)
@@ -97,7 +97,7 @@ async def test_a_refused_record_ends_the_generation(autojump_clock: MockClock) -
         next(rest)
 
 
-async def test_a_lease_that_is_extended_lets_it_go_on(autojump_clock: MockClock) -> None:
+async def test_an_extended_lease_lets_the_iteration_continue(autojump_clock: MockClock) -> None:
     """A batch may be held for many sessions while heartbeats are answered."""
     bench = Bench()
     rest = iter(leased(bench, messages(9)))
@@ -108,7 +108,7 @@ async def test_a_lease_that_is_extended_lets_it_go_on(autojump_clock: MockClock)
 
 
 async def test_a_lost_generation_hands_out_nothing(autojump_clock: MockClock) -> None:
-    """Also within the lease, the next record raises, with the end of the generation."""
+    """Even if the lease had time left, the next record raises, with the generation's end."""
     bench = Bench()
     rest = iter(leased(bench, messages(5)))
     assert take(rest, 1) == [0]
@@ -125,7 +125,7 @@ async def test_a_lost_generation_hands_out_nothing(autojump_clock: MockClock) ->
     )
 
 
-async def test_a_drain_does_not_stop_it(autojump_clock: MockClock) -> None:
+async def test_a_drain_does_not_stop_the_iteration(autojump_clock: MockClock) -> None:
     """A batch may be finished until the drain is over; then the next record raises."""
     bench = Bench()
     batch = leased(bench, messages(5))
@@ -164,7 +164,7 @@ async def test_after_the_last_record_the_lease_does_not_matter(autojump_clock: M
 
 @final
 class Lazy(Sequence[Any]):
-    """A sequence of a source of one's own, which is no list."""
+    """A sequence that is no list, from a program's own source."""
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -179,8 +179,8 @@ class Lazy(Sequence[Any]):
         return 4
 
 
-async def test_any_sequence_of_a_source_will_do(autojump_clock: MockClock) -> None:
-    """The source's messages need be no list; what is left is counted all the same."""
+async def test_messages_may_be_any_sequence(autojump_clock: MockClock) -> None:
+    """If a source's messages are no list, the error still counts those that were left."""
     rest = iter(leased(Bench(), Lazy()))
     assert take(rest, 1) == [0]
     await trio.sleep(31)
@@ -189,7 +189,7 @@ async def test_any_sequence_of_a_source_will_do(autojump_clock: MockClock) -> No
 
 
 async def test_every_stream_gives_its_lease(autojump_clock: MockClock) -> None:
-    """The source's own batches know no lease; those of streams do, of one partition or of many."""
+    """Batches have no lease in the source, and have one in every stream."""
     made = Made()
     made.generation.seek(P1, 0)
     for stream in (made.generation.records(P0), made.generation.records([P1])):

@@ -244,7 +244,7 @@ async def test_list_offsets_is_empty_if_no_leader_answers(
 async def test_list_offsets_that_is_not_authorized_raises(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """A later attempt would be refused too."""
+    """The error is raised after one request, because a later one would be refused too."""
     it = Lookup(nursery, EARLIEST)
     it.node.answers["list_offsets"] = not_authorized
     with pytest.raises(AuthorizationError, match="t-0"):
@@ -258,7 +258,7 @@ async def test_list_offsets_that_is_not_authorized_raises(
 async def test_committed_partitions_need_no_reset_policy(
     nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule
 ) -> None:
-    """For committed partitions nothing is reported, committed or left to find."""
+    """For committed partitions no reset is reported, nothing is committed or searched for."""
     it = Starting(nursery, rule)
     it.lookup.coordinator.stable = {P0: 3, P1: 4}
     assert await it.before() == {P0: 3, P1: 4}

@@ -31,7 +31,7 @@ def jumping_group(here: World, clock: Jumping) -> ConsumerGroup:
 async def test_each_handler_processes_one_record_after_a_suspension(
     autojump_clock: MockClock,
 ) -> None:
-    """The one that it had taken; the next generation begins at the last commit of each."""
+    """Each processes the record that it had taken; the next generation begins at the commits."""
     async with world(3) as here:
         for number in range(3):
             await here.append(50, number)
@@ -62,10 +62,10 @@ async def test_each_handler_processes_one_record_after_a_suspension(
 
 
 @pytest.mark.parametrize("in_scope", [True, False])
-async def test_a_body_goes_on_with_the_next_generation(
+async def test_a_body_continues_with_the_next_generation(
     autojump_clock: MockClock, in_scope: bool
 ) -> None:
-    """Also where the coordinator did not notice the suspension and still knows the member."""
+    """The next generation comes even if the coordinator did not notice the suspension."""
     async with world() as here:
         await here.append(5)
         clock, processed, epochs = Jumping(), list[int](), list[int]()

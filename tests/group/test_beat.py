@@ -110,7 +110,7 @@ async def test_members_with_different_intervals_learn_of_it_at_common_moments(
 async def test_a_member_leaves_just_before_the_others_learn_of_it(
     autojump_clock: MockClock,
 ) -> None:
-    """Its tasks run until then, so that its partitions wait only briefly."""
+    """The leaving member's tasks run until then, so its partitions wait only briefly."""
     async with members("a", "bb", "ccc") as (here, (one, other, third)):
         asked = here.now
         generation = other.generations[-1]
@@ -125,8 +125,8 @@ async def test_a_member_leaves_just_before_the_others_learn_of_it(
         assert (generation.end.cause, generation.end.detail) == (Cause.CLOSED, "enough")
 
 
-async def test_promptly_means_at_once(autojump_clock: MockClock) -> None:
-    """Also after a call that is content to wait."""
+async def test_a_prompt_call_leaves_at_once(autojump_clock: MockClock) -> None:
+    """``promptly=True`` leaves at once, also after a call that waits for the heartbeats."""
     async with members("a", "bb") as (here, (_, other)):
         asked = here.now
         other.group.shutdown("soon")
@@ -149,7 +149,7 @@ async def test_a_member_without_successors_leaves_at_once(
 
 
 async def test_without_tasks_there_is_nothing_to_wait_for(autojump_clock: MockClock) -> None:
-    """A member that processes nothing does not keep its partitions for a whole interval."""
+    """A member that processes nothing leaves at once."""
     async with members("a") as (here, _), here.group(heartbeat_interval=INTERVAL) as group:
         generation = await group.next()
         group.release()
@@ -161,7 +161,7 @@ async def test_without_tasks_there_is_nothing_to_wait_for(autojump_clock: MockCl
 
 
 async def test_a_block_that_raises_is_left_at_once(autojump_clock: MockClock) -> None:
-    """Only a program that ends as planned has the time to wait."""
+    """Only a planned end waits for the heartbeats; an exception does not."""
     async with members("a", "bb") as (here, _):
         since = here.now
         with pytest.raises(ValueError, match="wrong"):  # the block raises

@@ -42,7 +42,7 @@ async def stay(here: World, joined: trio.Event, leave: trio.Event) -> None:
 async def test_a_returned_task_brings_the_next_generation_of_a_lone_member(
     autojump_clock: MockClock,
 ) -> None:
-    """The epoch and the generation id are new, the member id is not; the first takes no task."""
+    """Epoch and generation id are new, the member id is not; the old one starts no task."""
     async with world() as here, here.group() as group:
         first = await group.next()
         assert first.start_soon(returns)

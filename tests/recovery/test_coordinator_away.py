@@ -288,7 +288,7 @@ async def test_closing_while_it_drains_and_while_it_backs_off(autojump_clock: Mo
 async def test_a_join_that_outlives_the_rebalance_is_sent_again(
     autojump_clock: MockClock,
 ) -> None:
-    """After rebalance_timeout + 5 s: the same id, on a fresh connection, and it is answered."""
+    """After rebalance_timeout + 5 s it is sent with the same id on a new connection."""
     async with world() as here, trio.open_nursery() as nursery:
         slower = Scene(here, session_timeout=60.0, rebalance_timeout=40.0)
         scene = Scene(here, session_timeout=60.0, rebalance_timeout=5.0)

@@ -126,7 +126,7 @@ async def test_a_lookup_of_the_coordinator_that_cannot_succeed(
 async def test_heartbeats_come_quickly_at_first_and_then_at_their_interval(
     autojump_clock: MockClock,
 ) -> None:
-    """At once, then after about 250 ms and doubling, then at multiples of the interval."""
+    """The first waits are 0 and 250 ms, doubling; then heartbeats come with the beat."""
     async with world() as here, here.group(heartbeat_interval=3.0) as group:
         await group.next()
         await trio.sleep(20)

@@ -1,6 +1,6 @@
 """The stage of a test of the threaded group: a topic, a group, and records of its events and work.
 
-Everything waits on conditions with a deadline; nothing sleeps.
+All waits are for conditions and have a deadline; nothing sleeps.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def group_of(here: Stage, clock: Suspending, recorded: RecordedEvents) -> Consum
 
 
 def test_handler_threads_take_no_record_past_the_lease(kafka: Kafka) -> None:
-    """Each keeps the one that it had taken; the next generation begins at the last commits."""
+    """Each processes the record that it had taken; the next generation begins at the commits."""
     here, clock, recorded = Stage(kafka), Suspending(), RecordedEvents()
     here.create(3, RECORDS)
     handlers = Handlers(3)
@@ -125,8 +125,8 @@ def test_handler_threads_finish_their_batches_in_a_drain(kafka: Kafka) -> None:
     )
 
 
-def test_a_body_goes_on_with_the_next_generation(kafka: Kafka) -> None:
-    """Also where the coordinator still knows the member, and the scope has kept the error."""
+def test_a_body_continues_with_the_next_generation(kafka: Kafka) -> None:
+    """It does so if the scope keeps the error, and the coordinator still knows the member."""
     here, clock, recorded = Stage(kafka), Suspending(), RecordedEvents()
     here.create(1, RECORDS)
     taken: list[int] = []
