@@ -49,6 +49,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, cast, final
 
@@ -79,6 +80,7 @@ from kgroup.records.librdkafka_messages import (
 from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.records.topic_requests import request_leaders
 from kgroup.types import TopicPartition
+from kgroup.worker_thread import post_to
 
 POLL: Final = 0.02
 """Seconds of one poll: the longest that a command waits while no records arrive."""
@@ -313,9 +315,7 @@ class ConsumerThread:
         self._call(self._deliver, items)
 
     def _call(self, function: Callable[..., None], *args: object) -> None:
-        try:
-            self._token.run_sync_soon(function, *args)
-        except trio.RunFinishedError:
+        if not post_to(self._token, partial(function, *args)):
             self._closing = True
 
     # Messages become items.
