@@ -182,7 +182,7 @@ class Committer:
                 self._refuse(entries, _lease_error(self._membership))
             else:
                 await self._send(entries)
-        # Whatever goes wrong here: no caller may take its commit for acknowledged.
+        # If anything goes wrong here, no caller may count its commit as acknowledged.
         except Exception as error:  # noqa: BLE001
             for entry in entries:
                 entry.error = entry.error or error

@@ -127,8 +127,8 @@ class LeaderAssignment:
             return Metadata(topics={}, leaders={})
         if len(topics.foreign) <= MANY_TOPICS:
             return await self.member.cluster.metadata(topics.own | topics.foreign, topics.foreign)
-        # Other members decide how many names there are, and the request is sent every few seconds.
-        # How many topics there are, the cluster decides.
+        # Other members decide how many names this request would have, every few seconds. So all
+        # topics are requested: their number is bounded by the cluster.
         own = await self.member.cluster.metadata(topics.own)
         everything = await self.member.cluster.metadata(None)
         existing = topics.foreign & everything.topics.keys()

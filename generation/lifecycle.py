@@ -464,7 +464,7 @@ class Lifecycle:
     async def _close_on_beat(self, end: End) -> None:
         try:
             await self.wait_for_beat()
-        finally:  # also where the generation was lost meanwhile: its commits are bounded
+        finally:  # also if the generation was lost meanwhile, to bound its commits
             self.close(end)
 
     def _recent_batch_time(self) -> float:

@@ -119,8 +119,8 @@ class StartOffsets:
         # A partition whose position is still unknown gets one before its first stream opens it.
         epoch, source = self._membership.epoch, self._member.source
         source.assign(epoch, {name: known.get(name, 0) for name in assignment})
-        # Where nothing is committed, the topic may have been deleted and created again: what was
-        # fetched before of a kept partition is not what is there now.
+        # Without a committed offset, the topic may have been deleted and created again. What was
+        # fetched of a kept partition may then be records of the old topic.
         for name in sorted(missing):
             source.seek(epoch, name, known.get(name, 0))
         return found
@@ -172,7 +172,7 @@ class StartOffsets:
         try:
             await self._committer.commit(latest)
         except (CommitFailedError, CommitUnknownError, StaleGenerationError, TransportError):
-            # The committer has reported it; the first commit of the program makes up for it.
+            # The committer has reported it; the first commit of the program has the same effect.
             return
 
     # Requests.

@@ -242,10 +242,10 @@ class RecordStream(PartitionStream):
                 self._resets.pop(name, None)
 
     async def _locate_again(self, error: OffsetOutOfRangeError) -> None:
-        """Reset a position that does not exist: at once, and after a wait where it happens again.
+        """Reset a position that does not exist: at once, and after a wait if it happens again.
 
-        A leader may for ever name an end that its log does not have. Each reset costs a Metadata, a
-        ListOffsets and perhaps an OffsetCommit; the other partitions are read meanwhile.
+        A faulty leader may keep naming an end that its log does not have. Each reset costs a
+        Metadata, a ListOffsets and perhaps an OffsetCommit; other partitions are read meanwhile.
         """
         name = error.partition
         if name not in self._resets:
@@ -263,7 +263,7 @@ class RecordStream(PartitionStream):
         except StaleGenerationError:
             return  # the generation's end has begun, and so the stream is at its end
         except Exception:
-            # For the handler, each time that it calls.
+            # The handler gets the error, and each further call tries at once.
             self._resets.pop(error.partition, None)
             raise
 

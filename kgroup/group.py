@@ -325,7 +325,7 @@ class ConsumerGroup:
                     promptly=body_error is not None,
                 )
         except BaseException as error:
-            # A cancellation from outside takes the place of no task's exception.
+            # A cancellation from outside must not replace a task's exception.
             if not self._errors:
                 raise
             raise self._exception_group([*self._errors, error]) from None
@@ -425,7 +425,7 @@ class ConsumerGroup:
             "the program was cancelled" if self._fatal is None else str(self._fatal)
         )
         if self._errors:
-            # Without its text: the reason goes to the broker, and into its log.
+            # Without the text of the exception, because the broker logs the reason.
             reason = f"a task raised {type(self._errors[0]).__name__}"
         self._leave_by = trio.current_time() + self._config.close_timeout
         with trio.CancelScope(shield=True, deadline=self._leave_by):
@@ -452,7 +452,7 @@ class ConsumerGroup:
             self._fatal_raised = True
             raise self._fatal
         if self._errors and self._body_runs and not self._done.is_set():
-            return None  # the block is about to be cancelled, and raises them
+            return None  # the block is about to be cancelled, and then raises these errors
         if self._closing is not None or self._done.is_set():
             raise GroupClosedError(
                 f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'}"

@@ -236,7 +236,7 @@ class Member:
                     backoff=self._context.new_backoff(),
                     report=self._emitter.failed,
                 )
-            except (BrokerError, TransportError):  # The failure was reported as it came.
+            except (BrokerError, TransportError):  # The failure has been reported already.
                 pass
             else:
                 self._member_id = ""

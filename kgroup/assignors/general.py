@@ -18,8 +18,8 @@ Where this differs from Kafka's code, and why the result is the same:
   that member no longer subscribes to the topic. Mostly a later move corrects this, and the plan is
   valid, but not the plan that would have resulted without the detour. So Kafka's way is tried
   first, and if its plan is not valid, a second one is made of only those claims that are possible.
-- Kafka can move partitions to and fro for ever. Here such moves are bounded.
-- Where Kafka takes what a hash set yields first, the lowest index is taken.
+- Kafka can move partitions back and forth endlessly. Here such moves are bounded.
+- Where Kafka takes the first element of a hash set, the lowest index is taken here.
 
 Source: Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (``performReassignments``) and
 ``PartitionMovements``.

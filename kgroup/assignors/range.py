@@ -2,8 +2,8 @@
 
 The members of a topic get neighbouring partitions in the order of the members. If the partitions do
 not divide evenly, the first members get one more. Topics with the same members and the same number
-of partitions are therefore cut alike, so that records with the same key in two topics are read by
-the same member.
+of partitions are therefore divided in the same way, so that records with the same key in two topics
+are read by the same member.
 
 With racks (KIP-881), members first get partitions with a replica in their rack, up to their share.
 The rest is given out regardless of racks. This applies to a topic if some member's rack has a
@@ -100,7 +100,7 @@ def _cut_evenly(
 def _cut_by_rack(cuts: Sequence[_Cut], pieces: list[list[Sequence[int]]]) -> None:
     """Cut all topics, by rack where racks apply.
 
-    Topics with the same members and number of partitions are cut alike.
+    Topics with the same members and number of partitions are cut in the same way.
     """
     alike: dict[tuple[int, tuple[int, ...]], list[_Cut]] = defaultdict(list)
     for cut in cuts:

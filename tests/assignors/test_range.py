@@ -54,7 +54,7 @@ def test_the_order_of_members_and_topics_does_not_matter(group: Group) -> None:
 
 
 @given(groups())
-def test_equal_topics_are_divided_equally(group: Group) -> None:
+def test_equal_topics_are_divided_in_the_same_way(group: Group) -> None:
     """Topics with the same members and partition counts give a member the same numbers."""
     topics, members = group
     twins = {
