@@ -146,7 +146,7 @@ class BrokerSettings:
         describe_max_partitions: the most partitions of one DescribeTopicPartitions response
             (``max.request.partition.size.limit``).
         connections_max_idle: after how many seconds without a request a connection is closed;
-            None for never (``connections.max.idle_clients.ms``).
+            None for never (``connections.max.idle.ms``).
         max_connections: the most connections of a broker (``max.connections``).
         max_connections_per_ip: the most connections from one address (``max.connections.per.ip``).
         max_transactional_ids: the most transactional ids (``kgroup.max.transactional.ids``).

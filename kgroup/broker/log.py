@@ -25,7 +25,12 @@ from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.leader_epochs import LeaderEpochs
 from kgroup.broker.producer_state import ProducerState
-from kgroup.broker.records import UnreadableBatchError, marker, records_of
+from kgroup.broker.records import (
+    UnreadableBatchError,
+    marker,
+    records_in_steps,
+    records_of,
+)
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.time_slices import Work
 from kgroup.error_codes import ErrorCode
@@ -35,11 +40,19 @@ from kgroup.records.memory import StoredRecord
 @final
 @attrs.frozen
 class StoredBatch:
-    """A batch in a log: its header, its last offset there, and its bytes."""
+    """A batch in a log.
+
+    Attributes:
+        header: its header.
+        last_offset: its last offset there.
+        data: its bytes.
+        position: how many bytes were written to the log before it.
+    """
 
     header: BatchHeader
     last_offset: int
     data: bytes = attrs.field(repr=False)
+    position: int
 
 
 @final
@@ -244,7 +257,7 @@ class PartitionLog:
     def _store(self, data: bytes) -> None:
         data = batches.placed(data, self._end, self.epochs.latest)
         header = batches.header_of(data)
-        self._batches.append(StoredBatch(header, header.last_offset, data))
+        self._batches.append(StoredBatch(header, header.last_offset, data, self._position()))
         self._size += len(data)
         self._end = header.last_offset + 1
 
@@ -315,13 +328,9 @@ class PartitionLog:
 
     def available(self, offset: int, enough: int, *, committed: bool) -> int:
         """How many bytes can be read from an offset on; counts no further than ``enough``."""
-        limit, size = self.limit(committed=committed), 0
-        for position in range(self._index(offset), len(self._batches)):
-            batch = self._batches[position]
-            if batch.header.base_offset >= limit or size >= enough:
-                break
-            size += len(batch.data)
-        return min(size, enough)
+        limit, base_offset = self.limit(committed=committed), attrgetter("header.base_offset")
+        first, end = self._index(offset), bisect_left(self._batches, limit, key=base_offset)
+        return max(0, min(self._position(end) - self._position(first), enough))
 
     def records(
         self, offset: int, max_records: int, *, committed: bool
@@ -366,7 +375,9 @@ class PartitionLog:
             if batch.header.max_timestamp < timestamp or batch.last_offset < self._start:
                 continue
             try:
-                async for record in work.each(records_of(batch.data, batch.header)):
+                async for record in work.each(records_in_steps(batch.data, batch.header)):
+                    if record is None:
+                        continue
                     if record.timestamp >= timestamp and record.offset >= self._start:
                         return record.offset, record.timestamp
             except UnreadableBatchError:
@@ -375,8 +386,17 @@ class PartitionLog:
 
     async def offset_of_max_time(self, work: Work) -> tuple[int, int] | None:
         """Offset and timestamp of the first record with the greatest timestamp, or None."""
-        newest = max((batch.header.max_timestamp for batch in self._batches), default=None)
+        newest = None
+        async for batch in work.each(tuple(self._batches)):
+            if newest is None or batch.header.max_timestamp > newest:
+                newest = batch.header.max_timestamp
         return None if newest is None else await self.offset_for_time(newest, work)
+
+    def _position(self, index: int | None = None) -> int:
+        """How many bytes were written before the batch with this index; by default, at all."""
+        if index is not None and index < len(self._batches):
+            return self._batches[index].position
+        return self._batches[-1].position + len(self._batches[-1].data) if self._batches else 0
 
     def _index(self, offset: int) -> int:
         return bisect_left(self._batches, offset, key=attrgetter("last_offset"))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, final
 
 import attrs
@@ -34,8 +35,8 @@ READABLE: Final = (0, _GZIP)
 """The codecs whose records this broker can read."""
 MOST: Final = 1 << 26
 """The most bytes of a batch once it is decompressed, where no setting says otherwise."""
-_PIECE: Final = 1 << 18
-"""Bytes that are decompressed at a time."""
+_PIECE: Final = 1 << 14
+"""Bytes that are decompressed at a time, in one step."""
 _LENGTH_BYTES: Final = 5
 _LONG_BYTES: Final = 10
 """Bytes of the longest varint of 32 and of 64 bits."""
@@ -116,8 +117,12 @@ def batch_of(records: Sequence[NewRecord], now: int, **producer: Any) -> bytes:
     )
 
 
+@lru_cache(maxsize=1)
 def marker(producer_id: int, producer_epoch: int, *, committed: bool, now: int) -> bytes:
-    """The control batch that ends a transaction in a partition."""
+    """The control batch that ends a transaction in a partition.
+
+    A transaction writes it to all its partitions, which can be tens of thousands.
+    """
     body = bytearray()
     key, value = _MARKER_KEY.pack(0, 1 if committed else 0), _MARKER_VALUE.pack(0, 0)
     _write_record(body, NewRecord(value, key), 0, 0)
@@ -138,7 +143,7 @@ def check_records(data: bytes, header: BatchHeader, most: int) -> Iterator[None]
 
     Later readers of the log depend on no more than that. Batches with a codec that this broker
     cannot read are accepted as they are. The check is complete when the iterator ends; each step
-    reads one record of a compressed batch, or 25 of another one.
+    reads one record or 16 KiB of a compressed batch, or 25 records of another one.
 
     Args:
         data: the batch.
@@ -185,9 +190,17 @@ def _check_lengths(data: bytes, count: int) -> Iterator[None]:
 
 
 def records_of(data: bytes, header: BatchHeader, most: int = MOST) -> Iterator[StoredRecord]:
+    """As ``records_in_steps``, without the steps."""
+    return (one for one in records_in_steps(data, header, most) if one is not None)
+
+
+def records_in_steps(
+    data: bytes, header: BatchHeader, most: int = MOST
+) -> Iterator[StoredRecord | None]:
     """The records of a stored batch, in the order of their offsets.
 
-    A compressed batch is decompressed piece by piece, only as far as its records are read.
+    A compressed batch is decompressed piece by piece, only as far as its records are read. Each
+    piece is a step of its own, which is None: a record can have many pieces.
 
     Args:
         data: the batch.
@@ -206,15 +219,17 @@ def records_of(data: bytes, header: BatchHeader, most: int = MOST) -> Iterator[S
         )
     for body in _bodies(data, header, most):
         try:
-            yield _read_record(body, header)
+            yield None if body is None else _read_record(body, header)
         except (IndexError, ValueError) as error:
             raise CorruptBatchError(
                 f"a record of the batch at offset {header.base_offset} cannot be read: {error}"
             ) from error
 
 
-def _bodies(data: bytes, header: BatchHeader, most: int) -> Iterator[bytes]:
+def _bodies(data: bytes, header: BatchHeader, most: int) -> Iterator[bytes | None]:
     """The bytes of each record, without its length; as many records as the header says.
+
+    After each piece that was decompressed comes None.
 
     INVARIANT: every step consumes bytes, so a header cannot make this longer than its bytes.
     """
@@ -233,6 +248,8 @@ def _bodies(data: bytes, header: BatchHeader, most: int) -> Iterator[bytes]:
             start, at = found
             left -= 1
             yield bytes(buffer[start:at])
+        if header.compression:
+            yield None
     if left or at < len(buffer):
         raise CorruptBatchError(
             f"{left} of the batch's {header.count} records are missing or cut off"

@@ -350,10 +350,15 @@ class TransactionCoordinator:
     # Timers.
 
     def expire(self, now: float) -> None:
-        """Abort every transaction that is past its time-out."""
+        """Abort one transaction that is past its time-out, if there is any.
+
+        Each can have tens of thousands of partitions. ``next_timer`` says whether there is another
+        one, so that the caller can let requests run in between.
+        """
         for known in self._ongoing():
             if known.deadline <= now:
                 self._abort_fenced(known)
+                return
 
     @property
     def next_timer(self) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from kgroup.broker.records import (
     NewRecord,
     batch_of,
     marker,
+    records_in_steps,
     records_of,
 )
 from kgroup.records.memory import StoredRecord
@@ -95,3 +98,15 @@ def test_markers_are_those_of_kafka(committed: bool) -> None:
     assert header.is_transactional
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, -1)
     assert read(data)[0].key == bytes([0, 0, 0, committed])
+
+
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_decompression_is_divided_into_steps(size: int) -> None:
+    """Each 16 KiB, and each of many empty gzip members, is a step of its own."""
+    data = compressed(1, bytes(size))
+    empty = gzip.compress(b"")
+    header = batches.header_of(data)
+    members = data[: batches.HEADER.size] + empty * 1000 + data[batches.HEADER.size :]
+    steps = list(records_in_steps(members, header))
+    assert [len(one.value or b"") for one in steps if one is not None] == [size]
+    assert steps.count(None) >= 1000 + size // (1 << 14)

@@ -211,6 +211,20 @@ def test_a_slow_transaction_is_aborted_and_fenced(
     assert code(lambda: transactions.end("x", 0, 0, committed=True)) is ErrorCode.PRODUCER_FENCED
 
 
+def test_slow_transactions_are_aborted_one_at_a_time(
+    transactions: TransactionCoordinator, outcomes: Outcomes
+) -> None:
+    """Each call aborts one, and the next timer says at once that there is another one."""
+    for producer_id, name in enumerate("xy"):
+        transactions.init_producer(name, 60)
+        transactions.add_partitions(100, name, producer_id, 0, [TP])
+    for number in (1, 2):
+        assert timer(transactions) == 160
+        transactions.expire(161)
+        assert len(outcomes.seen) == number
+    assert timer(transactions) is None
+
+
 def test_a_transaction_without_a_coordinator(outcomes: Outcomes) -> None:
     """Nothing new can be added; partitions with an open transaction can be written."""
     led = True

@@ -5,7 +5,7 @@ Source: Kafka's ``GroupMetadataManager.describeGroups`` and ``listGroups``.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kgroup.broker.groups.group import ClassicGroup
@@ -56,14 +56,17 @@ def _member(member: ClassicGroupMember, protocol: str | None) -> DescribedMember
     )
 
 
-def is_listed(group: ClassicGroup, states: Collection[str], types: Collection[str]) -> bool:
-    """Whether a group passes the filters.
+def filtered(
+    groups: Iterable[ClassicGroup], states: Collection[str], types: Collection[str]
+) -> list[ClassicGroup]:
+    """The groups that pass the filters; an empty filter passes all.
 
     Case does not matter, nor does white space around a state; around a type it does.
     """
-    return (
-        not states or group.state.value.lower() in {name.strip().lower() for name in states}
-    ) and (not types or TYPE in {name.lower() for name in types})
+    if types and TYPE not in {name.lower() for name in types}:
+        return []
+    wanted = {name.strip().lower() for name in states}
+    return [group for group in groups if not states or group.state.value.lower() in wanted]
 
 
 def listed(group: ClassicGroup) -> ListedGroup:

@@ -14,6 +14,7 @@ from typing import Final
 
 _SMALLEST_TABLE: Final = 16
 _MOST_PER_SLOT: Final = 0.75
+_MOST_HASHED: Final = 1000
 
 
 def string_hash(text: str) -> int:
@@ -44,10 +45,18 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
     return sorted(inserted, key=slot)
 
 
-@lru_cache(maxsize=4096)
 def shard_of(group_id: str, shards: int) -> int:
-    """The partition of the offsets topic that holds a group: ``abs(hash) % shards``."""
-    value = string_hash(group_id)
+    """The partition of the offsets topic that holds a group: ``abs(hash) % shards``.
+
+    Only the first 1,000 characters count: a request may have thousands of ids of 32,767 characters,
+    and each would take milliseconds. No client computes the shard of so long an id.
+    """
+    return _shard_of(group_id[:_MOST_HASHED], shards)
+
+
+@lru_cache(maxsize=4096)
+def _shard_of(hashed: str, shards: int) -> int:
+    value = string_hash(hashed)
     signed = value - (1 << 32) if value >> 31 else value
     absolute = 0 if signed == -(1 << 31) else abs(signed)
     return absolute % shards

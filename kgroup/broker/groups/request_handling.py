@@ -184,14 +184,9 @@ def list_groups(registry: Registry, request: ListGroups) -> Response:
     error = registry.precondition_error_in_any_shard(request)
     if error is not None:
         return error_response(request, error)
-    groups = [machine.group for machine in registry.machines.values()]
-    return GroupsListed(
-        groups=tuple(
-            administration.listed(group)
-            for group in groups
-            if administration.is_listed(group, request.states, request.types)
-        )
-    )
+    groups = (machine.group for machine in registry.machines.values())
+    found = administration.filtered(groups, request.states, request.types)
+    return GroupsListed(groups=tuple(map(administration.listed, found)))
 
 
 def delete_groups(registry: Registry, now: float, request: DeleteGroups) -> Response:

@@ -6,6 +6,7 @@ KIP-79, KIP-320, KIP-734 (the offset of the greatest timestamp), KIP-1005 and KI
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -53,19 +54,23 @@ _SPECIAL: Final[dict[int, tuple[int, _Special]]] = {
 
 
 async def list_offsets(context: RequestContext) -> ResponseFields:
-    """Answer ListOffsets."""
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    await _offset(context, topic.name, part)
-                    async for part in context.work.each(topic.partitions)
-                ],
-            }
-            async for topic in context.work.each(context.request.topics)
-        ]
-    }
+    """Answer ListOffsets; a partition that is named twice is answered once, with an error."""
+    times = Counter(
+        (topic.name, part.partition_index)
+        for topic in context.request.topics
+        for part in topic.partitions
+    )
+    topics: dict[str, list[dict[str, Any]]] = {}
+    async for topic in context.work.each(context.request.topics):
+        found = topics.setdefault(topic.name, [])
+        async for part in context.work.each(topic.partitions):
+            named = times.pop((topic.name, part.partition_index), 0)
+            if named == 1:
+                found.append(await _offset(context, topic.name, part))
+            elif named > 1:
+                number, code = part.partition_index, ErrorCode.INVALID_REQUEST
+                found.append({"partition_index": number, "error_code": code})
+    return {"topics": [{"name": name, "partitions": found} for name, found in topics.items()]}
 
 
 async def _offset(context: RequestContext, name: str, part: Any) -> dict[str, Any]:

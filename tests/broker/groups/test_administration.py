@@ -116,3 +116,26 @@ def test_only_empty_groups_are_deleted() -> None:
     assert bench.fetch(group_id="empty") == {"t2-0": 1}
     assert pending.join_now().error is ErrorCode.UNKNOWN_MEMBER_ID
     bench.sleep(100)
+
+
+def test_filters_are_read_once_for_all_groups() -> None:
+    """The cost of a list is its filters and its groups, not one times the other."""
+    read: list[str] = []
+
+    class Name(str):
+        __slots__ = ()
+
+        def lower(self) -> str:
+            read.append(self)
+            return str(self).lower()
+
+        def strip(self, *_: object) -> str:
+            read.append(self)
+            return str(self).strip()
+
+    bench = Bench()
+    for number in range(10):
+        bench.client("tool", group_id=f"g{number}").commit()
+    request = ListGroups(states=(Name("empty"),), types=(Name("classic"),))
+    bench.request(request, GroupsListed)
+    assert len(read) == 2

@@ -55,3 +55,10 @@ def test_shard_is_the_absolute_hash_modulo_shards() -> None:
 def test_length_counts_surrogates() -> None:
     """A character beyond the first plane is two units long, as in Java."""
     assert utf16_length("a\U0001f600") == 3
+
+
+def test_ids_beyond_a_thousand_characters_cost_no_more() -> None:
+    """The shard of a longer id is that of its beginning."""
+    name = PANGRAM * 40
+    assert shard_of(name[:1000], 50) == string_hash(name[:1000]) % 2**31 % 50
+    assert shard_of(name, 50) == shard_of(name[:1000] + "other", 50) == shard_of(name[:1000], 50)

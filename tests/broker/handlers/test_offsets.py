@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kgroup.broker.log import PartitionLog
+from kgroup.error_codes import ErrorCode
 from tests.broker.made import append, batch
 from tests.broker.wire import Client, connected
 
@@ -144,3 +145,20 @@ async def test_records_are_deleted_from_the_front(version: int) -> None:
             )
             done = answer.topics[0].partitions[0]
             assert (int(done.error_code), done.low_watermark) == expected
+
+
+async def test_a_partition_that_is_named_twice_is_refused() -> None:
+    """As in Kafka it is answered once, with INVALID_REQUEST, and others are answered."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        parts = [{"partition_index": number, "timestamp": -1} for number in (0, 1, 0)]
+        answer = await client.request(
+            "list_offsets",
+            1,
+            replica_id=-1,
+            topics=[{"name": "t", "partitions": parts}, {"name": "t", "partitions": parts[:1]}],
+        )
+        (topic,) = answer.topics
+        found = {part.partition_index: int(part.error_code) for part in topic.partitions}
+        assert len(topic.partitions) == 2
+        assert found == {0: ErrorCode.INVALID_REQUEST, 1: ErrorCode.NONE}
