@@ -145,7 +145,8 @@ class ConsumerGroup:
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError(
-                f"group {self._config.group_id!r}: a ConsumerGroup is entered once; make another"
+                f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
+                " another one"
             )
         # INVARIANT: nothing can fail once the nursery in `_open` is open, because `__aexit__` would
         # not be called to close it.

@@ -238,7 +238,7 @@ def _as_text(name: str, value: object) -> str:
         return str(value).lower() if isinstance(value, bool) else str(value)
     except Exception as error:
         # An int of more than 4,300 digits has no text, and an object may raise in its own.
-        raise ConfigError(name, value, f"its text cannot be had: {shown(error)}") from error
+        raise ConfigError(name, value, f"str() of it raised {shown(error)}") from error
 
 
 def _unknown(name: object) -> str:

@@ -277,7 +277,7 @@ async def test_wrong_calls_of_next_are_usage_errors(autojump_clock: MockClock) -
                 await trio.testing.wait_all_tasks_blocked()
                 nursery.start_soon(twice)
             assert len(caught) == 1
-        with pytest.raises(UsageError, match="entered once"):
+        with pytest.raises(UsageError, match="entered only once"):
             await group.__aenter__()
 
 

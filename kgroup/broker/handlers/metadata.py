@@ -90,7 +90,7 @@ async def describe_topic_partitions(context: RequestContext) -> ResponseFields:
         first, start = request.cursor.topic_name, request.cursor.partition_index
         if start < 0:
             raise RequestError(
-                ErrorCode.INVALID_REQUEST, f"the cursor is at partition {start}, which cannot be"
+                ErrorCode.INVALID_REQUEST, f"the cursor is at partition {start}, which is negative"
             )
     most = context.cluster.settings.describe_max_partitions
     left = max(1, min(request.response_partition_limit, most))
