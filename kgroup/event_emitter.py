@@ -18,9 +18,11 @@ E = TypeVar("E", bound=Event)
 class EventHandlers:
     """Calls each handler with each event.
 
-    INVARIANT: no exception of a handler leaves it. Events are emitted in the middle of commits, at
-    a generation's end, and in callbacks that trio itself runs, where an exception would end the
-    event loop. The first exception of each handler is logged with its traceback.
+    INVARIANT: no exception of a handler leaves it, not even the SystemExit of ``sys.exit()``.
+    Events are emitted in the middle of commits, at a generation's end, and in callbacks that trio
+    itself runs, where any exception would end the event loop. The first exception of each handler
+    is logged with its traceback. Only a KeyboardInterrupt is passed on: trio does not let Ctrl-C
+    raise one in its own callbacks.
     """
 
     def __init__(self, group_id: str, *handlers: EventHandler) -> None:
@@ -33,7 +35,9 @@ class EventHandlers:
         for number, handler in enumerate(self._handlers):
             try:
                 handler(event)
-            except Exception:  # noqa: BLE001 # whatever a program does wrong in it
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001 # whatever a program does wrong in it
                 if number not in self._raised:
                     self._raised.add(number)
                     LOGGER.exception(

@@ -91,7 +91,7 @@ class ConsumerGroup:
         runtime: the network, clock and record source; by default TCP, the system's clock and
             librdkafka.
         on_event: called with each event, in this thread; it must not block. Its exceptions end
-            nothing: the first one is logged with its traceback.
+            nothing, ``sys.exit()`` included: the first one is logged with its traceback.
 
     Raises (from the constructor):
         ArgumentError: an argument has a wrong type, or ``on_event`` cannot be called.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from kgroup.client.error_policy import Request, decide
 from kgroup.errors import ConnectionLostError
@@ -94,3 +95,30 @@ def test_a_handler_that_raises_is_logged_once(caplog: pytest.LogCaptureFixture) 
     assert "the group continues" in record.getMessage()
     assert record.exc_info
     assert "no room for" in str(record.exc_info[1])
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, GeneratorExit])
+async def test_no_exception_of_a_handler_ends_the_event_loop(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault is emitted in a callback of trio, in which any exception would end the loop."""
+    events: list[Event] = []
+
+    def broken(event: Event) -> None:
+        raise error(f"because of {event}")
+
+    emitter = EventEmitter("g", broken, events.append)
+    trio.lowlevel.current_trio_token().run_sync_soon(emitter.fault, None, "away")
+    while not events:
+        await trio.lowlevel.checkpoint()
+    assert [record.name for record in caplog.records] == ["kgroup"]
+
+
+def test_ctrl_c_in_a_handler_is_passed_on() -> None:
+    """A KeyboardInterrupt is the user's, and not the handler's."""
+
+    def interrupted(_: Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        EventEmitter("g", interrupted).emit(GenerationStarted)

@@ -234,8 +234,12 @@ class RunningPrograms:
         error: str | None = None
         try:
             await self._worker(program.process)
-        except Exception as raised:  # noqa: BLE001 # a program may fail in any way
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 # a program may fail in any way
             error = _error_text(raised)
+        except BaseExceptionGroup as group:
+            if group.split((Exception, SystemExit))[1] is not None:
+                raise
+            error = _error_text(group)
         program.observer.record(history.ProcessEnded, error=error)
 
     def _runtime(self, program: ProgramRun) -> Runtime:

@@ -62,6 +62,21 @@ def test_a_program_that_fails_is_started_again() -> None:
     ]
 
 
+@pytest.mark.parametrize("in_group", [False, True])
+def test_a_program_may_end_by_sys_exit(*, in_group: bool) -> None:
+    """It ends that program as any exception does, and not the simulation."""
+
+    async def program(process: Process) -> None:
+        await trio.sleep(30)
+        if in_group:
+            raise BaseExceptionGroup("its tasks", [SystemExit(3), LookupError("too")])
+        raise SystemExit(3)
+
+    outcome = simulate(attrs.evolve(a_plan(), duration=70.0), program)
+    errors = {one.error for one in of(outcome, history.ProcessEnded)}  # type: ignore[attr-defined]
+    assert ("SystemExit: 3; LookupError: too" if in_group else "SystemExit: 3") in errors
+
+
 def test_nothing_of_a_crashed_program_counts() -> None:
     """A crashed program reaches no broker, and what its tasks still do is not recorded."""
 
