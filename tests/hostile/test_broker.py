@@ -600,3 +600,11 @@ async def test_a_message_that_quotes_a_client_stays_readable(broker: EmbeddedBro
     assert len(answer.groups[0].group_id) == 32_767
     assert len(answer.groups[0].error_message) < 3_000
     await client.stream.aclose()
+
+
+async def test_protocols_are_limited(broker: EmbeddedBroker) -> None:
+    """A member cannot make the vote of its group count 20,000 protocols."""
+    client = await Client.open(broker)
+    assert int((await join(client, protocols=1001)).error_code) == ErrorCode.POLICY_VIOLATION
+    assert int((await join(client, protocols=1000)).error_code) == ErrorCode.NONE
+    await client.stream.aclose()

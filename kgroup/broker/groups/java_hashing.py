@@ -14,7 +14,8 @@ from typing import Final
 
 _SMALLEST_TABLE: Final = 16
 _MOST_PER_SLOT: Final = 0.75
-_MOST_HASHED: Final = 1000
+_MOST_HASHED: Final = 255
+"""The most characters of a name that are hashed: names of 32,767 would take milliseconds each."""
 
 
 def string_hash(text: str) -> int:
@@ -32,14 +33,17 @@ def utf16_length(text: str) -> int:
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """Distinct keys in the order in which a HashMap yields them, inserted in this order."""
+    """Distinct keys in the order in which a HashMap yields them, inserted in this order.
+
+    Of longer keys, only the first 255 characters count.
+    """
     inserted = list(dict.fromkeys(keys))
     table = _SMALLEST_TABLE
     while len(inserted) > table * _MOST_PER_SLOT:
         table *= 2
 
     def slot(key: str) -> int:
-        value = string_hash(key)
+        value = string_hash(key[:_MOST_HASHED])
         return (value ^ value >> 16) & table - 1
 
     return sorted(inserted, key=slot)
@@ -48,13 +52,12 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
 def shard_of(group_id: str, shards: int) -> int:
     """The partition of the offsets topic that holds a group: ``abs(hash) % shards``.
 
-    Only the first 1,000 characters count: a request may have thousands of ids of 32,767 characters,
-    and each would take milliseconds. No client computes the shard of so long an id.
+    Only the first 255 characters count. No client computes the shard of a longer id.
     """
     return _shard_of(group_id[:_MOST_HASHED], shards)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 15)
 def _shard_of(hashed: str, shards: int) -> int:
     value = string_hash(hashed)
     signed = value - (1 << 32) if value >> 31 else value

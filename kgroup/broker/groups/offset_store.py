@@ -25,6 +25,8 @@ class OffsetStore:
     def __init__(self) -> None:
         self._offsets: dict[str, _Offsets] = {}
         self._pending: dict[int, dict[str, _Offsets]] = {}
+        self._pending_of: dict[str, frozenset[TopicPartition]] = {}
+        """What ``pending_of`` has found since the last change of pending offsets."""
         self._sequence = 0
 
     def next_sequence(self) -> int:
@@ -46,11 +48,16 @@ class OffsetStore:
     def pending_of(self, group_id: str) -> Collection[TopicPartition]:
         """The partitions for which open transactions have offsets.
 
-        Callers use it once for a request, not once for each partition: transactions can be many.
+        There can be tens of thousands, and one request can name a group as often. So they are
+        collected once, until pending offsets change.
         """
-        return {
-            partition for groups in self._pending.values() for partition in groups.get(group_id, ())
-        }
+        found = self._pending_of.get(group_id)
+        if found is None:
+            pending = self._pending.values()
+            found = frozenset(one for groups in pending for one in groups.get(group_id, ()))
+            if found:  # clients can name any number of groups that have none
+                self._pending_of[group_id] = found
+        return found
 
     def has_transaction(self, group_id: str) -> bool:
         """Whether an open transaction has offsets of a group."""
@@ -74,12 +81,14 @@ class OffsetStore:
         self, producer_id: int, group_id: str, partition: TopicPartition, record: OffsetRecord
     ) -> None:
         """Store an offset that counts when the producer's transaction is committed."""
+        self._pending_of.clear()
         self._offsets.setdefault(group_id, {})
         groups = self._pending.setdefault(producer_id, {})
         groups.setdefault(group_id, {})[partition] = record
 
     def complete(self, producer_id: int, *, committed: bool) -> None:
         """End a producer's transaction. A commit made after the pending one is kept."""
+        self._pending_of.clear()
         groups = self._pending.pop(producer_id, {})
         if not committed:
             return
@@ -91,12 +100,14 @@ class OffsetStore:
 
     def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete the offsets of some partitions, pending ones too."""
+        self._pending_of.clear()
         gone = set(partitions)
         pending = [groups[group_id] for groups in self._pending.values() if group_id in groups]
         _delete([self._offsets.get(group_id, {}), *pending], gone)
 
     def delete_group(self, group_id: str) -> None:
         """Delete all offsets of a group."""
+        self._pending_of.clear()
         self._offsets.pop(group_id, None)
         for groups in self._pending.values():
             if group_id in groups:
@@ -104,6 +115,7 @@ class OffsetStore:
 
     def delete_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Delete the offsets of some partitions in all groups."""
+        self._pending_of.clear()
         gone = set(partitions)
         pending = [offsets for groups in self._pending.values() for offsets in groups.values()]
         _delete([*self._offsets.values(), *pending], gone)
@@ -127,6 +139,7 @@ class OffsetStore:
         pending: Mapping[int, Mapping[str, Mapping[TopicPartition, OffsetRecord]]],
     ) -> None:
         """Add the offsets of a ``snapshot``."""
+        self._pending_of.clear()
         for group_id, known in offsets.items():
             self._offsets[group_id] = dict(known)
         for producer_id, groups in pending.items():
@@ -145,6 +158,7 @@ class OffsetStore:
 
     def unload(self, group_ids: Collection[str]) -> None:
         """Remove groups that another coordinator has now."""
+        self._pending_of.clear()
         for group_id in group_ids:
             self._offsets.pop(group_id, None)
             for groups in self._pending.values():

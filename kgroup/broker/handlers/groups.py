@@ -29,6 +29,8 @@ _ALLOWED: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 ``AclOperation``: read, delete, describe, describe and alter its configuration."""
 _LONGEST_NAME: Final = 2**15 - 1 - 37
 """The most bytes of a client or instance id: with a dash and a UUID it must fit in a text."""
+_MOST_PROTOCOLS: Final = 1000
+"""The most protocols of a member; the vote for one counts those of all members at once."""
 _NOT_REQUESTED: Final = -(1 << 31)
 
 
@@ -36,6 +38,11 @@ async def join_group(context: RequestContext) -> ResponseFields | NoResponse:
     """Answer JoinGroup, once the join of the group has completed."""
     request = context.request
     _check_names(context)
+    if len(request.protocols) > _MOST_PROTOCOLS:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{len(request.protocols)} protocols are too many; {_MOST_PROTOCOLS} are allowed",
+        )
     await context.work.spend(len(request.protocols))
     context.work.release()
     rebalance = (
