@@ -42,6 +42,7 @@ import attrs
 from kgroup.client.coordinator import UNREADABLE
 from kgroup.client.error_policy import Request
 from kgroup.client.retry import until_answered
+from kgroup.errors import some
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment, group_topics
 from kgroup.generation.member_context import CompletedJoin, PreviousGenerations
 from kgroup.interfaces import DescribeResult
@@ -291,7 +292,7 @@ def compare(
             if member.version != UNREADABLE and topic not in member.topics:
                 strange.add(topic)
         if strange:
-            names = ", ".join(sorted(strange))
+            names = some(sorted(strange), "{:.80}".format)
             faults.append(f"{member.member_id} has partitions of {names}, but no subscription")
     for name, info in sorted(known.items()):
         numbers = covered.get(name, set())
@@ -309,7 +310,7 @@ def compare(
 
 
 def _not_subscribed(topics: Collection[str]) -> Verdict:
-    names = ", ".join(sorted(topics))
+    names = some(sorted(topics))
     fault = f"assigned partitions of {names}, which this member does not subscribe to any more"
     return Verdict(
         faults=(fault,),
@@ -321,7 +322,7 @@ def _not_subscribed(topics: Collection[str]) -> Verdict:
 def _uncovered(topics: Collection[str]) -> Verdict:
     if not topics:
         return FITS
-    fault = f"no member is assigned anything of {', '.join(sorted(topics))}"
+    fault = f"no member is assigned anything of {some(sorted(topics))}"
     return Verdict(
         faults=(fault,),
         cause=Cause.SUBSCRIPTION_CHANGED,

@@ -33,7 +33,7 @@ import trio
 
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.error_policy import Request, decide, row_of
-from kgroup.errors import BrokerError, TransportError
+from kgroup.errors import BrokerError, TransportError, some
 from kgroup.events import Assigned, AssignmentRefused, PartitionsNotRead
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
@@ -292,7 +292,7 @@ class GenerationRunner:
         if (assignor := self._assignors.get(membership.assignor)) is not None:
             call_on_assignment(assignor, mine, membership.generation_id)
         if given_up:
-            raise _PartitionsRevokedError(f"gave up {', '.join(map(str, given_up))}")
+            raise _PartitionsRevokedError(f"gave up {some(given_up)}")
 
     async def _check_inherited(
         self, assigned: Collection[str], known: Mapping[str, TopicInfo]
@@ -407,7 +407,7 @@ class _OutdatedAssignmentError(Exception):
     """An inherited assignment does not fit the group's topics."""
 
     def __init__(self, verdict: Verdict) -> None:
-        super().__init__("; ".join(verdict.faults))
+        super().__init__(some(verdict.faults, between="; "))
         self.verdict = verdict
 
 

@@ -10,13 +10,17 @@ about it, and what the reader can do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, final
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
+from typing import Final, TypeVar, final
 
 from kgroup.types import End, TopicPartition
 
+T = TypeVar("T")
 _MOST_SHOWN: Final = 200
 """The most characters of a refused value that an error shows."""
+_MOST_LISTED: Final = 20
+"""The most items of a list that a text shows."""
 
 
 def shown(value: object) -> str:
@@ -30,6 +34,13 @@ def shown(value: object) -> str:
         text = f"<{type(value).__name__} that cannot be printed>"
     text = text.replace("\n", " ")
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def some(things: Collection[T], word: Callable[[T], str] = str, between: str = ", ") -> str:
+    """The first items and the number of the others: other members decide how long a list is."""
+    more = len(things) - _MOST_LISTED
+    listed = between.join(map(word, islice(things, _MOST_LISTED)))
+    return listed + (f" and {more:,} more" if more > 0 else "")
 
 
 class KgroupError(Exception):

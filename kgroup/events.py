@@ -8,12 +8,12 @@ no other code writes log lines about a rebalance.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from itertools import islice
-from typing import ClassVar, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final
 
 import attrs
 
+from kgroup.errors import some
 from kgroup.types import Assignment, Cause, End, TopicPartition
 
 
@@ -43,17 +43,6 @@ class Event:
         generation = f", generation {self.generation_id}" if self.epoch else ""
         member = f", member {self.member_id}" if self.member_id else ""
         return f"group {self.group_id}{member}{generation}: {self.message()}"
-
-
-T = TypeVar("T")
-_MOST_LISTED: Final = 20
-
-
-def _some(things: Collection[T], word: Callable[[T], str] = str) -> str:
-    """The first items and the number of the others: other members decide how long a list is."""
-    more = len(things) - _MOST_LISTED
-    listed = ", ".join(map(word, islice(things, _MOST_LISTED)))
-    return listed + (f" and {more:,} more" if more > 0 else "")
 
 
 def _listed(offsets: Mapping[TopicPartition, int]) -> str:
@@ -138,7 +127,7 @@ class PartitionsUnassigned(Event):
     def message(self) -> str:
         """See ``Event``."""
         return (
-            f"the assignor assigned no member to {', '.join(map(str, self.partitions))}; these"
+            f"the assignor assigned no member to {some(self.partitions)}; these"
             " partitions are not read in this generation"
         )
 
@@ -156,7 +145,7 @@ class AssignmentRefused(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        entries = _some(self.entries.items(), lambda entry: "{} ({})".format(*entry))
+        entries = some(self.entries.items(), lambda entry: "{} ({})".format(*entry))
         return f"the leader's assignment has invalid entries, which this member ignores: {entries}"
 
 
@@ -173,7 +162,7 @@ class TopicsRefused(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        topics = _some(self.topics.items(), lambda topic: f"{topic[0]!r:.80} ({topic[1]})")
+        topics = some(self.topics.items(), lambda topic: f"{topic[0]!r:.80} ({topic[1]})")
         return f"other members subscribe to topics that this leader cannot assign: {topics}"
 
 
@@ -208,7 +197,7 @@ class TopicsMissing(Event):
     def message(self) -> str:
         """See ``Event``."""
         return (
-            f"subscribed topics do not exist: {_some(self.topics)}; once they exist, the group"
+            f"subscribed topics do not exist: {some(self.topics)}; once they exist, the group"
             " rebalances and reads them"
         )
 
@@ -343,8 +332,9 @@ class PartitionsNotRead(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        listed = ", ".join(map(str, self.partitions))
-        return f"no stream is open for {listed}; call generation.records() to read them"
+        return (
+            f"no stream is open for {some(self.partitions)}; call generation.records() to read them"
+        )
 
 
 @attrs.frozen(kw_only=True)

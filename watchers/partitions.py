@@ -16,7 +16,7 @@ import trio
 
 from kgroup.client.error_policy import POLL_AGAIN, Request
 from kgroup.client.retry import Report
-from kgroup.errors import BrokerError, TransportError
+from kgroup.errors import BrokerError, TransportError, some
 from kgroup.types import Cause, End, TopicInfo
 
 DELETED_AFTER: Final = 5.0
@@ -93,4 +93,4 @@ async def partition_watcher(
         else:
             certain = trio.current_time() - suspected_at > DELETED_AFTER - interval / 2
         if found and certain:
-            return End(Cause.PARTITIONS_CHANGED, "; ".join(found))
+            return End(Cause.PARTITIONS_CHANGED, some(found, between="; "))

@@ -12,7 +12,7 @@ import trio
 
 from kgroup.client.error_policy import POLL_AGAIN, Request
 from kgroup.client.retry import Report
-from kgroup.errors import BrokerError, TransportError
+from kgroup.errors import BrokerError, TransportError, some
 from kgroup.types import Cause, End
 
 
@@ -51,8 +51,8 @@ async def subscription_watcher(
 
 
 def _changes(before: frozenset[str], now: frozenset[str]) -> str:
-    added = ", ".join(sorted(now - before))
-    gone = ", ".join(sorted(before - now))
+    added = some(sorted(now - before))
+    gone = some(sorted(before - now))
     return "; ".join(
         text
         for text in (

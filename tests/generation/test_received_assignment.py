@@ -6,8 +6,9 @@ import pytest
 
 from kgroup import types
 from kgroup.generation import received_assignment
-from kgroup.generation.received_assignment import accept, check_entries
-from kgroup.types import Assignment, TopicPartition
+from kgroup.generation.received_assignment import accept, check_entries, compare
+from kgroup.interfaces import DescribeResult
+from kgroup.types import Assignment, MemberSubscription, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPICS = frozenset({"t"})
@@ -76,3 +77,16 @@ def test_a_name_is_checked_once(monkeypatch: pytest.MonkeyPatch, topic: str) -> 
     admitted = check_entries([TopicPartition(topic, number) for number in range(100)], TOPICS)
     assert len(admitted.left_out) == 100
     assert checked == [topic]
+
+
+def test_a_fault_names_some_of_many_topics() -> None:
+    """Another member, assigned thousands of foreign topics, does not decide how long a text is."""
+    member = MemberSubscription(
+        member_id="m", group_instance_id=None, topics=("t",), user_data=None, owned=()
+    )
+    assigned = tuple(TopicPartition(f"{number:05}" * 1000, 0) for number in range(5000))
+    group = DescribeResult(stable=True, members=(member,), assignments={"m": assigned})
+    faults, _ = compare({}, group)
+    (fault,) = faults
+    assert " and 4,980 more, but no subscription" in fault
+    assert len(fault) < 2000
