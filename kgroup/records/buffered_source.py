@@ -38,7 +38,7 @@ INVARIANTS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final
 
@@ -191,12 +191,20 @@ class BufferedSource:
         if type(limit) is not int or limit < 1:
             raise UsageError(f"limit={limit!r}: it must be a whole number of at least 1")
         await trio.lowlevel.checkpoint()
-        while True:
-            self._check(epoch)
-            queue = self._next_ready(partitions)
-            if queue is not None:
-                return self._hand_out(queue, epoch, limit)
-            await self._wait(partitions)
+        try:
+            while True:
+                self._check(epoch)
+                queue = self._next_ready(partitions)
+                if queue is not None:
+                    return self._hand_out(queue, epoch, limit)
+                queues = self._without_reader(partitions)
+                if items := self._fetcher.take():
+                    self._take_in(items)
+                    await trio.lowlevel.checkpoint()  # others may be ready now
+                else:
+                    await self._wait(queues)
+        finally:
+            self._let_another_take()
 
     def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Hand out no records of these until ``resume``; see ``RecordSource``.
@@ -240,6 +248,18 @@ class BufferedSource:
 
     def deliver(self, items: Iterable[FetchedItem]) -> None:
         """Take fetched items in their order. Called in the event loop's thread."""
+        self._take_in(items)
+        self._let_another_take()
+
+    def close_queues(self) -> None:
+        """End the generation and drop all records; ``assign`` is refused from now on."""
+        if self._epoch is not None:
+            self.revoke(self._epoch)
+        self._closed = True
+        self._drop(self._queues.values())
+        self._queues = {}
+
+    def _take_in(self, items: Iterable[FetchedItem]) -> None:
         for item in items:
             match item:
                 case FetchedRun():
@@ -253,14 +273,6 @@ class BufferedSource:
                     for event in self._waiting:
                         event.set()
         self._resume_if_possible()
-
-    def close_queues(self) -> None:
-        """End the generation and drop all records; ``assign`` is refused from now on."""
-        if self._epoch is not None:
-            self.revoke(self._epoch)
-        self._closed = True
-        self._drop(self._queues.values())
-        self._queues = {}
 
     def _replace_fetcher(self) -> None:
         """Replace a fetcher that broke, and its limits; nothing is being fetched.
@@ -340,7 +352,7 @@ class BufferedSource:
         self._ready.pop(queue.partition, None)
         self._refresh(queue)
 
-    async def _wait(self, partitions: Collection[TopicPartition]) -> None:
+    def _without_reader(self, partitions: Collection[TopicPartition]) -> list[PartitionQueue]:
         queues = self._owned(partitions)
         for queue in queues:
             if not queue.opened:
@@ -350,6 +362,9 @@ class BufferedSource:
                     f"another receive() already waits for {queue.partition};"
                     " a partition has one reader"
                 )
+        return queues
+
+    async def _wait(self, queues: Sequence[PartitionQueue]) -> None:
         event = trio.Event()
         for queue in queues:
             queue.waiter = event
@@ -361,6 +376,11 @@ class BufferedSource:
             del self._waiting[event]
             for queue in queues:
                 queue.waiter = None
+
+    def _let_another_take(self) -> None:
+        """Let a reader that waits take the fetcher's next records, as nobody else does so now."""
+        if self._waiting and self._fetcher.has_more:
+            next(iter(self._waiting)).set()
 
     def _switch(self, epoch: int, partitions: Collection[TopicPartition], *, paused: bool) -> None:
         if epoch != self._epoch:

@@ -1,12 +1,22 @@
-"""``ConsumerThread``: the one thread that owns a ``confluent_kafka.Consumer``.
+"""``ConsumerThread``: the thread that owns a ``confluent_kafka.Consumer`` and lends it to the loop.
 
-**Who owns the Consumer.** INVARIANT: this thread alone creates, calls and closes it. A Consumer
-serialises the calls of all threads, so a call from the event loop's thread would block the loop for
-as long as this thread polls. The loop therefore never calls the Consumer. Each method of
-``Fetcher`` puts a command (a function without arguments) into a queue and returns at once; the
-thread runs commands between two polls. In the other direction the thread delivers lists of items
-through the loop's token: one call for each chunk that it consumed, since one call for each record
-would cost two hundred times the throughput.
+**Who calls the Consumer.** INVARIANT: only who holds ``_lock`` calls it. A Consumer serialises the
+calls of all threads, so a call from the event loop's thread could block the loop for as long as
+this thread polls. Everything that can wait is therefore done by this thread: it creates, polls,
+assigns and closes. Each method of ``Fetcher`` puts a command (a function without arguments) into a
+queue and returns at once; the thread runs commands between two polls. In the other direction the
+thread delivers lists of items through the loop's token: one call for each chunk that it consumed,
+since one call for each record would cost two hundred times the throughput.
+
+**The loan.** While a backlog is read, records that one thread makes and another one frees cross
+from one processor's cache to another's, and both threads want the GIL: that costs a fifth of the
+throughput. So a thread that got a full chunk waits in its command queue, without the lock, and the
+loop takes the following chunks itself (``take``), by calls that never wait: the Consumer's queue
+has them already. The loan ends with the first command, with a chunk that is not full, and after
+``LOAN`` seconds without a ``take``; the thread then polls as before.
+
+INVARIANT: the loop takes nothing while a delivery of the thread is on its way, nor while commands
+are queued; otherwise records could overtake others. ``_posted`` and ``_taken`` count deliveries.
 
 **What the thread does.** ``_serve`` is its loop: run the commands that are there, then poll once.
 If there is nothing to poll for (no generation, no partition open, or the buffer is full), the
@@ -49,6 +59,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, cast, final
@@ -88,6 +99,10 @@ CHUNK: Final = 2000
 """The largest number of records in one delivery. With fewer there are more deliveries. With more
 the GIL is held for longer (about half a microsecond a record) before the event loop gets its turn,
 and the records no longer fit into a processor's cache while they are split."""
+TAKE: Final = 4_000_000
+"""Bytes: about as much as the event loop takes at once, so that large records do not block it."""
+LOAN: Final = 0.1
+"""Seconds after which the thread polls again, if the event loop has taken nothing meanwhile."""
 
 OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
@@ -132,7 +147,16 @@ class ConsumerThread:
         self._limits = limits
         self._open_consumer = open_consumer
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        # Only the thread uses what follows.
+        self._posted = 0
+        """How many deliveries the thread has sent; only the thread writes it."""
+        self._taken = 0
+        """How many of them the event loop has taken in; only the loop writes it."""
+        self._takes = 0
+        """How often the loop has used the loan; only the loop writes it."""
+        self._lock = threading.Lock()
+        # Only who holds the lock writes what follows, or uses the Consumer.
+        self._lent = False
+        self._most_to_take = CHUNK
         self._fetches: dict[TopicPartition, _Fetch] = {}
         self._held: set[TopicPartition] = set()
         self._stops: dict[TopicPartition, None] = {}
@@ -151,8 +175,13 @@ class ConsumerThread:
         ended: Callable[[], None],
     ) -> None:
         """Start the thread; it calls these callbacks in the event loop's thread."""
+
+        def count_and_deliver(items: Sequence[FetchedItem]) -> None:
+            self._taken += 1
+            deliver(items)
+
         self._token = trio.lowlevel.current_trio_token()
-        self._deliver = deliver
+        self._deliver = count_and_deliver
         self._started = started
         self._ended = ended
         self.thread.start()
@@ -194,11 +223,39 @@ class ConsumerThread:
         self._limits.stopped = False
         self._commands.put(_only_wake)
 
+    @property
+    def has_more(self) -> bool:
+        """See ``Fetcher``."""
+        return self._lent and not self._limits.stopped
+
+    def take(self) -> Sequence[FetchedItem]:
+        """See ``Fetcher``. It takes about a millisecond, and waits for nothing."""
+        if not self.has_more or not self._lock.acquire(blocking=False):
+            return ()
+        try:
+            overtakes = self._posted != self._taken or not self._commands.empty()
+            if overtakes or not self.has_more:
+                return ()
+            self._takes += 1
+            most = self._most_to_take
+            chunk = self._consumer.consume(most, 0)
+            if len(chunk) < most:
+                self._commands.put(_only_wake)  # the thread waits for what follows
+            items = self._items_of(chunk)
+            self._count(items)
+        except Exception as error:  # noqa: BLE001 - as in the thread, every receive() raises it
+            return [FetcherBroken(f"reading for {self.thread.name} failed: {error!r}", error)]
+        else:
+            return items
+        finally:
+            self._lock.release()
+
     # Called in the Consumer's thread.
 
     def _run(self) -> None:
         try:
-            self._serve()
+            with self._lock:
+                self._serve()
         except BaseException as error:  # noqa: BLE001 - every receive() raises it
             self._deliver_items([FetcherBroken(f"{self.thread.name} failed: {error!r}", error)])
         finally:
@@ -211,22 +268,26 @@ class ConsumerThread:
         try:
             self._consumer = consumer
             self._call(self._started)
+            command = None
             while True:
-                self._run_commands()
+                self._run_commands(command)
                 if self._closing:
                     return
-                if self._may_poll():
-                    self._fetch()
+                command = self._fetch() if self._may_poll() else None
         finally:
             consumer.close()
 
     def _may_poll(self) -> bool:
         return self._active and bool(self._fetches) and not self._limits.stopped
 
-    def _run_commands(self) -> None:
-        """Run all commands that are there; wait for one if there is nothing to poll for."""
+    def _run_commands(self, first: Callable[[], None] | None) -> None:
+        """Run all commands that are there; wait for one if there is nothing to poll for.
+
+        Args:
+            first: a command that has left the queue.
+        """
         try:
-            command = self._commands.get(block=not self._may_poll())
+            command = first or self._commands.get(block=not self._may_poll())
             while True:
                 command()
                 command = self._commands.get(block=False)
@@ -287,38 +348,79 @@ class ConsumerThread:
             self._held.difference_update(held)
             self._consumer.resume([_to_confluent(partition) for partition in held])
 
-    def _fetch(self) -> None:
-        """Poll for a first message, take what is there behind it, and deliver all of it."""
+    def _fetch(self) -> Callable[[], None] | None:
+        """Poll for a first message, take what is there behind it, and deliver all of it.
+
+        Returns:
+            the command that ended a loan.
+        """
         first = self._consumer.poll(POLL)
-        items: list[FetchedItem] = []
+        chunk = []
         if first is not None:
             chunk = [first]
             chunk += self._consumer.consume(CHUNK - 1, 0)
-            items = self._items(chunk)
-        if self._callback_items:
-            items += self._callback_items
-            self._callback_items.clear()
-        if items:
+        if items := self._items_of(chunk):
+            self._count(items)
+            if len(chunk) == CHUNK and not self._limits.stopped:
+                return self._lend(items)
             self._deliver_items(items)
+        return None
+
+    def _lend(self, items: Sequence[FetchedItem]) -> Callable[[], None] | None:
+        """Deliver, and let the event loop take what follows, until a command ends the loan.
+
+        The lock is released before the delivery, because the loop takes as soon as it has that. It
+        takes nothing before, because the delivery is counted.
+
+        Returns:
+            the command; None if the loop has taken nothing for a while.
+        """
+        self._posted += 1
+        self._lent = True
+        self._lock.release()
+        try:
+            self._call(self._deliver, items)
+            takes = None
+            while takes != self._takes:
+                takes = self._takes
+                with suppress(Empty):
+                    return self._commands.get(timeout=LOAN)
+            return None
+        finally:
+            self._lock.acquire()
+            self._lent = False
 
     def _deliver_items(self, items: Sequence[FetchedItem]) -> None:
+        self._posted += 1
+        self._call(self._deliver, items)
+
+    def _count(self, items: Sequence[FetchedItem]) -> None:
+        """Count what is about to be delivered, and stop if the buffer is full."""
         records = size = 0
         for item in items:
             if isinstance(item, FetchedRun):
                 records += len(item.messages)
                 size += item.size
         self._limits.count_delivered(records, size)
+        if records:
+            self._most_to_take = max(1, min(CHUNK, TAKE * records // max(1, size)))
         if self._limits.is_full():
             # Before the delivery: the loop checks it after it has taken in the items, so it
             # cannot miss it.
             self._limits.stopped = True
-        self._call(self._deliver, items)
 
     def _call(self, function: Callable[..., None], *args: object) -> None:
         if not post_to(self._token, partial(function, *args)):
             self._closing = True
 
     # Messages become items.
+
+    def _items_of(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
+        """The items of a chunk, and what the error callback has left since the last one."""
+        items = self._items(chunk) if chunk else []
+        items += self._callback_items
+        self._callback_items.clear()
+        return items
 
     def _items(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
         if not has_errors(chunk):
@@ -363,11 +465,15 @@ class ConsumerThread:
                 # The error may belong to an earlier fetch, or be outdated: fetch once more from
                 # the wanted offset, and believe the result of that.
                 fetch.verifying = True
-                self._consumer.incremental_unassign([_to_confluent(partition)])
-                self._consumer.incremental_assign([_to_confluent(partition, fetch.next_offset)])
+                self._commands.put(lambda: self._fetch_again(partition, fetch))
                 return []
             return [OutOfRange(partition, fetch.fetch_id, fetch.next_offset, describe_error(error))]
         return [self._item_for_error(error, partition, fetch)]
+
+    def _fetch_again(self, partition: TopicPartition, fetch: _Fetch) -> None:
+        if self._fetches.get(partition) is fetch:
+            self._consumer.incremental_unassign([_to_confluent(partition)])
+            self._consumer.incremental_assign([_to_confluent(partition, fetch.next_offset)])
 
     def _on_error(self, error: KafkaError) -> None:
         """Take an error from librdkafka's callback, which runs within ``poll`` and ``consume``."""

@@ -118,6 +118,19 @@ FetchedItem = FetchedRun | OutOfRange | Unreadable | FetchFailure | FetcherBroke
 class Fetcher(Protocol):
     """What a source calls; each call returns at once, and calls take effect in their order."""
 
+    @property
+    def has_more(self) -> bool:
+        """Whether ``take`` would probably return something, and nothing is delivered until then."""
+        ...
+
+    def take(self) -> Sequence[FetchedItem]:
+        """Fetch in the caller's thread what is there, in place of a later delivery.
+
+        Returns:
+            what was fetched; nothing if ``has_more`` is false, or if it was wrong.
+        """
+        ...
+
     def activate(self) -> None:
         """Fetch what ``start`` names, because a generation begins."""
         ...

@@ -189,6 +189,15 @@ class _LogFetcher:
         self._source = source
         self._nursery = nursery
 
+    @property
+    def has_more(self) -> bool:
+        """See ``Fetcher``: its tasks deliver everything."""
+        return False
+
+    def take(self) -> Sequence[FetchedItem]:
+        """See ``Fetcher``."""
+        return ()
+
     def activate(self) -> None:
         """See ``Fetcher``."""
         self._active = True

@@ -41,7 +41,7 @@ def run_of(partition: TopicPartition, fetch_id: int, offsets: Sequence[int]) -> 
 
 
 class ScriptedFetcher:
-    """Records every call; a test delivers items for it."""
+    """Records every call; a test delivers items for it, or leaves them in ``backlog``."""
 
     def __init__(self, limits: BufferLimits) -> None:
         self.limits = limits
@@ -49,6 +49,20 @@ class ScriptedFetcher:
         self.held: set[TopicPartition] = set()
         self.active = False
         self.resumed = 0
+        self.backlog: list[FetchedRun] = []
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is a backlog."""
+        return bool(self.backlog) and not self.limits.stopped
+
+    def take(self) -> Sequence[FetchedRun]:
+        """The first run of the backlog."""
+        if not self.has_more:
+            return ()
+        run = self.backlog.pop(0)
+        self._count(run)
+        return (run,)
 
     def activate(self) -> None:
         """Record that a generation begins."""
@@ -86,12 +100,15 @@ class ScriptedFetcher:
 
     def deliver(self, source: BufferedSource, *runs: FetchedRun) -> None:
         """Deliver items as a real fetcher does: count them, and stop if the buffer is full."""
+        self._count(*runs)
+        source.deliver(runs)
+
+    def _count(self, *runs: FetchedRun) -> None:
         self.limits.count_delivered(
             sum(len(run.messages) for run in runs), sum(run.size for run in runs)
         )
         if self.limits.is_full():
             self.limits.stopped = True
-        source.deliver(runs)
 
 
 def scripted(

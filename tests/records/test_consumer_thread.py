@@ -145,7 +145,7 @@ async def running(
             yield source
 
 
-async def test_only_its_thread_touches_the_consumer() -> None:
+async def test_without_a_backlog_only_its_thread_touches_the_consumer() -> None:
     """Every call comes from one thread, which is named, is not trio's, and is joined at exit."""
     consumer = ScriptedConsumer()
     async with running(consumer) as source:

@@ -1,0 +1,266 @@
+"""The loan of the Consumer: the event loop takes a backlog itself, by calls that never wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from confluent_kafka import KafkaError, Message
+
+from kgroup.errors import FetchError, OffsetOutOfRangeError
+from kgroup.records import consumer_thread
+from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.types import TopicPartition
+from tests.records.environments import Environment, value_of
+from tests.records.scripted import failure, record, run_of, scripted
+from tests.records.test_consumer_thread import ScriptedConsumer, obeyed, running
+
+CHUNK = 4
+A, B = (TopicPartition("t", number) for number in range(2))
+
+
+class WatchedConsumer(ScriptedConsumer):
+    """Notes which thread each call comes from, and checks that it holds the lock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source: LibrdkafkaSource | None = None
+        self.consumed: list[int] = []
+        """For each call of ``consume`` the thread."""
+
+    def poll(self, timeout: float) -> Message | None:
+        """Do what the real one does."""
+        self._check()
+        return super().poll(timeout)
+
+    def consume(self, num_messages: int, timeout: float) -> list[Message]:
+        """Do what the real one does."""
+        self._check()
+        self.consumed.append(threading.get_ident())
+        if self.fail_with is not None:
+            raise self.fail_with
+        return super().consume(num_messages, timeout)
+
+    def _note(self, name: str, what: object) -> None:
+        self._check()
+        super()._note(name, what)
+
+    def _check(self) -> None:
+        if self.source is not None:
+            assert self.source._thread._lock.locked()
+
+    @property
+    def taken(self) -> int:
+        """How many calls came from the event loop's thread."""
+        return self.consumed.count(threading.get_ident())
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_thread, "CHUNK", CHUNK)
+    # No test may depend on it: a reader that waits never waits for the end of a loan.
+    monkeypatch.setattr(consumer_thread, "LOAN", 3600.0)
+
+
+@asynccontextmanager
+async def reading(
+    consumer: WatchedConsumer, *partitions: TopicPartition, **settings: Any
+) -> AsyncIterator[LibrdkafkaSource]:
+    """A source that reads these partitions."""
+    async with running(consumer, **settings) as source:
+        consumer.source = source
+        source.assign(1, dict.fromkeys(partitions, 0))
+        source.open(1, partitions)
+        yield source
+
+
+async def offsets(source: LibrdkafkaSource, partition: TopicPartition, wanted: int) -> list[int]:
+    """The offsets of the next records of a partition."""
+    found: list[int] = []
+    while len(found) < wanted:
+        batch = await source.receive(1, [partition], 1000)
+        found += [message.offset() for message in batch.messages]
+    return found
+
+
+async def test_a_backlog_is_taken_by_the_loop_and_what_follows_by_the_thread() -> None:
+    """Full chunks come in the loop's thread, in order; after one that is not full, polls do."""
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at) for at in range(5 * CHUNK + 1)))
+    async with reading(consumer, A) as source:
+        assert await offsets(source, A, 5 * CHUNK + 1) == list(range(5 * CHUNK + 1))
+        assert consumer.taken == 5
+        polls = consumer.polls
+        await consumer.until(lambda: consumer.polls > polls)
+        consumer.feed(record(A, 5 * CHUNK + 1))
+        assert await offsets(source, A, 1) == [5 * CHUNK + 1]
+        assert consumer.taken == 5
+    assert source._limits.records == 0
+
+
+async def test_a_reader_that_waits_takes_when_another_one_has_its_records() -> None:
+    """Each of two tasks may take what belongs to the other; none of them waits for nothing."""
+    consumer = WatchedConsumer()
+    for start in range(0, 40, CHUNK):
+        for partition in (A, B):
+            consumer.feed(*(record(partition, start + at) for at in range(CHUNK)))
+    found: dict[TopicPartition, list[int]] = {}
+    async with reading(consumer, A, B) as source, trio.open_nursery() as nursery:
+
+        async def read(partition: TopicPartition) -> None:
+            found[partition] = await offsets(source, partition, 40)
+
+        nursery.start_soon(read, A)
+        nursery.start_soon(read, B)
+    assert found == {A: list(range(40)), B: list(range(40))}
+    assert consumer.taken > 0
+
+
+async def test_a_command_ends_the_loan_and_comes_before_what_is_taken() -> None:
+    """After ``seek`` nothing of the old fetch is handed out, and the loop takes nothing first."""
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at) for at in range(3 * CHUNK)))
+    async with reading(consumer, A) as source:
+        assert await offsets(source, A, CHUNK) == list(range(CHUNK))
+        with consumer.changed:
+            consumer.messages.clear()
+        taken = consumer.taken
+        source.seek(1, A, 100)
+        assert source._fetcher.take() == ()
+        await consumer.until(lambda: ("assign", [(0, 100)]) in consumer.calls)
+        consumer.feed(record(A, 100))
+        assert await offsets(source, A, 1) == [100]
+        assert consumer.taken == taken
+
+
+async def test_revoke_and_close_end_the_loan() -> None:
+    """A generation that ends in the middle of a backlog neither hangs nor hands out more."""
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at) for at in range(4 * CHUNK)))
+    async with reading(consumer, A) as source:
+        assert await offsets(source, A, CHUNK) == list(range(CHUNK))
+        source.revoke(1)
+        await obeyed(source)
+        taken = consumer.taken
+        source.assign(2, {A: CHUNK})
+        source.open(2, [A])
+        batch = await source.receive(2, [A], 1000)
+        assert batch.messages[0].offset() == CHUNK
+        assert consumer.taken >= taken
+    assert not source._thread.thread.is_alive()
+
+
+async def test_the_loop_takes_no_more_than_the_buffer_holds() -> None:
+    """A reader whose partition has nothing stops at the limit, and the other partition is held."""
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at) for at in range(100 * CHUNK)))
+    async with (
+        reading(consumer, A, B, max_buffered_records=16 * CHUNK) as source,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(source.receive, 1, [B], 1)
+        await consumer.until(lambda: ("pause", [0]) in consumer.calls)
+        assert 4 * CHUNK <= source._limits.records <= 8 * CHUNK
+        nursery.cancel_scope.cancel()
+
+
+async def test_large_records_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One take is about as large as ``TAKE``, so that it does not block the event loop."""
+    monkeypatch.setattr(consumer_thread, "TAKE", 2000)
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at, b"x" * 1000) for at in range(5 * CHUNK)))
+    async with reading(consumer, A) as source:
+        first = await source.receive(1, [A], 1000)
+        assert len(first) == CHUNK
+        assert len(await source.receive(1, [A], 1000)) == 2
+
+
+async def test_an_error_in_the_loop_is_treated_as_in_the_thread() -> None:
+    """A position out of range is verified by the thread; a Consumer that fails fails receive."""
+    consumer = WatchedConsumer()
+    out_of_range = failure(A, KafkaError._AUTO_OFFSET_RESET, CHUNK)
+    consumer.feed(*(record(A, at) for at in range(CHUNK)), out_of_range)
+    async with reading(consumer, A) as source:
+        await offsets(source, A, CHUNK)
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def _() -> None:
+                with pytest.raises(OffsetOutOfRangeError):
+                    await source.receive(1, [A], 1)
+
+            await consumer.until(lambda: ("assign", [(0, CHUNK)]) in consumer.calls)
+            consumer.feed(out_of_range)
+        source.seek(1, A, 50)
+        await consumer.until(lambda: ("assign", [(0, 50)]) in consumer.calls)
+        consumer.feed(*(record(A, 50 + at) for at in range(CHUNK)))
+        await offsets(source, A, CHUNK)
+        consumer.fail_with = RuntimeError("as scripted")
+        with pytest.raises(FetchError, match="as scripted"):
+            await source.receive(1, [A], 1)
+
+
+async def test_a_reader_that_is_cancelled_while_it_takes_leaves_it_to_another() -> None:
+    """Whichever reader is cancelled, the other one still gets its records."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0, B: 0})
+    source.open(1, [A, B])
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+        found: list[int] = []
+
+        async def read_a() -> None:
+            with scope:
+                await source.receive(1, [A], 10)
+
+        async def read_b() -> None:
+            found.extend(m.offset() for m in (await source.receive(1, [B], 10)).messages)
+
+        nursery.start_soon(read_a)
+        nursery.start_soon(read_b)
+        await trio.testing.wait_all_tasks_blocked()
+        fetch_id = fetcher.fetches[B].fetch_id
+        fetcher.backlog = [run_of(B, fetch_id - 1, [7]) for _ in range(5)]
+        fetcher.backlog.append(run_of(B, fetch_id, [0, 1]))
+        fetcher.deliver(source)
+        scope.cancel()
+    assert found == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_every_record_arrives_once_and_in_order(seed: int, environment: Environment) -> None:
+    """With small chunks, slow and cancelled readers, seeks and generations, no record is lost."""
+    random = Random(seed)
+    topic = await environment.topic(4)
+    partitions = [TopicPartition(topic, number) for number in range(4)]
+    for partition in partitions:
+        await environment.produce(partition, [str(at) for at in range(200)])
+    positions = dict.fromkeys(partitions, 0)
+    async with environment.source(max_buffered_records=100) as source:
+
+        async def read(epoch: int, partition: TopicPartition) -> None:
+            while positions[partition] < 200:
+                with trio.move_on_after(random.choice((0.0, 0.001, 60.0))):
+                    batch = await source.receive(epoch, [partition], random.randint(1, 40))
+                    assert value_of(batch)[0] == str(positions[partition])
+                    positions[partition] = batch.next_offset
+                    if random.random() < 0.1:
+                        positions[partition] = max(0, batch.next_offset - 5)
+                        source.seek(epoch, partition, positions[partition])
+                await trio.sleep(random.choice((0, 0, 0.002)))
+
+        for epoch in range(1, 5):
+            source.assign(epoch, positions)
+            source.open(epoch, partitions)
+            with trio.move_on_after(60.0 if epoch == 4 else 0.05):
+                async with trio.open_nursery() as nursery:
+                    for partition in partitions:
+                        nursery.start_soon(read, epoch, partition)
+            source.revoke(epoch)
+    assert set(positions.values()) == {200}
