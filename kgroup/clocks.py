@@ -37,9 +37,8 @@ class SuspendAwareClock:
     ``CLOCK_BOOTTIME`` on Linux, ``CLOCK_MONOTONIC`` on macOS, ``time.monotonic`` on Windows.
     """
 
-    def now(self) -> float:
-        """Seconds since some point in the past."""
-        return _now()
+    now = staticmethod(_now)
+    """Seconds since some point in the past. It is read before each record, so nothing wraps it."""
 
 
 @final

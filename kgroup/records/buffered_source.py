@@ -198,7 +198,7 @@ class BufferedSource:
                 if queue is not None:
                     return self._hand_out(queue, epoch, limit)
                 queues = self._without_reader(partitions)
-                if items := self._fetcher.take():
+                if not self._ready and (items := self._fetcher.take()):
                     self._take_in(items)
                     await trio.lowlevel.checkpoint()  # others may be ready now
                 else:
@@ -378,8 +378,12 @@ class BufferedSource:
                 queue.waiter = None
 
     def _let_another_take(self) -> None:
-        """Let a reader that waits take the fetcher's next records, as nobody else does so now."""
-        if self._waiting and self._fetcher.has_more:
+        """Let a reader that waits take the fetcher's next records, once all others are in hand.
+
+        If more were taken while some are ready, they would have left the processor's cache before
+        their reader gets them. If that one is slow, the fetcher goes on by itself.
+        """
+        if self._waiting and not self._ready and self._fetcher.has_more:
             next(iter(self._waiting)).set()
 
     def _switch(self, epoch: int, partitions: Collection[TopicPartition], *, paused: bool) -> None:

@@ -101,8 +101,10 @@ the GIL is held for longer (about half a microsecond a record) before the event 
 and the records no longer fit into a processor's cache while they are split."""
 TAKE: Final = 4_000_000
 """Bytes: about as much as the event loop takes at once, so that large records do not block it."""
-LOAN: Final = 0.1
+LOAN: Final = 0.02
 """Seconds after which the thread polls again, if the event loop has taken nothing meanwhile."""
+UNLENT: Final = 50
+"""Full chunks that the thread delivers after a loan that was not used: readers are slow then."""
 
 OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
@@ -156,6 +158,8 @@ class ConsumerThread:
         self._lock = threading.Lock()
         # Only who holds the lock writes what follows, or uses the Consumer.
         self._lent = False
+        self._full_chunks = 0
+        """How many the thread delivers before it lends again."""
         self._most_to_take = CHUNK
         self._fetches: dict[TopicPartition, _Fetch] = {}
         self._held: set[TopicPartition] = set()
@@ -361,10 +365,16 @@ class ConsumerThread:
             chunk += self._consumer.consume(CHUNK - 1, 0)
         if items := self._items_of(chunk):
             self._count(items)
-            if len(chunk) == CHUNK and not self._limits.stopped:
+            if len(chunk) == CHUNK and not self._limits.stopped and self._may_lend():
                 return self._lend(items)
             self._deliver_items(items)
         return None
+
+    def _may_lend(self) -> bool:
+        """Whether the last loan was used, or is long enough ago to try another one."""
+        if self._full_chunks:
+            self._full_chunks -= 1
+        return not self._full_chunks
 
     def _lend(self, items: Sequence[FetchedItem]) -> Callable[[], None] | None:
         """Deliver, and let the event loop take what follows, until a command ends the loan.
@@ -380,15 +390,18 @@ class ConsumerThread:
         self._lock.release()
         try:
             self._call(self._deliver, items)
-            takes = None
-            while takes != self._takes:
-                takes = self._takes
+            before = takes = self._takes
+            while True:
                 with suppress(Empty):
                     return self._commands.get(timeout=LOAN)
-            return None
+                if takes == self._takes:
+                    return None
+                takes = self._takes
         finally:
             self._lock.acquire()
             self._lent = False
+            if before == self._takes:
+                self._full_chunks = UNLENT
 
     def _deliver_items(self, items: Sequence[FetchedItem]) -> None:
         self._posted += 1

@@ -64,7 +64,7 @@ class WatchedConsumer(ScriptedConsumer):
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_thread, "CHUNK", CHUNK)
-    # No test may depend on it: a reader that waits never waits for the end of a loan.
+    # A reader that waits never waits for the end of a loan, unless another reader is slow.
     monkeypatch.setattr(consumer_thread, "LOAN", 3600.0)
 
 
@@ -156,8 +156,11 @@ async def test_revoke_and_close_end_the_loan() -> None:
     assert not source._thread.thread.is_alive()
 
 
-async def test_the_loop_takes_no_more_than_the_buffer_holds() -> None:
-    """A reader whose partition has nothing stops at the limit, and the other partition is held."""
+async def test_a_reader_that_is_slow_does_not_keep_the_loan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread goes on without the loop, up to the buffer's limit, and then holds a partition."""
+    monkeypatch.setattr(consumer_thread, "LOAN", 0.001)
     consumer = WatchedConsumer()
     consumer.feed(*(record(A, at) for at in range(100 * CHUNK)))
     async with (
