@@ -187,7 +187,6 @@ class RecordStream(PartitionStream):
     async def _next(self) -> Batch | None:
         """The next batch, or None at the end."""
         source, epoch = self._member.source, self._epoch
-        await trio.lowlevel.checkpoint()
         while self._is_running():
             try:
                 if not self._located:
@@ -210,6 +209,7 @@ class RecordStream(PartitionStream):
             if self._is_running() and self._lifecycle.lease.left > 0:
                 return batch
             source.seek(epoch, batch.partition, batch.messages[0].offset())
+        await trio.lowlevel.checkpoint()
         return None
 
     async def _receive(self) -> Batch | None:

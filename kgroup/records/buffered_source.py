@@ -200,7 +200,8 @@ class BufferedSource:
                 queues = self._without_reader(partitions)
                 if not self._ready and (items := self._fetcher.take()):
                     self._take_in(items)
-                    await trio.lowlevel.checkpoint()  # others may be ready now
+                    if self._next_ready(partitions) is None:
+                        await trio.lowlevel.checkpoint()  # others are ready
                 else:
                     await self._wait(queues)
         finally:

@@ -62,6 +62,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from random import randrange
 from typing import Any, Final, cast, final
 
 import attrs
@@ -99,8 +100,13 @@ CHUNK: Final = 2000
 """The largest number of records in one delivery. With fewer there are more deliveries. With more
 the GIL is held for longer (about half a microsecond a record) before the event loop gets its turn,
 and the records no longer fit into a processor's cache while they are split."""
-TAKE: Final = 4_000_000
-"""Bytes: about as much as the event loop takes at once, so that large records do not block it."""
+TAKE: Final = 500
+"""The largest number of records that the event loop takes at once: so few that they are still in
+its processor's cache when they are handed out, freed, and made again for the next ones."""
+TAKE_BYTES: Final = 4_000_000
+"""About as many bytes as the event loop takes at once, so that large records do not block it."""
+MEASURED: Final = 100
+"""Of a run of more messages, about so many are measured to estimate its bytes."""
 LOAN: Final = 0.02
 """Seconds after which the thread polls again, if the event loop has taken nothing meanwhile."""
 UNLENT: Final = 50
@@ -160,7 +166,7 @@ class ConsumerThread:
         self._lent = False
         self._full_chunks = 0
         """How many the thread delivers before it lends again."""
-        self._most_to_take = CHUNK
+        self._most_to_take = TAKE
         self._fetches: dict[TopicPartition, _Fetch] = {}
         self._held: set[TopicPartition] = set()
         self._stops: dict[TopicPartition, None] = {}
@@ -416,7 +422,7 @@ class ConsumerThread:
                 size += item.size
         self._limits.count_delivered(records, size)
         if records:
-            self._most_to_take = max(1, min(CHUNK, TAKE * records // max(1, size)))
+            self._most_to_take = max(1, min(TAKE, TAKE_BYTES * records // max(1, size)))
         if self._limits.is_full():
             # Before the delivery: the loop checks it after it has taken in the items, so it
             # cannot miss it.
@@ -528,6 +534,14 @@ def _partition_of(message: confluent_kafka.Message) -> TopicPartition | None:
 
 
 def _size_of(messages: Sequence[confluent_kafka.Message]) -> int:
-    """The bytes of the values, and of the keys as if all were as long as the first."""
+    """The bytes of the values, and of the keys as if all were as long as the first.
+
+    Of many messages a part is measured, at places that no regularity of the records can follow.
+    """
+    some = messages
+    if len(messages) > MEASURED:
+        step = len(messages) // MEASURED + 1
+        some = messages[randrange(step) :: step]
+    values = sum(map(len, some)) * len(messages) // len(some)
     key = messages[0].key()
-    return sum(map(len, messages)) + (len(key) * len(messages) if key else 0)
+    return values + (len(key) * len(messages) if key else 0)

@@ -64,6 +64,7 @@ class WatchedConsumer(ScriptedConsumer):
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_thread, "CHUNK", CHUNK)
+    monkeypatch.setattr(consumer_thread, "TAKE", CHUNK)
     # A reader that waits never waits for the end of a loan, unless another reader is slow.
     monkeypatch.setattr(consumer_thread, "LOAN", 3600.0)
 
@@ -174,8 +175,8 @@ async def test_a_reader_that_is_slow_does_not_keep_the_loan(
 
 
 async def test_large_records_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One take is about as large as ``TAKE``, so that it does not block the event loop."""
-    monkeypatch.setattr(consumer_thread, "TAKE", 2000)
+    """One take is about as large as ``TAKE_BYTES``, so that it does not block the event loop."""
+    monkeypatch.setattr(consumer_thread, "TAKE_BYTES", 2000)
     consumer = WatchedConsumer()
     consumer.feed(*(record(A, at, b"x" * 1000) for at in range(5 * CHUNK)))
     async with reading(consumer, A) as source:
