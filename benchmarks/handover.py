@@ -2,6 +2,7 @@
 
     python benchmarks/handover.py [--rounds N] [--heartbeat SECONDS ...] [--clients NAME ...]
                                   [--partitions N] [--rate RECORDS_PER_SECOND] [--json FILE]
+                                  [--assignors NAME ...]
 
 Starts a real Kafka, a producer at a steady rate and worker processes that join and leave one group:
 a scale-out from 1 to 3 workers, a rolling restart of 3, a scale-in from 3 to 1, and added
@@ -69,6 +70,8 @@ def kgroup_worker(arguments: argparse.Namespace, journal: Any) -> None:
     settings: dict[str, Any] = {"session_timeout": SESSION}
     if arguments.heartbeat:
         settings["heartbeat_interval"] = arguments.heartbeat[0]
+    if arguments.assignors:
+        settings["assignors"] = arguments.assignors
     config = GroupConfig(
         bootstrap_servers=arguments.servers,
         group_id=arguments.topic,
@@ -181,6 +184,8 @@ class Stage:
         command = [sys.executable, str(Path(__file__).resolve()), *options]
         command += ["--servers", self._arguments.servers, "--topic", self.topic]
         command += ["--rate", str(self._arguments.rate)]
+        if self._arguments.assignors:
+            command += ["--assignors", *self._arguments.assignors]
         if self._heartbeat is not None:
             command += ["--heartbeat", str(self._heartbeat)]
         return subprocess.Popen(command)
@@ -353,6 +358,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--rate", type=int, default=3000)
     parser.add_argument("--json")
+    parser.add_argument("--assignors", nargs="+", help="kgroup's; by default those of GroupConfig")
     for hidden in ("--servers", "--topic", "--journal", "--work"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     parser.add_argument("--produce", action="store_true", help=argparse.SUPPRESS)
