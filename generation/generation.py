@@ -267,7 +267,8 @@ class Generation(MembershipView):
                 member will read the records in between.
 
         Raises:
-            ArgumentError: ``offsets`` is not a mapping of partitions to offsets; nothing was sent.
+            ArgumentError: ``offsets`` is not a mapping of partitions to offsets, or ``beyond_read``
+                is not a bool; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator has moved on;
                 nothing was committed. It is a `LeaseExpiredError` if the coordinator did not
                 confirm the membership in time.
@@ -286,6 +287,7 @@ class Generation(MembershipView):
         Source: KIP-394, KIP-447; Kafka's ``OffsetMetadataManager.validateOffsetCommit``.
         """
         self._refuse_if_ended()
+        arguments.instance("beyond_read", beyond_read, bool)
         checked = self._positions.check(offsets, beyond_read=beyond_read)
         if not checked:
             await trio.lowlevel.checkpoint()
@@ -333,6 +335,7 @@ class Generation(MembershipView):
         if not callable(getattr(producer, "send_offsets_to_transaction", None)):
             wanted = "it must be a transactional confluent_kafka.Producer"
             raise ArgumentError("producer", producer, wanted)
+        arguments.instance("beyond_read", beyond_read, bool)
         checked = self._positions.check(offsets, beyond_read=beyond_read)
         await self._committer.commit_in_transaction(producer, checked)
 

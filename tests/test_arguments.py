@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -140,6 +141,12 @@ async def test_a_wrong_commit_sends_nothing(running: tuple[World, Generation]) -
             await generation.commit_in_transaction(producer, bad)
     with pytest.raises(ArgumentError, match="producer="):
         await generation.commit_in_transaction(producer, {P0: 0})
+    truthy: Any = "yes"
+    transactional: Any = SimpleNamespace(send_offsets_to_transaction=print)
+    with pytest.raises(ArgumentError, match="beyond_read='yes' is refused"):
+        await generation.commit({P0: 0}, beyond_read=truthy)
+    with pytest.raises(ArgumentError, match="beyond_read='yes' is refused"):
+        await generation.commit_in_transaction(transactional, {P0: 0}, beyond_read=truthy)
     assert here.requests_for("offset_commit") == []
     await generation.commit({})
 

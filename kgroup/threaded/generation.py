@@ -203,7 +203,8 @@ class Generation(MembershipView):
             beyond_read: whether to allow offsets past the records that the program was given.
 
         Raises:
-            ArgumentError: ``offsets`` is not a mapping of partitions to offsets; nothing was sent.
+            ArgumentError: ``offsets`` is not a mapping of partitions to offsets, or ``beyond_read``
+                is not a bool; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator has moved on;
                 nothing was committed. It is a `LeaseExpiredError` if the coordinator did not
                 confirm the membership in time.
