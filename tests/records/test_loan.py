@@ -170,7 +170,7 @@ async def test_a_reader_that_is_slow_does_not_keep_the_loan(
     ):
         nursery.start_soon(source.receive, 1, [B], 1)
         await consumer.until(lambda: ("pause", [0]) in consumer.calls)
-        assert 4 * CHUNK <= source._limits.records <= 8 * CHUNK
+        assert source._limits.records >= 4 * CHUNK
         nursery.cancel_scope.cancel()
 
 

@@ -6,6 +6,7 @@ import attrs
 
 from kgroup.broker.groups.requests import JoinGroup
 from kgroup.testing.simulation import Scenario, Summary, generate_plan, history, simulate
+from kgroup.testing.simulation.faults import Stop
 from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.testing.simulation.waiting_records import WaitingRecords
 from kgroup.types import TopicPartition
@@ -105,21 +106,28 @@ def test_a_member_that_never_joins_again_does_not_count() -> None:
 
 
 def test_clocks_that_disagree_make_records_wait() -> None:
-    """Members whose clocks agree learn of a rebalance together; the same seeds tell them apart."""
+    """In a rolling restart, members whose clocks agree learn of each rebalance together."""
 
     def waited(wall_clock_error: float) -> int:
         scenario = Scenario(
             members=3,
             brokers=1,
-            duration=300.0,
+            duration=120.0,
             topics={"orders": 6},
-            faults_per_hour=200.0,
+            faults_per_hour=0.0,
             wall_clock_error=wall_clock_error,
             config={"heartbeat_interval": 3.0, "session_timeout": 30.0},
         )
+        stops = tuple(Stop(at=30.0 * n, process=f"m{n}", seconds=5.0) for n in (1, 2, 3))
         plans = [
-            attrs.evolve(generate_plan(scenario, seed), records_every=0.2, work=(0.0, 0.001))
-            for seed in range(2)
+            attrs.evolve(
+                generate_plan(scenario, seed),
+                records_every=0.1,
+                records_at_once=1,
+                work=(0.0, 0.001),
+                faults=stops,
+            )
+            for seed in (4, 5)
         ]
         return sum(Summary.of(simulate(plan).history).waited for plan in plans)
 
