@@ -393,10 +393,10 @@ class ConsumerThread:
         """
         self._posted += 1
         self._lent = True
+        before = takes = self._takes
         self._lock.release()
         try:
             self._call(self._deliver, items)
-            before = takes = self._takes
             while True:
                 with suppress(Empty):
                     return self._commands.get(timeout=LOAN)
