@@ -9,11 +9,13 @@ thread delivers lists of items through the loop's token: one call for each chunk
 since one call for each record would cost two hundred times the throughput.
 
 **The loan.** While a backlog is read, records that one thread makes and another one frees cross
-from one processor's cache to another's, and both threads want the GIL: that costs a fifth of the
-throughput. So a thread that got a full chunk waits in its command queue, without the lock, and the
-loop takes the following chunks itself (``take``), by calls that never wait: the Consumer's queue
-has them already. The loan ends with the first command, with a chunk that is not full, and after
-``LOAN`` seconds without a ``take``; the thread then polls as before.
+from one processor's cache to another's, and both threads want the GIL. Both cost much of the
+throughput (``benchmarks/records.py``). So a thread that got a full chunk waits in its command
+queue, without the lock, and the loop takes what follows itself (``take``), by calls that never
+wait: the Consumer's queue has it already. The loan ends with the first command, with a take that is
+not full, and after ``LOAN`` seconds without one; the thread then polls as before. If the loop has
+taken nothing at all, its readers are slow, and the thread delivers ``UNLENT`` full chunks before it
+lends again.
 
 INVARIANT: the loop takes nothing while a delivery of the thread is on its way, nor while commands
 are queued; otherwise records could overtake others. ``_posted`` and ``_taken`` count deliveries.
