@@ -1,7 +1,7 @@
 """Counts the records that wait for members which learn of a rebalance later than others.
 
 A member of a classic group learns of a rebalance from the response to a heartbeat. It finishes its
-work and joins again. From then on nobody reads its partitions until every other member has joined
+work and joins again. From then on its partitions are not read until every other member has joined
 too. If all of them send their heartbeats at the same moments (``kgroup.client.beat``), there is
 hardly any time in between. With wall clocks that disagree or jump there is, and the records that
 are written meanwhile wait.
@@ -74,6 +74,6 @@ class _Rebalance:
         return waited
 
     def written(self, partition: TopicPartition, records: int) -> None:
-        """Records were written, and wait if nobody reads their partition."""
+        """Records were written; they wait if their partition was given up."""
         if partition in self._given_up:
             self._waiting += records

@@ -60,7 +60,7 @@ def store() -> OffsetStore:
 def test_pending_partitions_follow_every_change(
     store: OffsetStore, change: Callable[[OffsetStore], None], expected: set[TopicPartition]
 ) -> None:
-    """The pending partitions of a group are those of now, whoever requested them before."""
+    """A change of pending offsets shows at once, also after they have been requested before."""
     assert set(store.pending_of("g")) == {A, B}
     change(store)
     assert set(store.pending_of("g")) == expected
