@@ -1,0 +1,72 @@
+"""Measures kgroup and its peers on a real Kafka that it starts; see docs/benchmarks.md.
+
+python -m benchmarks [--out FOLDER]                  all parts with their defaults
+python -m benchmarks PART [options] [--out FOLDER]   one part; PART --help lists its options
+python -m benchmarks page [--out FOLDER]             the page again, from results in the folder
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from benchmarks.handover import part as handover
+from benchmarks.report import page
+from benchmarks.report.results import Results
+
+OUT: Final = Path("build") / "benchmarks"
+Arguments = Callable[[argparse.ArgumentParser], None]
+Run = Callable[[argparse.Namespace, Path], Results]
+PARTS: Final[Mapping[str, tuple[str, Arguments, Run]]] = {
+    "handover": (
+        "how long records wait when the group changes",
+        handover.add_arguments,
+        handover.run,
+    ),
+}
+"""For each part what it measures, its options, and what runs it."""
+
+
+def main() -> None:
+    """Run the parts, and write what they have found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--out", type=Path, default=OUT, help=f"by default {OUT}")
+    names = parser.add_subparsers(dest="part", metavar="PART")
+    for name, (about, add_arguments, _) in PARTS.items():
+        add_arguments(names.add_parser(name, help=about, description=about, parents=[shared]))
+    names.add_parser("all", help="all parts (the default)", parents=[shared])
+    names.add_parser("page", help="make the page again", parents=[shared])
+    given = sys.argv[1:]
+    chosen = parser.parse_args(given if _names_a_part(given) else ["all", *given])
+    if chosen.part == "all":
+        for name in PARTS:
+            run(parser.parse_args([name, "--out", str(chosen.out)]))
+    elif chosen.part != "page":
+        run(chosen)
+    for path in page.write(chosen.out):
+        print(path)
+
+
+def _names_a_part(given: list[str]) -> bool:
+    return bool(given) and (not given[0].startswith("-") or given[0] in ("-h", "--help"))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run one part, and keep its results."""
+    folder = arguments.out / page.NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    _, _, measure = PARTS[arguments.part]
+    measure(arguments, folder).write(folder / f"{arguments.part}.json")
+    page.write(arguments.out)
+
+
+if __name__ == "__main__":
+    main()

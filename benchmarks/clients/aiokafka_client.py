@@ -1,0 +1,51 @@
+"""aiokafka, as its documentation recommends: ``getmany``, process, commit what was processed.
+
+https://aiokafka.readthedocs.io/en/stable/consumer.html, "Manual vs automatic committing".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import CommitFailedError
+
+from benchmarks.clients.job import Ended, Job, Note
+
+
+def run(job: Job, note: Note, ended: Ended) -> None:
+    """Run all members in one event loop."""
+
+    async def member(group: str, stopped: asyncio.Event) -> None:
+        consumer = AIOKafkaConsumer(
+            job.topic,
+            bootstrap_servers=job.servers,
+            group_id=group,
+            session_timeout_ms=int(job.session * 1000),
+            heartbeat_interval_ms=int(job.heartbeat * 1000),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        async with consumer:
+            while not stopped.is_set():
+                fetched = await consumer.getmany(timeout_ms=100, max_records=job.batch)
+                if not fetched:
+                    continue
+                if job.work:
+                    await asyncio.sleep(job.work)
+                records = [record for several in fetched.values() for record in several]
+                note(len(records), ((one.partition, one.offset, one.value) for one in records))
+                if job.commit:
+                    offsets = {one: several[-1].offset + 1 for one, several in fetched.items()}
+                    try:
+                        await consumer.commit(offsets)
+                    except CommitFailedError as error:
+                        print(f"commit refused: {error}", file=sys.stderr)
+
+    async def main() -> None:
+        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+        ended.call(lambda: loop.call_soon_threadsafe(stopped.set))
+        await asyncio.gather(*(member(group, stopped) for group in job.groups()))
+
+    asyncio.run(main())

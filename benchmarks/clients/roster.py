@@ -1,0 +1,118 @@
+"""The clients by their names: how their workers are started, and what has to be installed.
+
+INVARIANT: a client that is not there is never left out silently: ``present`` says why.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, final
+
+import attrs
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+@final
+class MissingError(Exception):
+    """A client cannot be run on this machine; the message says what is missing."""
+
+
+@final
+@attrs.frozen
+class Client:
+    """A client, or several kinds of them that share a group.
+
+    Attributes:
+        name: its name in tables and on the command line.
+        command: makes the command of a worker without its job, and builds what it needs.
+        version: what is measured, with its version.
+        crew: for a mixed group, the names of the clients, in the order in which they join.
+    """
+
+    name: str
+    command: Callable[[], Sequence[str]]
+    version: Callable[[], str]
+    crew: tuple[str, ...] = ()
+
+
+def in_python(name: str, *packages: str) -> Client:
+    """A client in Python, whose adapter is in ``worker.ADAPTERS``."""
+
+    def command() -> list[str]:
+        for package in packages:
+            try:
+                importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                raise MissingError(f"the Python package {package} is not installed") from None
+        return [sys.executable, "-m", "benchmarks.clients.worker", name]
+
+    def version() -> str:
+        found = [f"{package} {importlib.metadata.version(package)}" for package in packages]
+        if {"kgroup", "confluent-kafka"} & set(packages):
+            import confluent_kafka
+
+            found.append(f"librdkafka {confluent_kafka.libversion()[0]}")
+        return ", ".join(found)
+
+    return Client(name, command, version)
+
+
+def mixed(name: str, *crew: str) -> Client:
+    """A group whose members are of several clients."""
+
+    def command() -> Sequence[str]:
+        for one in crew:
+            CLIENTS[one].command()
+        return ()
+
+    return Client(name, command, lambda: ", ".join(crew), crew)
+
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    client.name: client
+    for client in (
+        in_python("kgroup", "kgroup"),
+        in_python("kgroup-batches", "kgroup"),
+        in_python("kgroup-threads", "kgroup"),
+        in_python("confluent-raw", "confluent-kafka"),
+        in_python("confluent-eager", "confluent-kafka"),
+        in_python("confluent-cooperative", "confluent-kafka"),
+        in_python("confluent-kip848", "confluent-kafka"),
+        in_python("aiokafka", "aiokafka"),
+        in_python("kafka-python", "kafka-python"),
+    )
+}
+
+
+@final
+@attrs.frozen
+class Present:
+    """The clients that can be run here, with their versions, and why the others cannot."""
+
+    clients: tuple[Client, ...]
+    versions: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+    def workers(self, client: Client) -> tuple[Client, ...]:
+        """The clients that a client's group consists of."""
+        return tuple(CLIENTS[name] for name in client.crew) or (client,)
+
+
+def present(names: Iterable[str]) -> Present:
+    """Prepare the clients, and name those that are left out, loudly."""
+    clients, versions, left_out = list[Client](), dict[str, str](), dict[str, str]()
+    for name in names:
+        client = CLIENTS[name]
+        try:
+            client.command()
+            versions[name] = client.version()
+            clients.append(client)
+        except MissingError as error:
+            left_out[name] = str(error)
+            print(f"\n*** LEFT OUT: {name}: {error} ***\n", file=sys.stderr, flush=True)
+    return Present(tuple(clients), versions, left_out)

@@ -1,0 +1,157 @@
+"""The command ``python -m benchmarks handover``: plays scenes with each client, in turns."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.clients.job import Job
+from benchmarks.clients.roster import CLIENTS, Client, Present, present
+from benchmarks.handover import judge
+from benchmarks.handover.scenes import SCENES
+from benchmarks.handover.stage import Stage
+from benchmarks.processes import FailedError
+from benchmarks.report.progress import Progress
+from benchmarks.report.results import Results
+from kgroup.testing.kafka import RealKafka
+
+DEFAULT: Final = (
+    "kgroup",
+    "confluent-eager",
+    "confluent-cooperative",
+    "confluent-kip848",
+    "aiokafka",
+)
+SHOWN: Final = 0.1
+"""Gaps of at least so many seconds are kept, and drawn in the pictures."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--heartbeat", type=float, nargs="+", default=[1.0], metavar="SECONDS")
+    parser.add_argument("--session", type=float, default=6.0, metavar="SECONDS")
+    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(DEFAULT))
+    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES))
+    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--rate", type=int, default=3000, help="records per second")
+    parser.add_argument(
+        "--assignors", nargs="+", default=[], help="kgroup's; by default those of GroupConfig"
+    )
+
+
+def run(arguments: argparse.Namespace, folder: Path) -> Results:
+    """Play all scenes."""
+    del folder
+    there = present(arguments.clients)
+    options = ("rounds", "heartbeat", "session", "partitions", "rate", "scenes", "assignors")
+    settings = {name: getattr(arguments, name) for name in options}
+    results = Results.begin("handover", settings, there)
+    progress = Progress(len(arguments.heartbeat) * arguments.rounds * len(there.clients))
+    for round_number, heartbeat in itertools.product(range(arguments.rounds), arguments.heartbeat):
+        with RealKafka(broker_settings(arguments.session, heartbeat)) as kafka:
+            for client in there.clients:
+                job = Job(
+                    servers=kafka.bootstrap_servers,
+                    topic="",
+                    group="",
+                    partitions=arguments.partitions,
+                    session=arguments.session,
+                    heartbeat=heartbeat,
+                    assignors=",".join(arguments.assignors),
+                )
+                progress.step(f"{client.name}, heartbeat {heartbeat:g} s")
+                for play in plays_of(there, client, job, arguments):
+                    results.rows.append({"round": round_number, **play})
+                    progress.say(line_of(play))
+    return results.end()
+
+
+def broker_settings(session: float, heartbeat: float) -> dict[str, object]:
+    """The new protocol's timeout and interval are the broker's (KIP-848)."""
+    return {
+        "group.consumer.session.timeout.ms": int(session * 1000),
+        "group.consumer.min.session.timeout.ms": int(session * 1000),
+        "group.consumer.heartbeat.interval.ms": int(heartbeat * 1000),
+        "group.consumer.min.heartbeat.interval.ms": int(heartbeat * 1000),
+    }
+
+
+def plays_of(
+    there: Present, client: Client, job: Job, arguments: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """Play the scenes with one client, those of one setting on one stage."""
+    wanted = [name for name in SCENES if name in arguments.scenes]
+    for setting, names in itertools.groupby(wanted, lambda name: SCENES[name].setting):
+        mine = attrs.evolve(job, work=setting.work, batch=setting.batch)
+        rate = max(1, int(arguments.rate * setting.rate))
+        left = list(names)
+        while left:
+            stage = Stage(there.workers(client), mine, rate)
+            for play in play_together(stage, list(left)):
+                left.remove(play["scene"])
+                yield {"client": client.name, "heartbeat": job.heartbeat, **play}
+
+
+def play_together(stage: Stage, scenes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Play scenes on one stage, until one fails."""
+    failed = list[dict[str, Any]]()
+    with stage.running():
+        for name in scenes:
+            try:
+                stage.be(SCENES[name].workers)
+                with stage.scene(name):
+                    SCENES[name].act(stage)
+            except FailedError as error:
+                stage.marks = [mark for mark in stage.marks if mark.scene != name]
+                failed.append({"scene": name, "failed": str(error)})
+                break
+        stage.finish()
+        yield from judged(stage)
+        yield from failed
+
+
+def judged(stage: Stage) -> Iterator[dict[str, Any]]:
+    """What the journals say of each scene; times are relative to its first event."""
+    journals, ends, marks = stage.journals(), stage.ends(), stage.marks
+    everything = [one for journal in journals.values() for one in journal]
+    begins = [mark.at for mark in marks]
+    gaps = judge.gaps_of(everything, ends, begins[-1])
+    longest = judge.longest(gaps, begins)
+    faults = judge.faults_of(list(journals.values()), begins)
+    names = [name for name in dict.fromkeys(mark.scene for mark in marks) if name is not None]
+    for name in names:
+        windows = [number for number, mark in enumerate(marks) if mark.scene == name]
+        began, ended = begins[windows[0]], begins[windows[-1] + 1]
+        play: dict[str, Any] = {
+            "scene": name,
+            "seconds": round(ended - began, 3),
+            "events": [[round(begins[one] - began, 3), marks[one].what] for one in windows],
+            "longest": [round(one, 4) for window in windows for one in longest[window].values()],
+            "gaps": [
+                [gap.partition, round(gap.began - began, 3), round(gap.ended - began, 3)]
+                for gap in sorted(gaps)
+                if gap.seconds >= SHOWN and gap.ended > began and gap.began < ended
+            ],
+        }
+        for fault in ("lost", "twice", "back"):
+            play[fault] = sum(getattr(faults[one], fault) for one in windows)
+        play["unread"] = judge.unread(everything, ends) if name == names[-1] else 0
+        for worker, woke in stage.woken:
+            if began <= woke < ended:
+                others = [one for other in journals if other != worker for one in journals[other]]
+                play["late"] = judge.after_waking(journals[worker], others, woke)
+        yield play
+
+
+def line_of(play: Mapping[str, Any]) -> str:
+    """A play, in one line of progress."""
+    if "failed" in play:
+        return f"{play['scene']}: FAILED: {play['failed']}"
+    gap = f"longest gap {max(play['longest'], default=0.0):.3f} s"
+    return f"{play['scene']}: {gap}, lost {play['lost']}, twice {play['twice']}"

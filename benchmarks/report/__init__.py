@@ -1,0 +1,1 @@
+"""What a run found: kept as JSON, and shown as Markdown and pictures."""

@@ -1,0 +1,76 @@
+"""The page of all parts, made from the JSON that each part has left in a folder.
+
+INVARIANT: the page depends on these files alone, so that it can be made again from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.handover import report as handover
+from benchmarks.report.markdown import listing
+from benchmarks.report.results import Results
+
+NAME: Final = "benchmarks"
+Markdown = Callable[[Results, str], str]
+Pictures = Callable[[Results], Mapping[str, str]]
+REPORTS: Final[Mapping[str, tuple[str, Markdown, Pictures]]] = {
+    "handover": ("Hand-overs", handover.markdown, handover.pictures),
+}
+"""For each part its heading, and what makes its section and its pictures."""
+HEAD: Final = (Path(__file__).parent / "page.md").read_text(encoding="utf-8")
+
+
+def files_of(folder: Path) -> dict[Path, str]:
+    """The page and the pictures of the results that are in a folder."""
+    place = folder / NAME
+    files, sections = dict[Path, str](), [HEAD]
+    for part, (heading, markdown, pictures) in REPORTS.items():
+        path = place / f"{part}.json"
+        if path.exists():
+            results = Results.read(path)
+            sections += [f"## {heading}\n", _made(results), markdown(results, NAME)]
+            files |= {place / name: svg for name, svg in pictures(results).items()}
+    if len(sections) == 1:
+        sections.append("No results are kept here yet.\n")
+    return {folder / f"{NAME}.md": "\n".join(sections), **files}
+
+
+def write(folder: Path) -> list[Path]:
+    """Write the page and its pictures; return their paths."""
+    files = files_of(folder)
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return list(files)
+
+
+def _made(results: Results) -> str:
+    """When, on what and with what a part was measured, and what was left out or failed."""
+    stated = ", ".join(f"{name} {_value(value)}" for name, value in results.settings.items())
+    load = " to ".join(f"{one:g}" for one in results.load)
+    machine = "; ".join(f"{name}: {value}" for name, value in results.machine.items())
+    failed = {
+        ", ".join(str(row[name]) for name in ("client", "scene", "case") if name in row): row[
+            "failed"
+        ]
+        for row in results.rows
+        if "failed" in row
+    }
+    versions = ((name, text) for name, text in results.versions.items())
+    text = f"Measured {results.began} UTC ({stated}; load average {load}) on: {machine}.\n\n"
+    text += listing(versions)
+    text += listing((f"**left out** {name}", why) for name, why in results.left_out.items())
+    return text + listing((f"**failed** {name}", _line(why)) for name, why in failed.items())
+
+
+def _value(value: Any) -> str:
+    return "/".join(map(str, value)) or "default" if isinstance(value, list) else str(value)
+
+
+def _line(text: str) -> str:
+    """An error's words in one line, without Markdown's own signs."""
+    words = " ".join(text.split()).replace("|", "/").replace("`", "'")
+    return f"`{words[:300]}`"

@@ -1,0 +1,71 @@
+"""The results of one part: what was found, with which versions, on which machine, and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self, final
+
+import attrs
+
+from benchmarks.clients.roster import Present
+from benchmarks.report.machine import load, machine
+
+
+@final
+@attrs.define(kw_only=True)
+class Results:
+    """The results of one part.
+
+    Attributes:
+        part: its name.
+        began: date and time in UTC.
+        machine: what it ran on.
+        settings: its options.
+        versions: for each client what was measured.
+        left_out: for each client that could not be measured the reason.
+        rows: the figures. A row has the client's name as "client", and "failed" with the reason
+            instead of figures if the client failed.
+        load: the load average before and after.
+    """
+
+    part: str
+    began: str
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    left_out: dict[str, str]
+    rows: list[dict[str, Any]] = attrs.field(factory=list)
+    load: list[float] = attrs.field(factory=list)
+
+    @classmethod
+    def begin(cls, part: str, settings: Mapping[str, Any], there: Present) -> Self:
+        """Results without any figures yet."""
+        return cls(
+            part=part,
+            began=datetime.now(UTC).isoformat(timespec="minutes"),
+            machine=machine(),
+            settings=dict(settings),
+            versions=dict(there.versions),
+            left_out=dict(there.left_out),
+            load=[load()],
+        )
+
+    def end(self) -> Self:
+        """The measurement has ended."""
+        self.load.append(load())
+        return self
+
+    def write(self, path: Path) -> None:
+        """Keep them, one row a line, so that two runs can be compared."""
+        known = attrs.asdict(self)
+        rows = ",\n  ".join(json.dumps(row) for row in known.pop("rows"))
+        head = json.dumps(known, indent=1).removesuffix("\n}")
+        path.write_text(f'{head},\n "rows": [\n  {rows}\n ]\n}}\n', encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Those of an earlier run."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))

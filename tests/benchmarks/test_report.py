@@ -1,0 +1,120 @@
+"""Results become tables, pictures and a page; what failed or is missing is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from benchmarks.report import page
+from benchmarks.report.markdown import percentile, spread, table
+from benchmarks.report.results import Results
+from benchmarks.report.svg import Bar, Curve, Lanes, bars, curves, lanes
+
+PLAY = {
+    "client": "kgroup",
+    "scene": "rolling restart",
+    "heartbeat": 1.0,
+    "round": 0,
+    "seconds": 20.0,
+    "events": [[0.0, "a worker restarts"]],
+    "longest": [0.05, 0.25],
+    "gaps": [[3, 0.5, 0.75]],
+    "lost": 0,
+    "twice": 4,
+    "back": 0,
+    "unread": 0,
+}
+FAILED = {"client": "aiokafka", "scene": "rolling restart", "heartbeat": 1.0, "failed": "no | luck"}
+
+
+def results() -> Results:
+    """A part with a client that was measured, one that failed and one that is missing."""
+    return Results(
+        part="handover",
+        began="2026-01-01T00:00+00:00",
+        machine={"cores": 2},
+        settings={"session": 6.0, "partitions": 12},
+        versions={"kgroup": "kgroup 1", "aiokafka": "aiokafka 2"},
+        left_out={"kafka-go": "there is no Go"},
+        rows=[PLAY, FAILED],
+        load=[0.1, 0.2],
+    )
+
+
+def test_results_are_kept(tmp_path: Path) -> None:
+    """What was written is read again."""
+    results().write(tmp_path / "x.json")
+    assert Results.read(tmp_path / "x.json") == results()
+
+
+def test_the_page_names_what_is_missing_and_what_failed(tmp_path: Path) -> None:
+    """A client that failed has no figures; a missing one and the failed one have their reasons."""
+    (tmp_path / "benchmarks").mkdir()
+    results().write(tmp_path / "benchmarks" / "handover.json")
+    files = page.files_of(tmp_path)
+    text = files[tmp_path / "benchmarks.md"]
+    assert "**left out** kafka-go: there is no Go" in text
+    assert "**failed** aiokafka, rolling restart: `no / luck`" in text
+    assert "| kgroup | 1 s | 0.15 | 0.24 | 0.25 | 0 | 4 | 0 | 0 |" in text
+    assert "| aiokafka | 1 s | **failed** | - | - | - | - | - | - |" in text
+    assert "](benchmarks/rolling-restart-1s.svg)" in text
+    ET.fromstring(files[tmp_path / "benchmarks" / "rolling-restart-1s.svg"])  # noqa: S314 # ours
+
+
+def test_a_page_without_results_says_so(tmp_path: Path) -> None:
+    """A folder without results gives a page that claims nothing."""
+    (text,) = page.files_of(tmp_path).values()
+    assert "No results are kept here yet." in text
+
+
+def test_the_page_in_docs_is_that_of_its_results() -> None:
+    """docs/benchmarks.md and its pictures are what ``python -m benchmarks page`` makes."""
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    files = page.files_of(docs)
+    assert {path: path.read_text(encoding="utf-8") for path in files} == files
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "found"),
+    [([3.0], 95, 3.0), ([2.0, 1.0], 50, 1.5), ([0.0, 10.0], 95, 9.5)],
+)
+def test_percentiles_are_interpolated(values: list[float], percent: int, found: float) -> None:
+    """A percentile lies between its neighbours."""
+    assert percentile(values, percent) == pytest.approx(found)
+
+
+def test_no_values_have_no_percentile() -> None:
+    """Nothing measured is an error and not zero."""
+    with pytest.raises(ValueError, match="at least one"):
+        percentile([], 95)
+
+
+def test_a_spread_has_the_lowest_and_the_highest() -> None:
+    """One value stands alone."""
+    assert spread([1.0], ".1f") == "1.0"
+    assert spread([3.0, 1.0, 2.0], ".1f") == "2.0 (1.0 to 3.0)"
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |\n"
+
+
+def test_lanes_draw_each_gap_in_its_lane() -> None:
+    """A gap is as long as its time, and a failed client says why it has no lanes."""
+    good = Lanes(name="a", seconds=10.0, partitions=2, gaps=[(1, 5.0, 10.0)], events=[(0.0, "x")])
+    picture = lanes("t", "l", [good, Lanes(name="b", failed="<gone>")])
+    ET.fromstring(picture)  # noqa: S314 # ours
+    assert 'x="490.0" y="51.0" width="300.0"' in picture
+    assert "failed: &lt;gone&gt;" in picture
+
+
+def test_bars_and_curves_are_pictures() -> None:
+    """A failed value has words and no bar; curves have a point for each value."""
+    shown = bars("t", "s", [Bar(name="a", value=1.0, low=0.5, high=2.0, text="1"), FAILED_BAR])
+    ET.fromstring(shown)  # noqa: S314 # ours
+    assert shown.count("<rect") == 2
+    assert "failed: no" in shown
+    drawn = curves("t", "MiB", [Curve(name="a", points=[(0.0, 1.0), (1.0, 2.0)], ours=True)])
+    assert len(ET.fromstring(drawn).findall(".//{*}polyline")) == 1  # noqa: S314 # ours
+
+
+FAILED_BAR = Bar(name="b", value=None, text="no")
