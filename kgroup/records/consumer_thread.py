@@ -143,6 +143,7 @@ class ConsumerThread:
         settings: the settings of the Consumer; the thread adds its callbacks.
         limits: the counts that it shares with the source.
         open_consumer: makes the Consumer.
+        lends: whether the event loop may take. If several members share the Consumer, it does not.
     """
 
     def __init__(
@@ -151,11 +152,14 @@ class ConsumerThread:
         settings: Mapping[str, Any],
         limits: BufferLimits,
         open_consumer: OpenConsumer,
+        *,
+        lends: bool = True,
     ) -> None:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._settings = dict(settings)
         self._limits = limits
         self._open_consumer = open_consumer
+        self._lends = lends
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._posted = 0
         """How many deliveries the thread has sent; only the thread writes it."""
@@ -382,7 +386,7 @@ class ConsumerThread:
         """Whether the last loan was used, or is long enough ago to try another one."""
         if self._full_chunks:
             self._full_chunks -= 1
-        return not self._full_chunks
+        return self._lends and not self._full_chunks
 
     def _lend(self, items: Sequence[FetchedItem]) -> Callable[[], None] | None:
         """Deliver, and let the event loop take what follows, until a command ends the loan.

@@ -4,6 +4,12 @@ It connects a ``ConsumerThread`` with the queues that all sources share
 (``kgroup.records.buffered_source``) and manages the thread's life: the thread starts at entry and
 is joined at exit, or is reported with its stack if it does not end in time. A thread that died, or
 whose Consumer failed, is replaced when the next generation begins.
+
+The first members of an event loop have threads of their own. Further ones share one while they read
+little (``kgroup.records.shared_consumer``); the one that leaves last ends and joins it.
+
+INVARIANT: each thread that a source has started, or was the last to use, is in ``_ended`` until it
+is joined.
 """
 
 from __future__ import annotations
@@ -11,9 +17,10 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Collection, Sequence
-from typing import final
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Final, final
 
+import attrs
 import confluent_kafka
 import trio
 
@@ -22,9 +29,54 @@ from kgroup.errors import FetchError
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource, OnFault
 from kgroup.records.consumer_thread import ConsumerThread, OpenConsumer
-from kgroup.records.fetcher import FetchedItem
+from kgroup.records.fetcher import FetchedItem, FetchStart
 from kgroup.records.librdkafka_settings import consumer_settings
-from kgroup.types import name_fault
+from kgroup.records.shared_consumer import (
+    FETCH_WAIT,
+    MOST_OWN,
+    SharedConsumer,
+    SharedFetcher,
+)
+from kgroup.types import TopicPartition, name_fault
+
+_GROUP: Final = "group.id"
+
+
+@final
+@attrs.define(eq=False)
+class _Shared:
+    """A shared Consumer, its thread, and what is known of the thread's life."""
+
+    consumer: SharedConsumer
+    thread: ConsumerThread
+    started: trio.Event
+    ended: trio.Event
+
+
+@final
+@attrs.define(eq=False)
+class Consumers:
+    """The Consumers of an event loop's members.
+
+    Attributes:
+        most_own: how many members get one of their own when they start.
+        own: the members that have one.
+        shared: those that are shared, by all that members must have in common for that.
+    """
+
+    most_own: int = MOST_OWN
+    own: set[LibrdkafkaSource] = attrs.field(factory=set)
+    shared: dict[Hashable, _Shared] = attrs.field(factory=dict)
+
+    def forget(self, shared: _Shared) -> None:
+        """Let no further member use it."""
+        for key, value in list(self.shared.items()):
+            if value is shared:
+                del self.shared[key]
+
+
+CONSUMERS: Final = trio.lowlevel.RunVar[Consumers]("kgroup_consumers")
+"""Those of the event loop that runs in this thread."""
 
 
 @final
@@ -57,19 +109,25 @@ class LibrdkafkaSource(BufferedSource):
         self._close_timeout = config.close_timeout
         self._started = trio.Event()
         self._ended: dict[ConsumerThread, trio.Event] = {}
-        thread, limits = self._new_thread()
-        self._thread = thread
-        super().__init__(thread, limits, on_fault)
+        self._shared: _Shared | None = None
+        limits = self._new_limits()
+        self._thread = self._new_thread(limits)
+        super().__init__(self._thread, limits, on_fault)
 
     async def __aenter__(self) -> LibrdkafkaSource:
-        """Start the Consumer's thread; no partition is read yet.
+        """Start a Consumer's thread, or share one; no partition is read yet.
 
         Raises:
             FetchError: librdkafka could not be started with these settings.
 
         Cancellation: the thread is closed first, which takes up to ``close_timeout``.
         """
-        self._launch(self._thread)
+        try:
+            self._consumers = CONSUMERS.get()
+        except LookupError:
+            self._consumers = Consumers()
+            CONSUMERS.set(self._consumers)
+        self._own_or_share()
         try:
             await self._started.wait()
         except trio.Cancelled:
@@ -95,10 +153,16 @@ class LibrdkafkaSource(BufferedSource):
     def prepare(self, topics: Collection[str]) -> None:
         """Request the leaders of these topics while the member joins; see ``RecordSource``."""
         # librdkafka ends the whole process on some impossible names.
-        self._thread.prepare([topic for topic in topics if name_fault(topic) is None])
+        possible = [topic for topic in topics if name_fault(topic) is None]
+        if self._shared is None:
+            self._thread.prepare(possible)
+        else:
+            self._shared.thread.prepare(possible)
 
     async def _close(self) -> None:
         self.close_queues()
+        self._leave_shared()
+        self._consumers.own.discard(self)
         for thread in self._ended:
             thread.end()
         began = trio.current_time()
@@ -121,15 +185,25 @@ class LibrdkafkaSource(BufferedSource):
             f" it is at:\n{stack}",
         )
 
-    def _new_thread(self) -> tuple[ConsumerThread, BufferLimits]:
-        """Make a thread, which is not started yet, and its limits."""
-        config = self._config
-        limits = BufferLimits(config.max_buffered_records, config.max_buffered_bytes)
-        name = f"kgroup-records-{config.group_id}"
-        return ConsumerThread(name, consumer_settings(config), limits, self._open_consumer), limits
+    def _own_or_share(self) -> None:
+        if len(self._consumers.own) < self._consumers.most_own:
+            self._launch_own()
+        else:
+            self._share()
 
-    def _launch(self, thread: ConsumerThread) -> None:
-        ended = self._ended[thread] = trio.Event()
+    def _new_limits(self) -> BufferLimits:
+        return BufferLimits(self._config.max_buffered_records, self._config.max_buffered_bytes)
+
+    def _new_thread(self, limits: BufferLimits) -> ConsumerThread:
+        """Make a thread of this member's own, which is not started yet."""
+        config = self._config
+        name = f"kgroup-records-{config.group_id}"
+        return ConsumerThread(name, consumer_settings(config), limits, self._open_consumer)
+
+    def _launch_own(self) -> None:
+        thread, ended = self._thread, trio.Event()
+        self._ended[thread] = ended
+        self._consumers.own.add(self)
 
         def on_ended() -> None:
             self._started.set()
@@ -144,15 +218,75 @@ class LibrdkafkaSource(BufferedSource):
         thread.launch(deliver, self._started.set, on_ended)
 
     def _replace_fetcher(self) -> None:
-        """End the thread if it still runs, and start another one."""
+        """End the thread if it still runs, and start another one, or share one."""
         self._thread.end()
+        self._leave_shared()
+        self._consumers.own.discard(self)
         self._join_ended()
-        self._thread, self._limits = self._new_thread()
-        self._fetcher = self._thread
-        self._launch(self._thread)
+        self._limits = self._new_limits()
+        self._fetcher = self._thread = self._new_thread(self._limits)
+        self._own_or_share()
+
+    # While a Consumer is shared, `_thread` is what replaces it, and has not started.
+
+    def _share(self) -> None:
+        wanted = {**consumer_settings(self._config), "fetch.wait.max.ms": FETCH_WAIT}
+        group = wanted.pop(_GROUP)
+        key = (frozenset(wanted.items()), self._open_consumer)
+        shared = self._consumers.shared.get(key)
+        if shared is None or shared.consumer.broken is not None or shared.ended.is_set():
+            limits = self._new_limits()
+            thread = ConsumerThread(
+                "kgroup-records-shared",
+                {**wanted, _GROUP: group},
+                limits,
+                self._open_consumer,
+                lends=False,
+            )
+            shared = _Shared(SharedConsumer(thread, limits), thread, trio.Event(), trio.Event())
+            self._consumers.shared[key] = shared
+            thread.launch(shared.consumer.deliver, shared.started.set, _both(shared))
+            thread.activate()
+        self._shared, self._started = shared, shared.started
+        self._fetcher = SharedFetcher(shared.consumer, self._limits, self.deliver, self._move_out)
+
+    def _leave_shared(self) -> Mapping[TopicPartition, FetchStart]:
+        """End the use of a shared Consumer, and the Consumer itself if no other member uses it."""
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return {}
+        assert isinstance(self._fetcher, SharedFetcher)  # `_share` made it
+        starts = self._fetcher.leave()
+        if shared.consumer.empty:
+            self._consumers.forget(shared)
+            self._ended[shared.thread] = shared.ended
+            shared.thread.end()
+        return starts
+
+    def _move_out(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
+        """Continue with a Consumer of this member's own; the thread counts in the same limits."""
+        fetcher, thread = self._fetcher, self._thread
+        assert isinstance(fetcher, SharedFetcher)  # which calls this
+        starts = {**self._leave_shared(), **starts}
+        self._fetcher = thread
+        self._launch_own()
+        if starts:
+            thread.start(starts)
+        if fetcher.active:
+            thread.activate()
 
     def _join_ended(self) -> None:
         """Join the threads that have reported their end, which is their last step."""
         for thread in [thread for thread, ended in self._ended.items() if ended.is_set()]:
             thread.thread.join()
             del self._ended[thread]
+
+
+def _both(shared: _Shared) -> Callable[[], None]:
+    """What the thread calls when it ends, which may be before it has started."""
+
+    def on_ended() -> None:
+        shared.started.set()
+        shared.ended.set()
+
+    return on_ended

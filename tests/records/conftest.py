@@ -11,12 +11,18 @@ from tests.records import environments
 from tests.records.environments import Environment
 
 
-@pytest.fixture(params=["memory", "embedded", pytest.param("real", marks=pytest.mark.real_kafka)])
+@pytest.fixture(
+    params=["memory", "embedded", "shared", pytest.param("real", marks=pytest.mark.real_kafka)]
+)
 async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environment]:
-    """A broker and a source on it: in memory, over the wire, and a real Kafka."""
+    """A broker and a source on it: in memory, over the wire, shared, and a real Kafka."""
     if request.param == "real":
         yield environments.real(request.getfixturevalue("real_kafka").bootstrap_servers)
         return
-    make = {"memory": environments.memory, "embedded": environments.embedded}[request.param]
+    make = {
+        "memory": environments.memory,
+        "embedded": environments.embedded,
+        "shared": environments.shared,
+    }[request.param]
     async with broker.serve(settings={"group.initial.rebalance.delay.ms": 0}) as running:
         yield make(running)

@@ -17,7 +17,7 @@ from kgroup.broker import EmbeddedBroker
 from kgroup.config import GroupConfig
 from kgroup.interfaces import Batch, RecordSource
 from kgroup.records.buffered_source import OnFault
-from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.records.librdkafka import CONSUMERS, Consumers, LibrdkafkaSource
 from kgroup.records.memory import MemorySource
 from kgroup.testing import admin
 from kgroup.types import TopicPartition
@@ -140,6 +140,12 @@ class Environment:
 def embedded(broker: EmbeddedBroker) -> Environment:
     """librdkafka on the embedded broker."""
     return Environment(broker.bootstrap_servers, LibrdkafkaSource)
+
+
+def shared(broker: EmbeddedBroker) -> Environment:
+    """librdkafka on the embedded broker; all sources of the event loop share one Consumer."""
+    CONSUMERS.set(Consumers(most_own=0))
+    return embedded(broker)
 
 
 def memory(broker: EmbeddedBroker) -> Environment:

@@ -1,0 +1,334 @@
+"""``SharedConsumer``: one Consumer, in one thread, that fetches for the quiet members of a process.
+
+Theory of operation
+===================
+
+A Consumer costs four threads of librdkafka's and one of kgroup's, two connections, about 0.7 MB,
+and some twenty wake-ups a second while it has nothing to do. A process of fifty members that read
+little would pay that fifty times. So only the first ``MOST_OWN`` members of an event loop get a
+Consumer of their own when they start. Further ones share one, if the settings of their Consumers
+differ in nothing but the group: the same brokers, client id, isolation level and buffers.
+
+**Members that read much do not share.** Behind one Consumer, a member with a backlog would delay
+all others, and a member whose handlers are slow would fill the queue for all. So a member moves out
+if it gets more than ``BUSY_RECORDS`` or ``BUSY_BYTES`` within a second, or if its buffer is full:
+``SharedFetcher`` calls ``move_out``, and its source continues each fetch, under its fetch id and at
+its next offset, with a Consumer of its own. It stays there until the source ends or breaks, because
+a member that has read much once will do so again, and each move costs some milliseconds.
+
+**One fetch, several readers.** A Consumer holds a partition only once, and members of several
+groups may read the same one. Quiet members wait at the end of the log, so they mostly want the same
+offset: whoever starts where the fetch of another one continues becomes its second reader, and gets
+the same records. Who starts at another offset moves out.
+
+**Back-pressure.** The shared thread is never stopped for a member, because that would stop it for
+all; its limits only count deliveries that the event loop has not taken in yet. A member's own
+buffer is bounded because it moves out when that is full.
+
+**Generations.** The thread is always active. What arrives for a member whose generation has ended
+is queued, as what a thread of its own had fetched before: the next ``assign`` keeps or drops it.
+
+**How long a new fetch waits.** librdkafka has one Fetch request under way for each broker, and adds
+a partition only to the next one. While nothing arrives, the broker holds a request back for
+``fetch.wait.max.ms``: 500 by default, and ``FETCH_WAIT`` here, because another member's partition
+may wait for it.
+
+INVARIANTS
+    Everything here runs in the event loop's thread.
+    A fetch id of the thread is never used twice, and what arrives under an old one reaches no
+    reader, so that records never reach a member that starts at another offset.
+    A member that has left, or moved out, gets nothing more from here.
+    Readers of one fetch get each record once, in the order of the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
+from typing import Final, Protocol, final
+
+import attrs
+import trio
+
+from kgroup.records.buffer import BufferLimits
+from kgroup.records.fetcher import (
+    FetchedItem,
+    FetchedRun,
+    FetcherBroken,
+    FetchFailure,
+    FetchStart,
+    OutOfRange,
+    Unreadable,
+)
+from kgroup.types import TopicPartition
+
+MOST_OWN: Final = 2
+"""So many members of an event loop get a Consumer of their own when they start."""
+FETCH_WAIT: Final = 75
+"""Milliseconds for which a broker holds back a Fetch request of the shared Consumer. Fifty members
+with Consumers of their own send seven times as many requests at librdkafka's 500."""
+BUSY_RECORDS: Final = 500
+"""A member that gets more records within a second moves out."""
+BUSY_BYTES: Final = 500_000
+"""A member that gets more bytes within a second moves out."""
+_WINDOW: Final = 1.0
+
+
+class SharedThread(Protocol):
+    """What is used of a ``ConsumerThread``."""
+
+    def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
+        """See ``Fetcher``."""
+        ...
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """See ``Fetcher``."""
+        ...
+
+    def prepare(self, topics: Collection[str]) -> None:
+        """See ``ConsumerThread``."""
+        ...
+
+    def resume_fetching(self) -> None:
+        """See ``Fetcher``."""
+        ...
+
+
+@final
+@attrs.define
+class _SharedFetch:
+    """A fetch of the shared thread.
+
+    Attributes:
+        fetch_id: its id in the thread.
+        next_offset: where a reader continues that has taken in all that was delivered.
+        readers: for each member that reads it, the fetch id that its source gave.
+    """
+
+    fetch_id: int
+    next_offset: int
+    readers: dict[SharedFetcher, int]
+
+
+@final
+class SharedConsumer:
+    """The members that share one thread, and what it fetches for each of them.
+
+    Args:
+        thread: the thread; who made it starts and ends it.
+        limits: the thread's own counts.
+
+    Attributes:
+        broken: why the thread cannot continue, or None.
+    """
+
+    def __init__(self, thread: SharedThread, limits: BufferLimits) -> None:
+        self.thread = thread
+        self.broken: FetcherBroken | None = None
+        self._limits = limits
+        self._fetch_ids = count(1)
+        self._fetches: dict[TopicPartition, _SharedFetch] = {}
+        self._members: dict[SharedFetcher, None] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether no member uses it."""
+        return not self._members
+
+    def __repr__(self) -> str:
+        return f"<SharedConsumer: {len(self._members)} members, {len(self._fetches)} fetches>"
+
+    def add(self, member: SharedFetcher) -> None:
+        """Let a member use it."""
+        self._members[member] = None
+
+    def remove(self, member: SharedFetcher) -> Mapping[TopicPartition, FetchStart]:
+        """End a member's use; return what it was fetching, each with its next offset."""
+        self._members.pop(member, None)
+        starts = {
+            partition: FetchStart(fetch.readers[member], fetch.next_offset)
+            for partition, fetch in self._fetches.items()
+            if member in fetch.readers
+        }
+        self.stop(member, starts)
+        return starts
+
+    def start(
+        self, member: SharedFetcher, starts: Mapping[TopicPartition, FetchStart]
+    ) -> Mapping[TopicPartition, FetchStart]:
+        """Fetch for a member; return those that others fetch at another offset.
+
+        None is started if any is refused, because the member moves out then.
+        """
+        refused = {
+            partition: start
+            for partition, start in starts.items()
+            if (fetch := self._fetches.get(partition)) is not None
+            and fetch.readers.keys() != {member}
+            and fetch.next_offset != start.offset
+        }
+        if refused:
+            self.stop(member, starts)
+            return refused
+        new = {}
+        for partition, start in starts.items():
+            fetch = self._fetches.get(partition)
+            if fetch is None or fetch.readers.keys() == {member}:
+                fetch = _SharedFetch(next(self._fetch_ids), start.offset, {})
+                self._fetches[partition] = fetch
+                new[partition] = FetchStart(fetch.fetch_id, start.offset)
+            fetch.readers[member] = start.fetch_id
+        if new:
+            self.thread.start(new)
+        return {}
+
+    def stop(self, member: SharedFetcher, partitions: Collection[TopicPartition]) -> None:
+        """Stop fetching for a member, and altogether what no other member reads."""
+        unread = []
+        for partition in partitions:
+            fetch = self._fetches.get(partition)
+            if fetch is None or fetch.readers.pop(member, None) is None:
+                continue
+            if not fetch.readers:
+                del self._fetches[partition]
+                unread.append(partition)
+        if unread:
+            self.thread.stop(unread)
+
+    def deliver(self, items: Sequence[FetchedItem]) -> None:
+        """Give each member what is for it. Called in the event loop's thread."""
+        shares: dict[SharedFetcher, list[FetchedItem]] = {}
+        for item in items:
+            if isinstance(item, FetchedRun):
+                self._limits.count_removed(len(item.messages), item.size)
+            for member, share in self._share_out(item):
+                shares.setdefault(member, []).append(share)
+        if self._limits.stopped and self._limits.is_low():
+            self.thread.resume_fetching()
+        for member, share_of_all in shares.items():
+            if member in self._members:
+                member.take_in(share_of_all)
+
+    def _share_out(self, item: FetchedItem) -> list[tuple[SharedFetcher, FetchedItem]]:
+        """The members that get an item, each with its own version of it."""
+        match item:
+            case FetcherBroken():
+                self.broken = item
+                return [(member, item) for member in self._members]
+            case FetchFailure():
+                if item.partition is None:
+                    return [(member, item) for member in self._members]
+                fetch = self._fetches.get(item.partition)
+                return [] if fetch is None else [(member, item) for member in fetch.readers]
+            case FetchedRun() | OutOfRange() | Unreadable():
+                fetch = self._fetches.get(item.partition)
+                if fetch is None or fetch.fetch_id != item.fetch_id:
+                    return []  # what it was fetched for has ended
+        if isinstance(item, FetchedRun):
+            fetch.next_offset = (item.messages[-1].offset() or 0) + 1
+            # Each in a list of its own, since the program gets that list.
+            return [
+                (member, FetchedRun(item.partition, fetch_id, [*item.messages], item.size))
+                for member, fetch_id in fetch.readers.items()
+            ]
+        return [
+            (member, attrs.evolve(item, fetch_id=fetch_id))
+            for member, fetch_id in fetch.readers.items()
+        ]
+
+
+@final
+class SharedFetcher:
+    """The ``Fetcher`` of one member that shares a Consumer.
+
+    Args:
+        consumer: what it shares.
+        limits: the counts of the member's source. Who shares counts in the event loop what is
+            delivered; the thread to which the member moves does so from then on.
+        deliver: gives items to the source.
+        move_out: makes the source continue with a Consumer of its own. It calls `leave`, and starts
+            these fetches too.
+
+    Attributes:
+        active: whether the member has a generation.
+    """
+
+    def __init__(
+        self,
+        consumer: SharedConsumer,
+        limits: BufferLimits,
+        deliver: Callable[[Sequence[FetchedItem]], None],
+        move_out: Callable[[Mapping[TopicPartition, FetchStart]], None],
+    ) -> None:
+        self.active = False
+        self._consumer = consumer
+        self._limits = limits
+        self._deliver = deliver
+        self._move_out = move_out
+        self._since = trio.current_time()
+        self._records = self._bytes = 0
+        consumer.add(self)
+
+    @property
+    def has_more(self) -> bool:
+        """Nothing is taken from a shared Consumer: it might be for others."""
+        return False
+
+    def take(self) -> Sequence[FetchedItem]:
+        """See ``Fetcher``; nothing."""
+        return ()
+
+    def prepare(self, topics: Collection[str]) -> None:
+        """See ``ConsumerThread``."""
+        self._consumer.thread.prepare(topics)
+
+    def activate(self) -> None:
+        """See ``Fetcher``."""
+        self.active = True
+
+    def deactivate(self) -> None:
+        """See ``Fetcher``. What still arrives waits for the next generation."""
+        self.active = False
+
+    def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
+        """See ``Fetcher``."""
+        if self._consumer.start(self, starts):
+            self._move_out(starts)
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """See ``Fetcher``."""
+        self._consumer.stop(self, partitions)
+
+    def hold(self, partitions: Collection[TopicPartition]) -> None:
+        """See ``Fetcher``. Never called, because ``BufferLimits.stopped`` is never set here."""
+
+    def release(self, partitions: Collection[TopicPartition]) -> None:
+        """See ``hold``."""
+
+    def resume_fetching(self) -> None:
+        """See ``hold``."""
+
+    def leave(self) -> Mapping[TopicPartition, FetchStart]:
+        """End the member's use of the Consumer; return the fetches with which it continues."""
+        return self._consumer.remove(self)
+
+    def take_in(self, items: Sequence[FetchedItem]) -> None:
+        """Take what has arrived, and move out if that is too much for one of many."""
+        records = size = 0
+        for item in items:
+            if isinstance(item, FetchedRun):
+                records += len(item.messages)
+                size += item.size
+        self._limits.count_delivered(records, size)
+        self._deliver(items)
+        if records and self._is_busy(records, size):
+            self._move_out({})
+
+    def _is_busy(self, records: int, size: int) -> bool:
+        now = trio.current_time()
+        if now - self._since > _WINDOW:
+            self._since = now
+            self._records = self._bytes = 0
+        self._records += records
+        self._bytes += size
+        return self._records > BUSY_RECORDS or self._bytes > BUSY_BYTES or self._limits.is_full()

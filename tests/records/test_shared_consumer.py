@@ -1,0 +1,346 @@
+"""Members that share a Consumer: who gets what, who moves out, and when the thread ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from confluent_kafka import KafkaError
+
+from kgroup.config import GroupConfig
+from kgroup.errors import FetchError
+from kgroup.records.buffer import BufferLimits
+from kgroup.records.fetcher import FetchedItem, FetchedRun, FetchFailure, FetchStart, OutOfRange
+from kgroup.records.librdkafka import CONSUMERS, Consumers, LibrdkafkaSource
+from kgroup.records.shared_consumer import (
+    BUSY_RECORDS,
+    FETCH_WAIT,
+    MOST_OWN,
+    SharedConsumer,
+    SharedFetcher,
+)
+from kgroup.types import TopicPartition
+from tests.records.scripted import ScriptedFetcher, failure, record, run_of
+from tests.records.test_consumer_thread import ScriptedConsumer
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+PATIENCE = 60.0
+
+
+class Opened:
+    """Makes scripted Consumers and keeps them."""
+
+    def __init__(self) -> None:
+        self.consumers: list[ScriptedConsumer] = []
+        self._changed = threading.Condition()
+
+    def open(self, settings: dict[str, Any]) -> Any:
+        """Make one more."""
+        with self._changed:
+            self.consumers.append(ScriptedConsumer())
+            self._changed.notify_all()
+            return self.consumers[-1].open(settings)
+
+    async def second(self) -> ScriptedConsumer:
+        """Wait for the second one, and until it has partitions."""
+
+        def wait() -> None:
+            with self._changed:
+                assert self._changed.wait_for(lambda: len(self.consumers) > 1, PATIENCE)
+
+        await trio.to_thread.run_sync(wait)
+        await self.consumers[1].until(lambda: bool(self.consumers[1].calls))
+        return self.consumers[1]
+
+
+@asynccontextmanager
+async def members(
+    opened: Opened, count: int, *, most_own: int = 0, **settings: Any
+) -> AsyncIterator[list[LibrdkafkaSource]]:
+    """Sources of as many members, each of a group of its own."""
+    CONSUMERS.set(Consumers(most_own=most_own))
+    async with AsyncExitStack() as stack:
+        with trio.fail_after(PATIENCE):
+            yield [
+                await stack.enter_async_context(source(opened, f"g{number}", **settings))
+                for number in range(count)
+            ]
+
+
+def source(opened: Opened, group_id: str, **settings: Any) -> LibrdkafkaSource:
+    """A source that is not entered yet."""
+    config = GroupConfig(group_id=group_id, bootstrap_servers="h:1", topics=["t"], **settings)
+    return LibrdkafkaSource(config, lambda *_: None, open_consumer=opened.open)
+
+
+def read(member: LibrdkafkaSource, *partitions: TopicPartition, offset: int = 0) -> None:
+    """Begin the member's first generation."""
+    member.assign(1, dict.fromkeys(partitions, offset))
+    member.open(1, partitions)
+
+
+async def offsets(member: LibrdkafkaSource, partition: TopicPartition, wanted: int) -> list[int]:
+    """The offsets of a partition's next records."""
+    found: list[int] = []
+    while len(found) < wanted:
+        batch = await member.receive(1, [partition], 1000)
+        found += [message.offset() for message in batch.messages]
+    return found
+
+
+def threads() -> set[str]:
+    """The names of the running threads that read records."""
+    return {
+        thread.name for thread in threading.enumerate() if thread.name.startswith("kgroup-records")
+    }
+
+
+async def test_only_the_first_members_have_consumers_of_their_own() -> None:
+    """However many members an event loop has, so many Consumers and threads are made, plus one."""
+    opened = Opened()
+    async with members(opened, MOST_OWN + 20, most_own=MOST_OWN):
+        assert len(opened.consumers) == MOST_OWN + 1
+        own = {f"kgroup-records-g{number}" for number in range(MOST_OWN)}
+        assert threads() == own | {"kgroup-records-shared"}
+        assert opened.consumers[-1].settings["fetch.wait.max.ms"] == FETCH_WAIT
+    assert threads() == set()
+
+
+async def test_members_whose_consumers_would_differ_do_not_share() -> None:
+    """Members of different groups share; other isolation levels, ids or buffers need their own."""
+    opened = Opened()
+    async with members(opened, 2), AsyncExitStack() as stack:
+        different: Sequence[dict[str, Any]] = (
+            {"isolation_level": "read_committed"},
+            {"client_id": "another"},
+            {"max_buffered_bytes": 10_000},
+            {"rack_id": "r"},
+        )
+        for settings in different:
+            await stack.enter_async_context(source(opened, "g", **settings))
+        assert len(opened.consumers) == 1 + len(different)
+
+
+async def test_each_member_gets_the_records_of_its_partitions() -> None:
+    """One chunk of two members' partitions is divided between them."""
+    opened = Opened()
+    async with members(opened, 2) as (first, second):
+        read(first, A)
+        read(second, B)
+        opened.consumers[0].feed(record(A, 0), record(B, 0), record(A, 1))
+        assert await offsets(first, A, 2) == [0, 1]
+        assert await offsets(second, B, 1) == [0]
+        assert first._limits.records == second._limits.records == 0
+
+
+async def test_two_members_at_the_same_offset_share_one_fetch() -> None:
+    """Both get each record once, in lists of their own, and one seek does not move the other."""
+    opened = Opened()
+    async with members(opened, 2) as (first, second):
+        read(first, A)
+        read(second, A)
+        consumer = opened.consumers[0]
+        consumer.feed(record(A, 0), record(A, 1))
+        batches = [await member.receive(1, [A], 10) for member in (first, second)]
+        assert [len(batch) for batch in batches] == [2, 2]
+        assert batches[0].messages is not batches[1].messages
+        assert [call for call in consumer.calls if call[0] == "assign"] == [("assign", [(0, 0)])]
+        first.seek(1, A, 7)
+        assert (await opened.second()).calls == [("assign", [(0, 7)])]
+        consumer.feed(record(A, 2))
+        assert await offsets(second, A, 1) == [2]
+
+
+async def test_a_member_at_another_offset_moves_out() -> None:
+    """It reads what another member reads, from its own offset, by a Consumer of its own."""
+    opened = Opened()
+    async with members(opened, 2) as (first, second):
+        read(first, A, offset=5)
+        read(second, A, B, offset=3)
+        await opened.consumers[0].until(lambda: bool(opened.consumers[0].calls))
+        own = await opened.second()
+        assert sorted(own.calls[0][1]) == [(0, 3), (1, 3)]
+        own.feed(record(A, 3))
+        assert await offsets(second, A, 1) == [3]
+        opened.consumers[0].feed(record(A, 5))
+        assert await offsets(first, A, 1) == [5]
+
+
+async def test_a_member_that_reads_much_moves_out_where_its_records_continue() -> None:
+    """It gets each record once, in order; the other members stay where they are."""
+    opened = Opened()
+    async with members(opened, 2) as (busy, quiet):
+        read(busy, A)
+        read(quiet, B)
+        some = BUSY_RECORDS + 1
+        opened.consumers[0].feed(*(record(A, at) for at in range(some)), record(B, 0))
+        assert await offsets(busy, A, some) == list(range(some))
+        own = await opened.second()
+        assert own.calls == [("assign", [(0, some)])]
+        assert own.settings["group.id"] == "g0"
+        own.feed(record(A, some))
+        opened.consumers[0].feed(record(A, some), record(A, some + 1))  # fetched before the move
+        assert await offsets(busy, A, 1) == [some]
+        assert await offsets(quiet, B, 1) == [0]
+        assert busy._limits.records == 0
+
+
+async def test_a_member_whose_buffer_is_full_moves_out() -> None:
+    """A member that does not read cannot make the shared thread buffer more and more for it."""
+    opened = Opened()
+    async with members(opened, 1, max_buffered_records=40) as (member,):
+        read(member, A)
+        opened.consumers[0].feed(*(record(A, at) for at in range(10)))
+        own = await opened.second()
+        own.feed(record(A, 10))
+        await own.until(lambda: not own.messages)
+        own.feed(record(A, 11))
+        assert len(own.messages) == 1  # the thread has stopped
+        assert await offsets(member, A, 12) == list(range(12))
+
+
+async def test_records_between_generations_wait_for_the_next_one() -> None:
+    """What arrives for a kept partition between two generations is handed out, each record once."""
+    opened = Opened()
+    async with members(opened, 1) as (member,):
+        read(member, A)
+        consumer = opened.consumers[0]
+        consumer.feed(record(A, 0))
+        assert await offsets(member, A, 1) == [0]
+        member.revoke(1)
+        consumer.feed(record(A, 1))
+        await consumer.until(lambda: not consumer.messages)
+        member.assign(2, {A: 1})
+        member.open(2, [A])
+        batch = await member.receive(2, [A], 10)
+        assert [message.offset() for message in batch.messages] == [1]
+        assert [call for call in consumer.calls if call[0] == "assign"] == [("assign", [(0, 0)])]
+
+
+async def test_the_last_member_ends_the_thread() -> None:
+    """Members come and go; the Consumer is closed by the last one, and a later one gets another."""
+    opened = Opened()
+    CONSUMERS.set(Consumers(most_own=0))
+    first, second = source(opened, "g0"), source(opened, "g1")
+    with trio.fail_after(PATIENCE):
+        await first.__aenter__()
+        async with second:
+            read(first, A)
+            await opened.consumers[0].until(lambda: bool(opened.consumers[0].calls))
+            await first.__aexit__()
+            assert ("close", None) not in opened.consumers[0].calls
+            assert threads() == {"kgroup-records-shared"}
+        assert opened.consumers[0].calls == [
+            ("assign", [(0, 0)]),
+            ("unassign", [0]),
+            ("close", None),
+        ]
+        assert threads() == set()
+        async with source(opened, "g2"):
+            assert len(opened.consumers) == 2
+
+
+async def test_when_the_shared_consumer_breaks_all_continue_with_another() -> None:
+    """Each reader gets the error; from the next generation on they share a Consumer again."""
+    opened = Opened()
+    async with members(opened, 2) as both:
+        for member, partition in zip(both, (A, B), strict=True):
+            read(member, partition)
+        opened.consumers[0].feed(failure(None, KafkaError._FATAL))
+        for member, partition in zip(both, (A, B), strict=True):
+            with pytest.raises(FetchError):
+                await member.receive(1, [partition], 1)
+        for member, partition in zip(both, (A, B), strict=True):
+            member.assign(2, {partition: 0})
+            member.open(2, [partition])
+        await opened.consumers[0].until(lambda: ("close", None) in opened.consumers[0].calls)
+        opened.consumers[1].feed(record(A, 0), record(B, 0))
+        for member, partition in zip(both, (A, B), strict=True):
+            assert len(await member.receive(2, [partition], 1)) == 1
+        assert len(opened.consumers) == 2
+
+
+async def test_a_consumer_that_cannot_be_made_fails_whoever_enters() -> None:
+    """Each member gets the error of librdkafka, and no thread is left."""
+    CONSUMERS.set(Consumers(most_own=0))
+
+    def refuse(_: dict[str, Any]) -> Any:
+        raise ValueError("impossible settings")
+
+    config = GroupConfig(group_id="g", bootstrap_servers="h:1", topics=["t"])
+    for _ in range(2):
+        with pytest.raises(FetchError, match="impossible settings"):
+            await LibrdkafkaSource(config, lambda *_: None, open_consumer=refuse).__aenter__()
+    assert threads() == set()
+
+
+class _Shared:
+    """A ``SharedConsumer`` over a scripted thread, and members that record what they get."""
+
+    def __init__(self) -> None:
+        self.thread = _ScriptedThread(BufferLimits(1000, 10**6))
+        self.consumer = SharedConsumer(self.thread, self.thread.limits)
+
+    def member(self, got: list[Any]) -> SharedFetcher:
+        """One more member, and where its items go."""
+
+        def take_in(items: Sequence[FetchedItem]) -> None:
+            got.extend(items)
+
+        return SharedFetcher(self.consumer, BufferLimits(1000, 10**6), take_in, lambda _: None)
+
+
+class _ScriptedThread(ScriptedFetcher):
+    def prepare(self, topics: object) -> None:
+        """Do nothing."""
+
+
+async def test_what_an_ended_fetch_still_brings_reaches_no_member() -> None:
+    """Records that were on their way when a partition changed hands are dropped and counted."""
+    shared = _Shared()
+    got: list[Any] = []
+    old, new = shared.member(got), shared.member(got)
+    old.start({A: FetchStart(1, 0)})
+    late = run_of(A, shared.thread.fetches[A].fetch_id, [0, 1])
+    old.stop([A])
+    assert A not in shared.thread.fetches
+    new.start({A: FetchStart(1, 100)})
+    shared.thread.limits.count_delivered(2, 2)
+    shared.consumer.deliver([late])
+    assert got == []
+    assert shared.thread.limits.records == 0
+    shared.consumer.deliver([run_of(A, shared.thread.fetches[A].fetch_id, [100])])
+    assert [(run.fetch_id, len(run.messages)) for run in got] == [(1, 1)]
+
+
+async def test_faults_reach_those_whom_they_concern() -> None:
+    """A partition's fault reaches its readers, under their fetch ids; a broker's reaches all."""
+    shared = _Shared()
+    got: dict[str, list[Any]] = {"first": [], "second": []}
+    first = shared.member(got["first"])
+    shared.member(got["second"])
+    first.start({A: FetchStart(7, 0)})
+    of_thread = shared.thread.fetches[A].fetch_id
+    down = FetchFailure(None, "_TRANSPORT", "refused")
+    shared.consumer.deliver([OutOfRange(A, of_thread, 0, "r"), FetchFailure(A, "X", "r"), down])
+    assert got["first"] == [OutOfRange(A, 7, 0, "r"), FetchFailure(A, "X", "r"), down]
+    assert got["second"] == [down]
+
+
+async def test_the_shared_thread_resumes_once_its_deliveries_are_taken_in() -> None:
+    """Only what the event loop has not taken in yet stops the thread, and not for longer."""
+    shared = _Shared()
+    member = shared.member([])
+    member.start({A: FetchStart(1, 0)})
+    run: FetchedRun = run_of(A, shared.thread.fetches[A].fetch_id, range(400))
+    shared.thread._count(run)
+    limits = shared.thread.limits
+    states = [limits.stopped]
+    shared.consumer.deliver([run])
+    states.append(limits.stopped)
+    assert states == [True, False]
+    assert shared.thread.resumed == 1
