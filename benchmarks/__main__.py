@@ -14,18 +14,27 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.handover import part as handover
+from benchmarks.idle import part as idle
+from benchmarks.latency import part as latency
+from benchmarks.memory import part as memory
+from benchmarks.records import part as records
 from benchmarks.report import page
 from benchmarks.report.results import Results
+from benchmarks.start import part as start
 
 OUT: Final = Path("build") / "benchmarks"
 Arguments = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace, Path], Results]
 PARTS: Final[Mapping[str, tuple[str, Arguments, Run]]] = {
-    "handover": (
-        "how long records wait when the group changes",
-        handover.add_arguments,
-        handover.run,
-    ),
+    name: (about, part.add_arguments, part.run)
+    for name, about, part in (
+        ("handover", "how long records wait when the group changes", handover),
+        ("records", "how fast a backlog is read", records),
+        ("latency", "the time from the producer to the handler", latency),
+        ("memory", "the memory of a consumer that is slower than its topic", memory),
+        ("idle", "what members cost that have nothing to read", idle),
+        ("start", "how long a member takes to its first record, and to leave", start),
+    )
 }
 """For each part what it measures, its options, and what runs it."""
 

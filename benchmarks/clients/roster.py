@@ -6,20 +6,15 @@ INVARIANT: a client that is not there is never left out silently: ``present`` sa
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Final, final
 
 import attrs
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-
-
-@final
-class MissingError(Exception):
-    """A client cannot be run on this machine; the message says what is missing."""
+from benchmarks.clients import builds
+from benchmarks.clients.builds import MissingError
+from kgroup.testing.java import KAFKA_VERSION
 
 
 @final
@@ -62,6 +57,24 @@ def in_python(name: str, *packages: str) -> Client:
     return Client(name, command, version)
 
 
+def in_go(name: str, folder: str, module: str) -> Client:
+    """A client in Go, whose program is in ``golang``."""
+
+    def command() -> list[str]:
+        return [str(builds.go_program(folder))]
+
+    return Client(name, command, lambda: builds.go_version(module))
+
+
+def in_java(name: str, protocol: str) -> Client:
+    """Kafka's own consumer with one of its protocols."""
+
+    def command() -> list[str]:
+        return [*builds.java_program(), protocol]
+
+    return Client(name, command, lambda: f"kafka-clients {KAFKA_VERSION}")
+
+
 def mixed(name: str, *crew: str) -> Client:
     """A group whose members are of several clients."""
 
@@ -85,6 +98,12 @@ CLIENTS: Final[Mapping[str, Client]] = {
         in_python("confluent-kip848", "confluent-kafka"),
         in_python("aiokafka", "aiokafka"),
         in_python("kafka-python", "kafka-python"),
+        in_go("kafka-go", "kafkago", "github.com/segmentio/kafka-go"),
+        in_go("franz-go", "franzgo", "github.com/twmb/franz-go"),
+        in_java("java", "classic"),
+        in_java("java-kip848", "consumer"),
+        mixed("mixed", "kgroup", "java", "confluent-eager", "kafka-go"),
+        mixed("mixed, no kgroup", "java", "confluent-eager", "kafka-go"),
     )
 }
 

@@ -26,7 +26,14 @@ DEFAULT: Final = (
     "confluent-cooperative",
     "confluent-kip848",
     "aiokafka",
+    "kafka-go",
+    "franz-go",
+    "java",
+    "java-kip848",
+    "mixed",
+    "mixed, no kgroup",
 )
+"""All but kafka-python, which is measured if it is named."""
 SHOWN: Final = 0.1
 """Gaps of at least so many seconds are kept, and drawn in the pictures."""
 

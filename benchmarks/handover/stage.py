@@ -25,7 +25,7 @@ from benchmarks.handover.judge import Record, read_journal
 from benchmarks.processes import FailedError, Process
 from kgroup.testing.admin import add_partitions, create_topic
 
-JOIN_PATIENCE: Final = 45.0
+JOIN_PATIENCE: Final = 90.0
 """Seconds within which a new worker must have processed a record, its work not counted."""
 END_PATIENCE: Final = 15.0
 QUIET: Final = 0.5

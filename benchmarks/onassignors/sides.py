@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,11 +12,8 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.testing.java import QUICK, jars, java_command, kafka_class_path
+from benchmarks.java import compiled, program
 
-ECJ: Final = "org.eclipse.jdt:ecj:3.45.0"
-"""Eclipse's compiler, because the Java runtime from pip has none."""
-LANGUAGE: Final = "17"
 HEAP: Final = "4g"
 _SOURCE: Final = Path(__file__).resolve().parent / "JavaSide.java"
 
@@ -87,12 +83,4 @@ def java_side_command(classes: Path) -> list[str]:
         KafkaUnavailableError: there is no Java, or no jars.
         subprocess.CalledProcessError: it does not compile.
     """
-    (ecj,) = jars([ECJ], "Eclipse's compiler")
-    kafka = kafka_class_path()
-    # Not --release, because the runtime lacks the descriptions of older releases.
-    compile_it = ["-jar", str(ecj), "-source", LANGUAGE, "-target", LANGUAGE, "-nowarn"]
-    compile_it += ["-cp", kafka, "-d", str(classes), str(_SOURCE)]
-    subprocess.run([*java_command(options=QUICK), *compile_it], check=True, stdout=sys.stderr)
-    class_path = os.pathsep.join([str(classes), kafka])
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return [*java_command(heap=HEAP, options=[quiet]), "-cp", class_path, "JavaSide"]
+    return program(compiled([_SOURCE], classes), "JavaSide", heap=HEAP)

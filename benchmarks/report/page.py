@@ -10,14 +10,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.handover import report as handover
+from benchmarks.idle import report as idle
+from benchmarks.latency import report as latency
+from benchmarks.memory import report as memory
+from benchmarks.records import report as records
 from benchmarks.report.markdown import listing
 from benchmarks.report.results import Results
+from benchmarks.start import report as start
 
 NAME: Final = "benchmarks"
 Markdown = Callable[[Results, str], str]
 Pictures = Callable[[Results], Mapping[str, str]]
 REPORTS: Final[Mapping[str, tuple[str, Markdown, Pictures]]] = {
     "handover": ("Hand-overs", handover.markdown, handover.pictures),
+    "records": ("Records", records.markdown, records.pictures),
+    "latency": ("From the producer to the handler", latency.markdown, latency.pictures),
+    "memory": ("Memory of a slow consumer", memory.markdown, memory.pictures),
+    "idle": ("Idle members", idle.markdown, idle.pictures),
+    "start": ("Start and stop", start.markdown, start.pictures),
 }
 """For each part its heading, and what makes its section and its pictures."""
 HEAD: Final = (Path(__file__).parent / "page.md").read_text(encoding="utf-8")

@@ -118,3 +118,77 @@ def test_bars_and_curves_are_pictures() -> None:
 
 
 FAILED_BAR = Bar(name="b", value=None, text="no")
+
+
+ROWS = {
+    "records": [
+        {"client": "confluent-raw", "case": "100 B", "round": 0, "rate": 2e6, "cpu": 100.0},
+        {"client": "confluent-raw", "case": "100 B", "round": 1, "rate": 4e6, "cpu": 100.0},
+        {"client": "kgroup", "case": "100 B", "round": 0, "rate": 1e6, "cpu": 150.0},
+        {"client": "kgroup", "case": "100 B", "round": 1, "rate": 1e6, "cpu": 150.0},
+        {"client": "java", "case": "100 B", "round": 0, "failed": "no heap"},
+    ],
+    "latency": [{"client": "kgroup", "case": "", "round": 0, "median": 1, "p99": 2, "longest": 3}],
+    "memory": [
+        {
+            "client": "kgroup",
+            "case": "",
+            "round": 0,
+            "records": 9,
+            "peak": 7.0,
+            "curve": [[0.0, 5.0], [1.0, 7.0]],
+        }
+    ],
+    "idle": [
+        {
+            "client": "kgroup",
+            "case": "",
+            "round": 0,
+            "cpu": 1.0,
+            "rss": 40,
+            "threads": 60,
+            "descriptors": 70,
+            "joined": 2.0,
+        }
+    ],
+    "start": [
+        {"client": "kgroup", "case": "", "round": 0, "start": [5.0, 7.0], "stop": [1.0, 900.0]}
+    ],
+}
+SHOWN = {
+    "records": [
+        "| kgroup | 1.00 (1.00 to 1.00) | 0.38 (0.25 to 0.50) | 150 (150 to 150) |",
+        "| java | **failed** | - | **failed** | - |",
+        "**failed** java, 100 B: `no heap`",
+    ],
+    "latency": ["| kgroup | 1.00 | 2.0 | 3.0 |"],
+    "memory": ["| kgroup | 7 | 9 |"],
+    "idle": ["| kgroup | 1.00 | 40 | 60 | 70 | 2.00 |"],
+    "start": ["| kgroup | 6 (5 to 7) | 450 (1 to 900) |"],
+}
+
+
+@pytest.mark.parametrize("part", ROWS)
+def test_each_part_has_a_table_and_pictures(tmp_path: Path, part: str) -> None:
+    """A part's figures are in its table; its pictures exist, and the page links them."""
+    (tmp_path / "benchmarks").mkdir()
+    rows = ROWS[part]
+    clients = dict.fromkeys(str(row["client"]) for row in rows)
+    found = Results(
+        part=part,
+        began="2026-01-01T00:00+00:00",
+        machine={},
+        settings={"members": 50, "heartbeat": 1.0},
+        versions=dict.fromkeys(clients, "1"),
+        left_out={},
+        rows=rows,
+    )
+    found.write(tmp_path / "benchmarks" / f"{part}.json")
+    files = page.files_of(tmp_path)
+    text = files.pop(tmp_path / "benchmarks.md")
+    for line in SHOWN[part]:
+        assert line in text
+    for path, picture in files.items():
+        ET.fromstring(picture)  # noqa: S314 # ours
+        assert f"]({path.relative_to(tmp_path).as_posix()})" in text
+    assert files

@@ -1,0 +1,1 @@
+"""What members cost that have nothing to read."""

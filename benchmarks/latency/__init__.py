@@ -1,0 +1,1 @@
+"""The time from producing a record until its handler has it."""

@@ -1,0 +1,1 @@
+"""The memory of a consumer that is much slower than its topic."""

@@ -1,0 +1,85 @@
+"""The command ``python -m benchmarks records``: how fast a backlog is read.
+
+Each client reads the same topic, from the first record to the last one wanted, without commits.
+"raw" is confluent-kafka without a group, the measure for all others. In the second case, value and
+offset of each record are read too. The figures of CPU are those of the whole process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.clients.job import Job
+from benchmarks.clients.roster import Client, present
+from benchmarks.report.results import Results
+from benchmarks.single import add_clients, in_turns, started, topic_with
+from kgroup.testing.kafka import RealKafka
+
+RAW: Final = "confluent-raw"
+CLIENTS: Final = (
+    "kgroup-batches",
+    "kgroup",
+    "kgroup-threads",
+    "confluent-eager",
+    "aiokafka",
+    "kafka-go",
+    "franz-go",
+    "java",
+)
+CASES: Final[Mapping[str, bool]] = {"batches alone": False, "each record read": True}
+BATCH: Final = 1000
+"""The most records of a batch: kgroup's default, for all."""
+SLOWEST: Final = 5000
+"""Records per second below which a client counts as failed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    add_clients(parser, CLIENTS, rounds=5)
+    parser.add_argument("--records", type=int, nargs="+", default=[2_000_000, 400_000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000], help="in bytes")
+    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+
+
+def run(arguments: argparse.Namespace, folder: Path) -> Results:
+    """Measure size by size."""
+    del folder
+    there = present(dict.fromkeys([RAW, *arguments.clients]))
+    names = ("rounds", "records", "sizes", "partitions")
+    results = Results.begin("records", {name: getattr(arguments, name) for name in names}, there)
+    with RealKafka(java_options=()) as kafka:
+        servers = kafka.bootstrap_servers
+        for size, records in zip(arguments.sizes, arguments.records, strict=True):
+            topic = topic_with(servers, arguments.partitions, records, size)
+            job = Job(
+                servers=servers,
+                topic=topic,
+                group="",
+                partitions=arguments.partitions,
+                batch=BATCH,
+                commit=False,
+                session=30.0,
+                sink="meter",
+                records=records,
+            )
+            cases = [f"{size} B, {case}" for case in arguments.cases]
+            in_turns(results, there, arguments.rounds, cases, partial(speed, job))
+    return results.end()
+
+
+def speed(job: Job, client: Client, case: str) -> Mapping[str, Any]:
+    """Run one worker to its end: records per second, and nanoseconds of CPU per record."""
+    import attrs
+
+    mine = attrs.evolve(job, each=CASES[case.partition(", ")[2]])
+    with started(client, mine) as (process, journal):
+        process.result(30 + job.records / SLOWEST)
+        text = journal.read_text()
+    found: Mapping[str, Any] = json.loads(text)
+    return {name: round(value, 1) for name, value in found.items()}

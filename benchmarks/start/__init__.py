@@ -1,0 +1,1 @@
+"""How long a member takes to its first record, and to leave."""
