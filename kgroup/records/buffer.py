@@ -159,6 +159,8 @@ class BufferLimits:
         self._low_records = int(self._full_records * RESUME)
         self._low_bytes = int(self._full_bytes * RESUME)
         self.stopped = False
+        self.waiting = 0
+        """How many readers wait for records; only the source writes it."""
         self._delivered_records = self._delivered_bytes = 0
         self._removed_records = self._removed_bytes = 0
 

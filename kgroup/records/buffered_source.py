@@ -200,12 +200,13 @@ class BufferedSource:
                 queues = self._without_reader(partitions)
                 if not self._ready and (items := self._fetcher.take()):
                     self._take_in(items)
-                    if self._next_ready(partitions) is None:
-                        await trio.lowlevel.checkpoint()  # others are ready
+                    if not self._ready:
+                        await trio.lowlevel.checkpoint()
                 else:
                     await self._wait(queues)
-        finally:
+        except BaseException:
             self._let_another_take()
+            raise
 
     def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Hand out no records of these until ``resume``; see ``RecordSource``.
@@ -370,11 +371,13 @@ class BufferedSource:
         for queue in queues:
             queue.waiter = event
         self._waiting[event] = None
+        self._limits.waiting = len(self._waiting)
         self._resume_if_possible()
         try:
             await event.wait()
         finally:
             del self._waiting[event]
+            self._limits.waiting = len(self._waiting)
             for queue in queues:
                 queue.waiter = None
 

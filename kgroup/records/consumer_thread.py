@@ -1,4 +1,4 @@
-"""``ConsumerThread``: the thread that owns a ``confluent_kafka.Consumer`` and lends it to the loop.
+"""``ConsumerThread``: the thread that owns a ``confluent_kafka.Consumer`` and lends it to readers.
 
 **Who calls the Consumer.** INVARIANT: only who holds ``_lock`` calls it. A Consumer serialises the
 calls of all threads, so a call from the event loop's thread could block the loop for as long as
@@ -11,14 +11,18 @@ since one call for each record would cost two hundred times the throughput.
 **The loan.** While a backlog is read, records that one thread makes and another one frees cross
 from one processor's cache to another's, and both threads want the GIL. Both cost much of the
 throughput (``benchmarks/records.py``). So a thread that got a full chunk waits in its command
-queue, without the lock, and the loop takes what follows itself (``take``), by calls that never
-wait: the Consumer's queue has it already. The loan ends with the first command, with a take that is
-not full, and after ``LOAN`` seconds without one; the thread then polls as before. If the loop has
-taken nothing at all, its readers are slow, and the thread delivers ``UNLENT`` full chunks before it
-lends again.
+queue, without the lock, and the readers take what follows themselves, by calls that never wait: the
+Consumer's queue has it already. A reader is a task in the event loop (``take``) or a handler thread
+of ``kgroup.threaded`` (``take_into``). The loan ends with the first command and with a take that is
+not full; the thread then polls as before. It also ends if a reader waits for records, which are
+further back in the Consumer's queue, while those that take were busy for less than ``BUSY`` of the
+last ``LOAN`` seconds, because they wait for something else. The thread then delivers ``UNLENT``
+full chunks, up to the buffer's limits, so that all readers work at the same time, before it lends
+again. Readers that compute are left alone: only one of them has the GIL anyway.
 
-INVARIANT: the loop takes nothing while a delivery of the thread is on its way, nor while commands
-are queued; otherwise records could overtake others. ``_posted`` and ``_taken`` count deliveries.
+INVARIANT: a reader takes nothing while a delivery of the thread is on its way, nor while commands
+are queued; otherwise records could overtake others. ``_posted`` and ``_taken`` count deliveries. A
+thread that has taken records holds ``_lock`` until they are in the source's queues.
 
 **What the thread does.** ``_serve`` is its loop: run the commands that are there, then poll once.
 If there is nothing to poll for (no generation, no partition open, or the buffer is full), the
@@ -65,6 +69,8 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from random import randrange
+from threading import get_ident
+from time import perf_counter, thread_time
 from typing import Any, Final, cast, final
 
 import attrs
@@ -103,16 +109,19 @@ CHUNK: Final = 2000
 the GIL is held for longer (about half a microsecond a record) before the event loop gets its turn,
 and the records no longer fit into a processor's cache while they are split."""
 TAKE: Final = 500
-"""The largest number of records that the event loop takes at once: so few that they are still in
-its processor's cache when they are handed out, freed, and made again for the next ones."""
+"""The largest number of records that a reader takes at once: so few that they are still in its
+processor's cache when they are handed out, freed, and made again for the next ones."""
 TAKE_BYTES: Final = 4_000_000
-"""About as many bytes as the event loop takes at once, so that large records do not block it."""
+"""About as many bytes as a reader takes at once, so that large records do not block the loop."""
 MEASURED: Final = 100
 """Of a run of more messages, about so many are measured to estimate its bytes."""
 LOAN: Final = 0.02
-"""Seconds after which the thread polls again, if the event loop has taken nothing meanwhile."""
+"""Seconds after which the thread checks whether the readers make use of the loan."""
+BUSY: Final = 0.1
+"""The part of this time in which they have to use a processor while another reader waits. It is
+small, because on a busy machine they get their processor late."""
 UNLENT: Final = 50
-"""Full chunks that the thread delivers after a loan that was not used: readers are slow then."""
+"""Full chunks that the thread delivers after a loan of which readers made too little use."""
 
 OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
@@ -165,10 +174,12 @@ class ConsumerThread:
         """How many deliveries the thread has sent; only the thread writes it."""
         self._taken = 0
         """How many of them the event loop has taken in; only the loop writes it."""
-        self._takes = 0
-        """How often the loop has used the loan; only the loop writes it."""
         self._lock = threading.Lock()
         # Only who holds the lock writes what follows, or uses the Consumer.
+        self._busy = 0.0
+        """Seconds of CPU that readers have used, from take to take."""
+        self._last_take = (0, 0.0)
+        """The thread of the last take, and its seconds of CPU by then."""
         self._lent = False
         self._full_chunks = 0
         """How many the thread delivers before it lends again."""
@@ -192,12 +203,14 @@ class ConsumerThread:
     ) -> None:
         """Start the thread; it calls these callbacks in the event loop's thread."""
 
-        def count_and_deliver(items: Sequence[FetchedItem]) -> None:
-            self._taken += 1
-            deliver(items)
+        def deliver_and_count(items: Sequence[FetchedItem]) -> None:
+            try:
+                deliver(items)
+            finally:
+                self._taken += 1  # not before: another thread could take what follows
 
         self._token = trio.lowlevel.current_trio_token()
-        self._deliver = count_and_deliver
+        self._deliver = deliver_and_count
         self._started = started
         self._ended = ended
         self.thread.start()
@@ -246,13 +259,43 @@ class ConsumerThread:
 
     def take(self) -> Sequence[FetchedItem]:
         """See ``Fetcher``. It takes about a millisecond, and waits for nothing."""
-        if not self.has_more or not self._lock.acquire(blocking=False):
+        if not self._borrow():
             return ()
         try:
-            overtakes = self._posted != self._taken or not self._commands.empty()
-            if overtakes or not self.has_more:
-                return ()
-            self._takes += 1
+            return self._take()
+        finally:
+            self._lock.release()
+
+    # Called in any thread but the event loop's.
+
+    def take_into(self, take_in: Callable[[Sequence[FetchedItem]], None]) -> bool:
+        """See ``Fetcher``."""
+        if not self._borrow():
+            return False
+        try:
+            items = self._take()
+            if all(isinstance(item, FetchedRun) for item in items):
+                take_in(items)
+            else:
+                self._deliver_items(items)  # faults are reported in the event loop
+        finally:
+            self._lock.release()
+        return True
+
+    def _borrow(self) -> bool:
+        """Acquire the lock if the Consumer is lent, and nothing would be overtaken."""
+        if not self.has_more or not self._lock.acquire(blocking=False):
+            return False
+        if self._posted == self._taken and self._commands.empty() and self.has_more:
+            return True
+        self._lock.release()
+        return False
+
+    def _take(self) -> Sequence[FetchedItem]:
+        """Take what is there, in the thread of a reader that holds the lock."""
+        thread, began = get_ident(), thread_time()
+        last_thread, last = self._last_take
+        try:
             most = self._most_to_take
             chunk = self._consumer.consume(most, 0)
             if len(chunk) < most:
@@ -261,10 +304,11 @@ class ConsumerThread:
             self._count(items)
         except Exception as error:  # noqa: BLE001 - as in the thread, every receive() raises it
             return [FetcherBroken(f"reading for {self.thread.name} failed: {error!r}", error)]
-        else:
-            return items
         finally:
-            self._lock.release()
+            now = thread_time()
+            self._busy += now - (last if last_thread == thread else began)
+            self._last_take = thread, now
+        return items
 
     # Called in the Consumer's thread.
 
@@ -383,37 +427,42 @@ class ConsumerThread:
         return None
 
     def _may_lend(self) -> bool:
-        """Whether the last loan was used, or is long enough ago to try another one."""
+        """Whether the last loan was made use of, or is long enough ago to try another one."""
         if self._full_chunks:
             self._full_chunks -= 1
         return self._lends and not self._full_chunks
 
     def _lend(self, items: Sequence[FetchedItem]) -> Callable[[], None] | None:
-        """Deliver, and let the event loop take what follows, until a command ends the loan.
+        """Deliver, and let readers take what follows, until a command ends the loan.
 
-        The lock is released before the delivery, because the loop takes as soon as it has that. It
+        The lock is released before the delivery, because a reader takes as soon as it has that. It
         takes nothing before, because the delivery is counted.
 
         Returns:
-            the command; None if the loop has taken nothing for a while.
+            the command; None if readers made too little use of the loan.
         """
         self._posted += 1
         self._lent = True
-        before = takes = self._takes
+        self._last_take = 0, 0.0
+        before = self._busy
         self._lock.release()
+        command = None
         try:
             self._call(self._deliver, items)
-            while True:
+            while command is None:
+                began = perf_counter()
                 with suppress(Empty):
-                    return self._commands.get(timeout=LOAN)
-                if takes == self._takes:
-                    return None
-                takes = self._takes
+                    command = self._commands.get(timeout=LOAN)
+                used, before = self._busy - before, self._busy
+                least = BUSY * (perf_counter() - began) if self._limits.waiting else 0.0
+                if command is None and used <= least:
+                    break
         finally:
             self._lock.acquire()
             self._lent = False
-            if before == self._takes:
-                self._full_chunks = UNLENT
+        if command is None:
+            self._full_chunks = UNLENT
+        return command
 
     def _deliver_items(self, items: Sequence[FetchedItem]) -> None:
         self._posted += 1

@@ -65,7 +65,7 @@ class WatchedConsumer(ScriptedConsumer):
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_thread, "CHUNK", CHUNK)
     monkeypatch.setattr(consumer_thread, "TAKE", CHUNK)
-    # A reader that waits never waits for the end of a loan, unless another reader is slow.
+    # The loans of most tests do not end because readers are slow.
     monkeypatch.setattr(consumer_thread, "LOAN", 3600.0)
 
 
@@ -105,12 +105,33 @@ async def test_a_backlog_is_taken_by_the_loop_and_what_follows_by_the_thread() -
     assert source._limits.records == 0
 
 
-async def test_a_reader_that_waits_takes_when_another_one_has_its_records() -> None:
-    """Each of two tasks may take what belongs to the other; none of them waits for nothing."""
-    consumer = WatchedConsumer()
-    for start in range(0, 40, CHUNK):
+def taking_turns(consumer: WatchedConsumer, chunks: int) -> None:
+    """Feed full chunks of A and of B, in turn."""
+    for start in range(0, chunks * CHUNK, CHUNK):
         for partition in (A, B):
             consumer.feed(*(record(partition, start + at) for at in range(CHUNK)))
+
+
+async def test_readers_that_keep_pace_take_for_each_other() -> None:
+    """Each of two tasks takes what belongs to the other too, and none of them misses a record."""
+    consumer = WatchedConsumer()
+    taking_turns(consumer, 10)
+    found: dict[TopicPartition, list[int]] = {}
+    async with reading(consumer, A, B) as source:
+        for number in range(10):
+            for partition in (A, B):
+                found[partition] = await offsets(source, partition, CHUNK)
+                assert found[partition] == list(range(number * CHUNK, (number + 1) * CHUNK))
+    assert consumer.taken == 2 * 10 - 1
+
+
+async def test_a_reader_that_goes_away_leaves_the_rest_to_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that has what it wanted takes no more; the thread does for those that wait."""
+    monkeypatch.setattr(consumer_thread, "LOAN", 0.001)
+    consumer = WatchedConsumer()
+    taking_turns(consumer, 10)
     found: dict[TopicPartition, list[int]] = {}
     async with reading(consumer, A, B) as source, trio.open_nursery() as nursery:
 
@@ -120,7 +141,31 @@ async def test_a_reader_that_waits_takes_when_another_one_has_its_records() -> N
         nursery.start_soon(read, A)
         nursery.start_soon(read, B)
     assert found == {A: list(range(40)), B: list(range(40))}
-    assert consumer.taken > 0
+
+
+async def test_a_reader_that_waits_is_not_served_at_the_pace_of_a_slow_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its records are behind many others of the slow reader, which takes one chunk at a time."""
+    monkeypatch.setattr(consumer_thread, "LOAN", 0.02)
+    chunks = 1000
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at) for at in range(chunks * CHUNK)))
+    consumer.feed(*(record(B, at) for at in range(CHUNK)))
+    batches = 0
+    async with reading(consumer, A, B) as source, trio.open_nursery() as nursery:
+
+        async def read_slowly() -> None:
+            nonlocal batches
+            while True:
+                await source.receive(1, [A], CHUNK)
+                batches += 1
+                await trio.sleep(0.005)  # several batches within LOAN
+
+        nursery.start_soon(read_slowly)
+        assert await offsets(source, B, CHUNK) == list(range(CHUNK))
+        nursery.cancel_scope.cancel()
+    assert batches < chunks
 
 
 async def test_a_command_ends_the_loan_and_comes_before_what_is_taken() -> None:
@@ -238,8 +283,11 @@ async def test_a_reader_that_is_cancelled_while_it_takes_leaves_it_to_another() 
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_every_record_arrives_once_and_in_order(seed: int, environment: Environment) -> None:
+async def test_every_record_arrives_once_and_in_order(
+    seed: int, environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With small chunks, slow and cancelled readers, seeks and generations, no record is lost."""
+    monkeypatch.setattr(consumer_thread, "LOAN", 0.005)
     random = Random(seed)
     topic = await environment.topic(4)
     partitions = [TopicPartition(topic, number) for number in range(4)]
