@@ -20,6 +20,7 @@ from benchmarks.memory import part as memory
 from benchmarks.records import part as records
 from benchmarks.report import page
 from benchmarks.report.results import Results
+from benchmarks.scripts import part as scripts
 from benchmarks.start import part as start
 
 OUT: Final = Path("build") / "benchmarks"
@@ -34,6 +35,12 @@ PARTS: Final[Mapping[str, tuple[str, Arguments, Run]]] = {
         ("memory", "the memory of a consumer that is slower than its topic", memory),
         ("idle", "what members cost that have nothing to read", idle),
         ("start", "how long a member takes to its first record, and to leave", start),
+    )
+} | {
+    name: (about, scripts.add_arguments, scripts.runner(name))
+    for name, about in (
+        ("assignors", "kgroup's assignors beside those of Kafka's Java client"),
+        ("spark", "kgroup on Spark beside Spark's own Kafka source"),
     )
 }
 """For each part what it measures, its options, and what runs it."""
@@ -50,11 +57,17 @@ def main() -> None:
     shared.add_argument("--out", type=Path, default=OUT, help=f"by default {OUT}")
     names = parser.add_subparsers(dest="part", metavar="PART")
     for name, (about, add_arguments, _) in PARTS.items():
-        add_arguments(names.add_parser(name, help=about, description=about, parents=[shared]))
+        one = names.add_parser(
+            name, help=about, description=about, parents=[shared], allow_abbrev=False
+        )
+        add_arguments(one)
     names.add_parser("all", help="all parts (the default)", parents=[shared])
     names.add_parser("page", help="make the page again", parents=[shared])
     given = sys.argv[1:]
-    chosen = parser.parse_args(given if _names_a_part(given) else ["all", *given])
+    chosen, options = parser.parse_known_args(given if _names_a_part(given) else ["all", *given])
+    if options and chosen.part not in scripts.NEEDS:
+        parser.error(f"unknown options: {' '.join(options)}")
+    chosen.options = options
     if chosen.part == "all":
         for name in PARTS:
             run(parser.parse_args([name, "--out", str(chosen.out)]))

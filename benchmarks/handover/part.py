@@ -13,7 +13,7 @@ import attrs
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import CLIENTS, Client, Present, present
 from benchmarks.handover import judge
-from benchmarks.handover.scenes import SCENES
+from benchmarks.handover.scenes import PLANNED, SCENES
 from benchmarks.handover.stage import Stage
 from benchmarks.processes import FailedError
 from benchmarks.report.progress import Progress
@@ -92,8 +92,12 @@ def broker_settings(session: float, heartbeat: float) -> dict[str, object]:
 def plays_of(
     there: Present, client: Client, job: Job, arguments: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
-    """Play the scenes with one client, those of one setting on one stage."""
-    wanted = [name for name in SCENES if name in arguments.scenes]
+    """Play the scenes with one client, those of one setting on one stage.
+
+    A mixed group plays only planned changes: the rest depends on the member that it happens to.
+    """
+    able = PLANNED if client.crew else SCENES
+    wanted = [name for name in SCENES if name in arguments.scenes and name in able]
     for setting, names in itertools.groupby(wanted, lambda name: SCENES[name].setting):
         mine = attrs.evolve(job, work=setting.work, batch=setting.batch)
         rate = max(1, int(arguments.rate * setting.rate))

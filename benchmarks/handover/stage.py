@@ -173,11 +173,13 @@ class Stage:
 
     def be(self, number: int) -> None:
         """Let so many workers run, without measuring how that comes about."""
-        while len(self.workers) < number:
+        before = len(self.workers)
+        for _ in range(before, number):
             self.join()
-        while len(self.workers) > number:
+        for _ in range(number, before):
             self.leave()
-        self.settle()
+        if number != before:
+            self.settle()
 
     def grow(self, more: int) -> None:
         """Add partitions, and produce to all of them."""
@@ -207,7 +209,7 @@ class Stage:
             self._producer = None
         deadline = time.monotonic() + END_PATIENCE + 3 * self.job.work
         before, quiet = -1, time.monotonic()
-        while time.monotonic() < min(deadline, quiet + QUIET + 2 * self.job.work):
+        while time.monotonic() < min(deadline, quiet + QUIET + 1.2 * self.job.work):
             written = sum(worker.journal.stat().st_size for worker in self._all)
             if written != before:
                 before, quiet = written, time.monotonic()

@@ -16,6 +16,7 @@ from benchmarks.memory import report as memory
 from benchmarks.records import report as records
 from benchmarks.report.markdown import listing
 from benchmarks.report.results import Results
+from benchmarks.scripts import report as scripts
 from benchmarks.start import report as start
 
 NAME: Final = "benchmarks"
@@ -28,6 +29,8 @@ REPORTS: Final[Mapping[str, tuple[str, Markdown, Pictures]]] = {
     "memory": ("Memory of a slow consumer", memory.markdown, memory.pictures),
     "idle": ("Idle members", idle.markdown, idle.pictures),
     "start": ("Start and stop", start.markdown, start.pictures),
+    "assignors": ("Assignors", scripts.markdown, scripts.pictures),
+    "spark": ("Spark", scripts.markdown, scripts.pictures),
 }
 """For each part its heading, and what makes its section and its pictures."""
 HEAD: Final = (Path(__file__).parent / "page.md").read_text(encoding="utf-8")
@@ -49,8 +52,11 @@ def files_of(folder: Path) -> dict[Path, str]:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write the page and its pictures; return their paths."""
+    """Write the page and its pictures, and remove pictures of earlier runs; return the paths."""
     files = files_of(folder)
+    for old in (folder / NAME).glob("*.svg"):
+        if old not in files:
+            old.unlink()
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

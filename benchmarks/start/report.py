@@ -13,9 +13,8 @@ COLUMNS: Final = (
 )
 ABOUT: Final = """\
 A member of a new group is made, joins and reads a record that waits for it; then it is closed, and
-leaves the group. All this is repeated in one process; imports do not count. kgroup's members wait
-for the group's next heartbeats before they leave, here up to 1 s, unless they are closed with
-`promptly=True`; so the others learn of it at once.
+leaves the group. All this is repeated in one process; imports do not count. The group has no other
+member; in a larger one, a kgroup member first waits for the next heartbeats, up to 1 s by default.
 """
 
 

@@ -69,6 +69,14 @@ def test_a_page_without_results_says_so(tmp_path: Path) -> None:
     assert "No results are kept here yet." in text
 
 
+def test_old_pictures_are_removed(tmp_path: Path) -> None:
+    """A picture that no result makes any more does not stay beside those that are shown."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "old.svg").touch()
+    assert page.write(tmp_path) == [tmp_path / "benchmarks.md"]
+    assert list((tmp_path / "benchmarks").iterdir()) == []
+
+
 def test_the_page_in_docs_is_that_of_its_results() -> None:
     """docs/benchmarks.md and its pictures are what ``python -m benchmarks page`` makes."""
     docs = Path(__file__).resolve().parents[2] / "docs"
