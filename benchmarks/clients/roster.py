@@ -122,11 +122,11 @@ class Present:
         return tuple(CLIENTS[name] for name in client.crew) or (client,)
 
 
-def present(names: Iterable[str]) -> Present:
+def present(names: Iterable[str], known: Mapping[str, Client] = CLIENTS) -> Present:
     """Prepare the clients, and name those that are left out, loudly."""
     clients, versions, left_out = list[Client](), dict[str, str](), dict[str, str]()
     for name in names:
-        client = CLIENTS[name]
+        client = known[name]
         try:
             client.command()
             versions[name] = client.version()

@@ -14,7 +14,7 @@ import attrs
 WIDTH: Final = 900
 LEFT: Final = 190
 RIGHT: Final = 110
-TOP: Final = 46
+TOP: Final = 52
 BOTTOM: Final = 34
 INK: Final = "#1f2933"
 FAINT: Final = "#8493a3"

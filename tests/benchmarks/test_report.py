@@ -111,7 +111,7 @@ def test_lanes_draw_each_gap_in_its_lane() -> None:
     good = Lanes(name="a", seconds=10.0, partitions=2, gaps=[(1, 5.0, 10.0)], events=[(0.0, "x")])
     picture = lanes("t", "l", [good, Lanes(name="b", failed="<gone>")])
     ET.fromstring(picture)  # noqa: S314 # ours
-    assert 'x="490.0" y="51.0" width="300.0"' in picture
+    assert 'x="490.0" y="57.0" width="300.0"' in picture
     assert "failed: &lt;gone&gt;" in picture
 
 

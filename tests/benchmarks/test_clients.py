@@ -1,0 +1,99 @@
+"""The adapters of the Python clients read, commit and end, against the embedded broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.clients.builds import MissingError
+from benchmarks.clients.job import Ended, Job
+from benchmarks.clients.roster import CLIENTS, in_python, present
+from benchmarks.clients.sinks import SINKS
+from benchmarks.clients.worker import ADAPTERS, adapter_of
+from benchmarks.handover.judge import read_journal
+from kgroup.testing.embedded import EmbeddedKafka
+
+# kafka-python reads its own files in a way that the standard library gives up.
+pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
+RECORDS = 20
+GROUPLESS = {"confluent-raw"}
+NEW_PROTOCOL = {"confluent-kip848"}
+
+
+def job_for(kafka: EmbeddedKafka, name: str, folder: Path, **more: object) -> Job:
+    """A job that reads a topic of two partitions."""
+    kafka.create_topic("t", 2)
+    for partition in (0, 1):
+        kafka.append("t", partition, [b"1.5"] * (RECORDS // 2))
+    return Job(
+        servers=kafka.bootstrap_servers,
+        topic="t",
+        group=f"group-{name}",
+        partitions=2,
+        journal=str(folder / "journal"),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(ADAPTERS) - NEW_PROTOCOL))
+def test_an_adapter_reads_and_ends(
+    embedded_kafka: EmbeddedKafka, tmp_path: Path, name: str
+) -> None:
+    """A client hands over every record once, commits them, and returns when it is asked to end."""
+    job = job_for(embedded_kafka, name, tmp_path)
+    ended = Ended()
+    sink = SINKS["journal"](job, ended)
+    got = 0
+
+    def note(number: int, rows: object) -> None:
+        nonlocal got
+        sink.note(number, rows)  # type: ignore[arg-type]
+        got += number
+        if got >= RECORDS:
+            ended.set()
+
+    adapter_of(name)(job, note, ended)
+    sink.close()
+    records = read_journal((tmp_path / "journal").read_text())
+    assert sorted((one.partition, one.offset) for one in records) == [
+        (partition, offset) for partition in (0, 1) for offset in range(RECORDS // 2)
+    ]
+    assert {one.sent for one in records} == {1.5}
+    if name not in GROUPLESS:
+        committed = embedded_kafka.committed(job.group)
+        assert {one.offset for one in committed.values()} == {RECORDS // 2}
+
+
+@pytest.mark.parametrize("name", ["kgroup", "confluent-eager", "aiokafka", "kafka-python"])
+def test_several_members_run_in_one_process(
+    embedded_kafka: EmbeddedKafka, tmp_path: Path, name: str
+) -> None:
+    """Each member is in a group of its own, and reads all records."""
+    job = job_for(
+        embedded_kafka, name, tmp_path, members=2, sink="meter", records=2 * RECORDS, each=True
+    )
+    ended = Ended()
+    sink = SINKS["meter"](job, ended)
+    adapter_of(name)(job, sink.note, ended)
+    sink.close()
+    assert json.loads((tmp_path / "journal").read_text())["rate"] > 0
+
+
+def test_a_job_survives_its_process() -> None:
+    """A worker is given the job that its benchmark has made."""
+    job = Job(servers="h:1", topic="t", group="g", work=0.25, commit=False, each=True, members=3)
+    assert Job.parse(job.arguments()) == job
+    assert job.groups() == ["g-0", "g-1", "g-2"]
+
+
+def test_a_missing_client_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """A client that is not installed is left out with its reason, in the result and aloud."""
+    missing = in_python("missing", "no-such-package")
+    with pytest.raises(MissingError, match="no-such-package is not installed"):
+        missing.command()
+    there = present(["kgroup", "missing"], {**CLIENTS, "missing": missing})
+    assert [client.name for client in there.clients] == ["kgroup"]
+    assert there.left_out == {"missing": "the Python package no-such-package is not installed"}
+    assert "*** LEFT OUT: missing: " in capsys.readouterr().err
