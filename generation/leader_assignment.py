@@ -113,20 +113,22 @@ class LeaderAssignment:
         return found.topics
 
     async def fetch_topics_once(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:
-        """Those of the topics that exist, by one attempt.
+        """Those of the topics that exist, by one attempt, for a watcher.
 
         Raises:
             TransportError: no broker answered.
             BrokerError: a broker refuses to answer, or this member may not read a topic of its own.
         """
-        return (await self._metadata(topics)).topics
+        return (await self._metadata(topics, merged=True)).topics
 
-    async def _metadata(self, topics: GroupTopics) -> Metadata:
+    async def _metadata(self, topics: GroupTopics, *, merged: bool = False) -> Metadata:
         if not topics.own and not topics.foreign:
             await trio.lowlevel.checkpoint()
             return Metadata(topics={}, leaders={})
         if len(topics.foreign) <= MANY_TOPICS:
-            return await self.member.cluster.metadata(topics.own | topics.foreign, topics.foreign)
+            return await self.member.cluster.metadata(
+                topics.own | topics.foreign, topics.foreign, merged=merged
+            )
         # Other members decide how many names this request would have, every few seconds. So all
         # topics are requested: their number is bounded by the cluster.
         own = await self.member.cluster.metadata(topics.own)

@@ -315,11 +315,17 @@ class StartOffsets:
     ) -> dict[TopicPartition, int]:
         """Offsets from the leaders, however long it takes for all to answer."""
         found: dict[TopicPartition, int] = {}
+        # The group's leader requested the metadata of these topics a moment ago.
+        knows_leaders = self._membership.leader and not self._lifecycle.was_held
 
         async def send() -> None:
+            nonlocal knows_leaders
+            use_cached, knows_leaders = knows_leaders, False
             # Sorted, so that the same partitions make the same requests in every run.
             wanted = sorted(set(partitions) - found.keys())
-            answers = await self._member.cluster.list_offsets(wanted, _TIMESTAMPS[rule])
+            answers = await self._member.cluster.list_offsets(
+                wanted, _TIMESTAMPS[rule], use_cached=use_cached
+            )
             failed: BrokerError | TransportError | None = None
             for name, answer in answers.items():
                 if isinstance(answer, int):

@@ -66,6 +66,9 @@ async def partition_watcher(
     two, miss it: a broker that has just started may lack metadata. A failed poll is reported, and
     repeated after the interval.
 
+    It polls at the multiples of the interval on trio's clock. So all watchers of an event loop poll
+    at the same moments, and their polls can be sent as one request.
+
     Args:
         poll: requests the metadata.
         baseline: the metadata from which the assignment was computed.
@@ -80,7 +83,7 @@ async def partition_watcher(
     suspected: list[str] = []
     suspected_at = 0.0
     while True:
-        await trio.sleep(interval)
+        await trio.sleep_until((trio.current_time() // interval + 1) * interval)
         try:
             now = await poll()
         except (BrokerError, TransportError) as error:

@@ -21,6 +21,7 @@ from kgroup.addresses import split_address
 from kgroup.client import responses
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_for
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
+from kgroup.client.topic_polls import TopicPolls, polls_of
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
@@ -92,6 +93,7 @@ class Cluster:
         self._leaders = PartitionLeaders()
         self._unresponsive: set[tuple[str, int]] = set()
         """The addresses that did not respond to their last request."""
+        self._polls: TopicPolls | None = None
 
     def new_connection(self, host: str, port: int) -> BrokerConnection:
         """Make a new connection to an address, which the caller has to close."""
@@ -104,7 +106,11 @@ class Cluster:
         )
 
     async def metadata(
-        self, topics: Collection[str] | None, foreign: Collection[str] = ()
+        self,
+        topics: Collection[str] | None,
+        foreign: Collection[str] = (),
+        *,
+        merged: bool = False,
     ) -> Metadata:
         """Request the metadata of topics from any broker.
 
@@ -112,6 +118,8 @@ class Cluster:
             topics: the topics; None means all.
             foreign: the topics to which only other members subscribe. An error of one of these is
                 in the result's ``refused`` and is not raised.
+            merged: send one request with other members of this event loop that poll named topics
+                at this moment.
 
         Raises:
             TransportError: no broker responded.
@@ -120,22 +128,14 @@ class Cluster:
 
         Cancellation: nothing changes.
         """
-        wanted = None if topics is None else [{"name": name} for name in sorted(topics)]
-        fields = {
-            "topics": wanted,
-            "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
         requested = None if topics is None else frozenset(topics)
-        answer = await self.request_from_any(
-            "metadata",
-            lambda version: _metadata_fields(fields, version),
-            partial(_checked_metadata, wanted=requested),
-        )
+        if merged and requested is not None:
+            answer = await self._merged_polls().request(requested, self._request_metadata)
+        else:
+            answer = await self._request_metadata(requested)
         self._check_error(int(getattr(answer, "error_code", 0)))
         unused = self._replace_brokers(answer)
-        metadata = self._read_topics(answer, requested or frozenset(), frozenset(foreign))
+        metadata = self._read_topics(answer, requested, frozenset(foreign))
         self._leaders.replace(metadata.topics.keys() | metadata.missing, metadata.leaders)
         await _close(unused)
         return metadata
@@ -267,6 +267,25 @@ class Cluster:
         connections, self._connections = list(self._connections.values()), {}
         await _close(connections)
 
+    def _merged_polls(self) -> TopicPolls:
+        if self._polls is None:
+            config = self._config
+            self._polls = polls_of((self._open_stream, config.bootstrap_servers, config.client_id))
+        return self._polls
+
+    async def _request_metadata(self, topics: frozenset[str] | None) -> Any:
+        fields = {
+            "topics": None if topics is None else [{"name": name} for name in sorted(topics)],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        return await self.request_from_any(
+            "metadata",
+            lambda version: _metadata_fields(fields, version),
+            partial(_checked_metadata, wanted=topics),
+        )
+
     async def _request_offsets(
         self,
         leader: BrokerAddress,
@@ -299,7 +318,7 @@ class Cluster:
         }
 
     def _read_topics(
-        self, answer: Any, wanted: frozenset[str], foreign: frozenset[str]
+        self, answer: Any, wanted: frozenset[str] | None, foreign: frozenset[str]
     ) -> Metadata:
         racks = {node: broker.rack for node, broker in self._brokers.items() if broker.rack}
         topics: dict[str, TopicInfo] = {}
@@ -307,6 +326,8 @@ class Cluster:
         internal = set()
         refused: dict[str, str] = {}
         for topic in answer.topics:
+            if wanted is not None and topic.name not in wanted:
+                continue  # another member's, in a merged request
             code = int(topic.error_code)
             if code:
                 reaction = reaction_for(Request.METADATA, code)
@@ -339,7 +360,7 @@ class Cluster:
         return Metadata(
             topics=topics,
             leaders=leaders,
-            missing=wanted - topics.keys() - refused.keys(),
+            missing=(wanted or frozenset()) - topics.keys() - refused.keys(),
             internal=frozenset(internal),
             refused=refused,
         )
