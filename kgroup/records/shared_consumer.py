@@ -17,9 +17,11 @@ its next offset, with a Consumer of its own. It stays there until the source end
 a member that has read much once will do so again, and each move costs some milliseconds.
 
 **One fetch, several readers.** A Consumer holds a partition only once, and members of several
-groups may read the same one. Quiet members wait at the end of the log, so they mostly want the same
-offset: whoever starts where the fetch of another one continues becomes its second reader, and gets
-the same records. Who starts at another offset moves out.
+groups may read the same one. Quiet members wait at the end of the log, so they want about the same
+records. A member that starts a few records behind moves the fetch back to its own offset; each
+reader gets only what follows its own last record. A member that starts far behind has much to read,
+and moves out. So does one that starts ahead of the fetch: only a fetch from its own offset can find
+that the log does not have that offset.
 
 **Back-pressure.** The shared thread is never stopped for a member, because that would stop it for
 all; its limits only count deliveries that the event loop has not taken in yet. A member's own
@@ -39,10 +41,13 @@ INVARIANTS
     reader, so that records never reach a member that starts at another offset.
     A member that has left, or moved out, gets nothing more from here.
     Readers of one fetch get each record once, in the order of the offsets.
+    A fetch continues at or before the next offset of each of its readers, and at the next offset of
+    one of them, unless records up to there are on their way.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import Final, Protocol, final
@@ -96,18 +101,32 @@ class SharedThread(Protocol):
 
 @final
 @attrs.define
+class _Reader:
+    """A member's part in a fetch: the fetch id that its source gave, and its next offset."""
+
+    fetch_id: int
+    next_offset: int
+
+
+@final
+@attrs.define
 class _SharedFetch:
     """A fetch of the shared thread.
 
     Attributes:
         fetch_id: its id in the thread.
-        next_offset: where a reader continues that has taken in all that was delivered.
-        readers: for each member that reads it, the fetch id that its source gave.
+        next_offset: the offset after the last record that it has brought.
+        readers: the members that read it.
     """
 
     fetch_id: int
     next_offset: int
-    readers: dict[SharedFetcher, int]
+    readers: dict[SharedFetcher, _Reader]
+
+    def admits(self, member: SharedFetcher, offset: int) -> bool:
+        """Whether a member that starts at this offset can be a reader, or the only one."""
+        others = len(self.readers) - (member in self.readers)
+        return not others or 0 <= self.next_offset - offset <= BUSY_RECORDS
 
 
 @final
@@ -146,45 +165,36 @@ class SharedConsumer:
         """End a member's use; return what it was fetching, each with its next offset."""
         self._members.pop(member, None)
         starts = {
-            partition: FetchStart(fetch.readers[member], fetch.next_offset)
+            partition: FetchStart(reader.fetch_id, reader.next_offset)
             for partition, fetch in self._fetches.items()
-            if member in fetch.readers
+            if (reader := fetch.readers.get(member)) is not None
         }
         self.stop(member, starts)
         return starts
 
-    def start(
-        self, member: SharedFetcher, starts: Mapping[TopicPartition, FetchStart]
-    ) -> Mapping[TopicPartition, FetchStart]:
-        """Fetch for a member; return those that others fetch at another offset.
-
-        None is started if any is refused, because the member moves out then.
-        """
-        refused = {
-            partition: start
-            for partition, start in starts.items()
-            if (fetch := self._fetches.get(partition)) is not None
-            and fetch.readers.keys() != {member}
-            and fetch.next_offset != start.offset
-        }
-        if refused:
-            self.stop(member, starts)
-            return refused
+    def start(self, member: SharedFetcher, starts: Mapping[TopicPartition, FetchStart]) -> bool:
+        """Fetch for a member; False if it has to move out, and then nothing is started."""
+        for partition, start in starts.items():
+            fetch = self._fetches.get(partition)
+            if fetch is not None and not fetch.admits(member, start.offset):
+                return False
         new = {}
         for partition, start in starts.items():
             fetch = self._fetches.get(partition)
-            if fetch is None or fetch.readers.keys() == {member}:
-                fetch = _SharedFetch(next(self._fetch_ids), start.offset, {})
-                self._fetches[partition] = fetch
+            alone = fetch is None or fetch.readers.keys() <= {member}
+            if fetch is None or alone or start.offset < fetch.next_offset:
+                readers = {} if fetch is None else fetch.readers
+                fetch = self._begin(partition, start.offset, readers)
                 new[partition] = FetchStart(fetch.fetch_id, start.offset)
-            fetch.readers[member] = start.fetch_id
+            fetch.readers[member] = _Reader(start.fetch_id, start.offset)
         if new:
             self.thread.start(new)
-        return {}
+        return True
 
     def stop(self, member: SharedFetcher, partitions: Collection[TopicPartition]) -> None:
         """Stop fetching for a member, and altogether what no other member reads."""
         unread = []
+        again = {}
         for partition in partitions:
             fetch = self._fetches.get(partition)
             if fetch is None or fetch.readers.pop(member, None) is None:
@@ -192,8 +202,21 @@ class SharedConsumer:
             if not fetch.readers:
                 del self._fetches[partition]
                 unread.append(partition)
+                continue
+            lowest = min(reader.next_offset for reader in fetch.readers.values())
+            if fetch.next_offset < lowest:  # only the one that leaves wanted what lies between
+                fetch = self._begin(partition, lowest, fetch.readers)
+                again[partition] = FetchStart(fetch.fetch_id, lowest)
         if unread:
             self.thread.stop(unread)
+        if again:
+            self.thread.start(again)
+
+    def _begin(
+        self, partition: TopicPartition, offset: int, readers: dict[SharedFetcher, _Reader]
+    ) -> _SharedFetch:
+        fetch = self._fetches[partition] = _SharedFetch(next(self._fetch_ids), offset, readers)
+        return fetch
 
     def deliver(self, items: Sequence[FetchedItem]) -> None:
         """Give each member what is for it. Called in the event loop's thread."""
@@ -225,16 +248,26 @@ class SharedConsumer:
                 if fetch is None or fetch.fetch_id != item.fetch_id:
                     return []  # what it was fetched for has ended
         if isinstance(item, FetchedRun):
-            fetch.next_offset = (item.messages[-1].offset() or 0) + 1
-            # Each in a list of its own, since the program gets that list.
-            return [
-                (member, FetchedRun(item.partition, fetch_id, [*item.messages], item.size))
-                for member, fetch_id in fetch.readers.items()
-            ]
+            return _divide(item, fetch)
         return [
-            (member, attrs.evolve(item, fetch_id=fetch_id))
-            for member, fetch_id in fetch.readers.items()
+            (member, attrs.evolve(item, fetch_id=reader.fetch_id))
+            for member, reader in fetch.readers.items()
+            # What lies ahead of the offset may be in the log.
+            if isinstance(item, Unreadable) or reader.next_offset <= item.offset
         ]
+
+
+def _divide(run: FetchedRun, fetch: _SharedFetch) -> list[tuple[SharedFetcher, FetchedItem]]:
+    """For each reader what it does not have yet, in a list of its own: the program gets that."""
+    shares: list[tuple[SharedFetcher, FetchedItem]] = []
+    fetch.next_offset = (run.messages[-1].offset() or 0) + 1
+    for member, reader in fetch.readers.items():
+        new = bisect_left(run.messages, reader.next_offset, key=lambda message: message.offset())
+        if messages := run.messages[new:]:
+            reader.next_offset = fetch.next_offset
+            size = run.size * len(messages) // len(run.messages)
+            shares.append((member, FetchedRun(run.partition, reader.fetch_id, messages, size)))
+    return shares
 
 
 @final
@@ -292,7 +325,8 @@ class SharedFetcher:
 
     def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """See ``Fetcher``."""
-        if self._consumer.start(self, starts):
+        if not self._consumer.start(self, starts):
+            self._consumer.stop(self, starts)
             self._move_out(starts)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:

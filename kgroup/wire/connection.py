@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
+from types import MappingProxyType
 from typing import Any, Final, final
 
 import trio
@@ -329,7 +330,10 @@ class Connection:
         if entity.error_code:
             code = int(entity.error_code)
             raise BrokerError(code, code_name(code), kafka_name(_NEGOTIATION))
-        self._offered = {key.api_key: (key.min_version, key.max_version) for key in entity.api_keys}
+        # A process has many connections to few kinds of brokers.
+        self._offered = _offered(
+            tuple((key.api_key, key.min_version, key.max_version) for key in entity.api_keys)
+        )
 
     def _lower_version(self, refused: int, response: bytes) -> int:
         """The version to try after UNSUPPORTED_VERSION, whose response has the form of v0."""
@@ -343,6 +347,11 @@ class Connection:
         offered = {key.api_key: key.max_version for key in entity.api_keys}
         highest = offered.get(API_KEYS[_NEGOTIATION], lowest)
         return highest if lowest < highest < refused else lowest
+
+
+@lru_cache(maxsize=8)
+def _offered(keys: tuple[tuple[int, int, int], ...]) -> Mapping[int, tuple[int, int]]:
+    return MappingProxyType({api: (lowest, highest) for api, lowest, highest in keys})
 
 
 def _closed_by_peer(error: BaseException) -> bool:

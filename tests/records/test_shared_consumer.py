@@ -155,19 +155,78 @@ async def test_two_members_at_the_same_offset_share_one_fetch() -> None:
         assert await offsets(second, A, 1) == [2]
 
 
-async def test_a_member_at_another_offset_moves_out() -> None:
+async def test_a_member_ahead_of_the_fetch_moves_out() -> None:
     """It reads what another member reads, from its own offset, by a Consumer of its own."""
     opened = Opened()
     async with members(opened, 2) as (first, second):
         read(first, A, offset=5)
-        read(second, A, B, offset=3)
-        await opened.consumers[0].until(lambda: bool(opened.consumers[0].calls))
+        read(second, A, B, offset=6)
         own = await opened.second()
-        assert sorted(own.calls[0][1]) == [(0, 3), (1, 3)]
-        own.feed(record(A, 3))
-        assert await offsets(second, A, 1) == [3]
+        assert sorted(own.calls[0][1]) == [(0, 6), (1, 6)]
+        own.feed(record(A, 6))
+        assert await offsets(second, A, 1) == [6]
         opened.consumers[0].feed(record(A, 5))
         assert await offsets(first, A, 1) == [5]
+
+
+async def test_a_member_far_behind_the_fetch_moves_out() -> None:
+    """It has much to read, for which the others do not wait."""
+    opened = Opened()
+    async with members(opened, 2) as (first, second):
+        read(first, A, offset=BUSY_RECORDS + 1)
+        read(second, A, offset=0)
+        assert (await opened.second()).calls == [("assign", [(0, 0)])]
+
+
+async def test_members_that_start_behind_one_another_share_one_fetch() -> None:
+    """Fifty groups begin to read a topic one after the other: one Consumer, each record once."""
+    opened = Opened()
+    async with members(opened, 50) as everyone:
+        consumer = opened.consumers[0]
+        for count, member in enumerate(everyone, 1):
+            read(member, A)
+            await consumer.until(
+                lambda wanted=count: len(consumer.calls) >= 2 * wanted - 1  # type: ignore[misc]
+            )
+            consumer.feed(record(A, 0), record(A, 1))
+            assert await offsets(member, A, 2) == [0, 1]
+        consumer.feed(record(A, 2))
+        for member in everyone:
+            assert await offsets(member, A, 1) == [2]
+            assert member._limits.records == 0
+        assert len(opened.consumers) == 1
+
+
+async def test_the_fetch_goes_on_where_the_others_are_once_one_behind_has_left() -> None:
+    """What only the leaver wanted is not read again for the others."""
+    shared = _Shared()
+    ahead: list[Any] = []
+    behind: list[Any] = []
+    first, second = shared.member(ahead), shared.member(behind)
+    first.start({A: FetchStart(1, 100)})
+    second.start({A: FetchStart(1, 90)})
+    assert shared.thread.fetches[A].offset == 90
+    shared.consumer.deliver([run_of(A, shared.thread.fetches[A].fetch_id, [90, 91])])
+    assert (len(ahead), len(behind)) == (0, 1)
+    assert second.leave() == {A: FetchStart(1, 92)}
+    assert shared.thread.fetches[A].offset == 100
+    shared.consumer.deliver([run_of(A, shared.thread.fetches[A].fetch_id, [100])])
+    assert len(ahead) == 1
+
+
+async def test_an_offset_that_the_log_lacks_concerns_only_who_wants_it() -> None:
+    """The reader behind gets the fault; the one ahead continues at its own offset."""
+    shared = _Shared()
+    ahead: list[Any] = []
+    behind: list[Any] = []
+    first, second = shared.member(ahead), shared.member(behind)
+    first.start({A: FetchStart(1, 100)})
+    second.start({A: FetchStart(7, 0)})
+    fault = OutOfRange(A, shared.thread.fetches[A].fetch_id, 0, "r")
+    shared.consumer.deliver([fault])
+    assert (ahead, behind) == ([], [OutOfRange(A, 7, 0, "r")])
+    second.stop([A])
+    assert shared.thread.fetches[A].offset == 100
 
 
 async def test_a_member_that_reads_much_moves_out_where_its_records_continue() -> None:
