@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from kgroup.broker import in_memory
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import config_for, memory_runtime
-from kgroup.wire import connection
+from kgroup.wire.codec import encode_request
 
 MEMBERS = 50
 MINUTE = 60.0
@@ -23,13 +23,12 @@ MINUTE = 60.0
 def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How many requests the members have sent, by kio's name of the API."""
     sent: Counter[str] = Counter()
-    encode = connection.encode_request
 
     def counting(api: str, version: int, fields: Mapping[str, Any], **named: Any) -> bytes:
         sent[api] += 1
-        return encode(api, version, fields, **named)
+        return encode_request(api, version, fields, **named)
 
-    monkeypatch.setattr(connection, "encode_request", counting)
+    monkeypatch.setattr("kgroup.wire.connection.encode_request", counting)
     return sent
 
 
