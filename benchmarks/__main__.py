@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -68,26 +69,37 @@ def main() -> None:
     if options and chosen.part not in scripts.NEEDS:
         parser.error(f"unknown options: {' '.join(options)}")
     chosen.options = options
+    failed = False
     if chosen.part == "all":
         for name in PARTS:
-            run(parser.parse_args([name, "--out", str(chosen.out)]))
+            failed |= run(parser.parse_args([name, "--out", str(chosen.out)]))
     elif chosen.part != "page":
-        run(chosen)
+        failed = run(chosen)
     for path in page.write(chosen.out):
         print(path)
+    sys.exit(failed)
 
 
 def _names_a_part(given: list[str]) -> bool:
     return bool(given) and (not given[0].startswith("-") or given[0] in ("-h", "--help"))
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run one part, and keep its results."""
+def run(arguments: argparse.Namespace) -> bool:
+    """Run one part, and keep its results; return whether something failed."""
     folder = arguments.out / page.NAME
     folder.mkdir(parents=True, exist_ok=True)
     _, _, measure = PARTS[arguments.part]
-    measure(arguments, folder).write(folder / f"{arguments.part}.json")
+    try:
+        results = measure(arguments, folder)
+    except Exception:  # noqa: BLE001 # the other parts still run
+        print(f"*** FAILED: {arguments.part} ***", file=sys.stderr)
+        traceback.print_exc()
+        return True
     page.write(arguments.out)
+    failures = results.failures()
+    for name, why in failures.items():
+        print(f"*** FAILED: {arguments.part}: {name}: {why} ***", file=sys.stderr)
+    return bool(failures)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,11 @@ class FailedError(Exception):
     """A client failed; the message says how."""
 
 
+def reason(error: Exception) -> str:
+    """Why a client failed: its own words, or what else went wrong."""
+    return str(error) if isinstance(error, FailedError) else f"{type(error).__name__}: {error}"
+
+
 @final
 class Process:
     """A process whose errors are kept in a file."""

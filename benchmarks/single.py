@@ -15,7 +15,7 @@ import confluent_kafka
 
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import CLIENTS, Client, Present
-from benchmarks.processes import FailedError, Process
+from benchmarks.processes import Process, reason
 from benchmarks.report.progress import Progress
 from benchmarks.report.results import Results
 from kgroup.testing.admin import create_topic
@@ -47,10 +47,10 @@ def in_turns(
                 row = {"client": client.name, "case": case, "round": number}
                 try:
                     row |= measure(client, case)
-                except FailedError as error:
-                    row["failed"] = str(error)
-                    progress.say(f"FAILED: {error}")
-                results.rows.append(row)
+                except Exception as error:  # noqa: BLE001 # it must not end the others' turns
+                    row["failed"] = reason(error)
+                    progress.say(f"FAILED: {row['failed']}")
+                results.add(row)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from benchmarks.clients.roster import CLIENTS, Client, Present, present
 from benchmarks.handover import judge
 from benchmarks.handover.scenes import PLANNED, SCENES
 from benchmarks.handover.stage import Stage
-from benchmarks.processes import FailedError
+from benchmarks.processes import reason
 from benchmarks.report.progress import Progress
 from benchmarks.report.results import Results
 from kgroup.testing.kafka import RealKafka
@@ -54,11 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
     """Play all scenes."""
-    del folder
     there = present(arguments.clients)
     options = ("rounds", "heartbeat", "session", "partitions", "rate", "scenes", "assignors")
     settings = {name: getattr(arguments, name) for name in options}
-    results = Results.begin("handover", settings, there)
+    results = Results.begin("handover", settings, there, folder)
     progress = Progress(len(arguments.heartbeat) * arguments.rounds * len(there.clients))
     for round_number, heartbeat in itertools.product(range(arguments.rounds), arguments.heartbeat):
         with RealKafka(broker_settings(arguments.session, heartbeat)) as kafka:
@@ -74,9 +73,9 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
                 )
                 progress.step(f"{client.name}, heartbeat {heartbeat:g} s")
                 for play in plays_of(there, client, job, arguments):
-                    results.rows.append({"round": round_number, **play})
+                    results.add({"round": round_number, **play})
                     progress.say(line_of(play))
-    return results.end()
+    return results
 
 
 def broker_settings(session: float, heartbeat: float) -> dict[str, object]:
@@ -104,9 +103,13 @@ def plays_of(
         left = list(names)
         while left:
             stage = Stage(there.workers(client), mine, rate)
-            for play in play_together(stage, list(left)):
-                left.remove(play["scene"])
-                yield {"client": client.name, "heartbeat": job.heartbeat, **play}
+            shared = {"client": client.name, "heartbeat": job.heartbeat}
+            try:
+                for play in play_together(stage, list(left)):
+                    left.remove(play["scene"])
+                    yield {**shared, **play}
+            except Exception as error:  # noqa: BLE001 # it must not end the others' turns
+                yield {**shared, "scene": left.pop(0), "failed": reason(error)}
 
 
 def play_together(stage: Stage, scenes: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -118,9 +121,9 @@ def play_together(stage: Stage, scenes: Sequence[str]) -> Iterator[dict[str, Any
                 stage.be(SCENES[name].workers)
                 with stage.scene(name):
                     SCENES[name].act(stage)
-            except FailedError as error:
+            except Exception as error:  # noqa: BLE001 # it must not end the others' turns
                 stage.marks = [mark for mark in stage.marks if mark.scene != name]
-                failed.append({"scene": name, "failed": str(error)})
+                failed.append({"scene": name, "failed": reason(error)})
                 break
         stage.finish()
         yield from judged(stage)

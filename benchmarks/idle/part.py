@@ -40,15 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
     """Measure."""
-    del folder
     there = present(arguments.clients)
     names = ("rounds", "members", "seconds", "partitions", "heartbeat")
     settings = {name: getattr(arguments, name) for name in names}
-    results = Results.begin("idle", settings, there)
+    results = Results.begin("idle", settings, there, folder)
     with RealKafka(java_options=()) as kafka:
         measure = partial(cost, kafka.bootstrap_servers, arguments)
         in_turns(results, there, arguments.rounds, [""], measure)
-    return results.end()
+    return results
 
 
 def cost(

@@ -45,14 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
     """Measure."""
-    del folder
     there = present(arguments.clients)
     settings = {name: getattr(arguments, name) for name in ("rounds", "rate", "seconds")}
-    results = Results.begin("latency", {**settings, "partitions": arguments.partitions}, there)
+    results = Results.begin(
+        "latency", {**settings, "partitions": arguments.partitions}, there, folder
+    )
     with RealKafka(java_options=()) as kafka:
         measure = partial(latencies, kafka.bootstrap_servers, arguments)
         in_turns(results, there, arguments.rounds, [""], measure)
-    return results.end()
+    return results
 
 
 def latencies(

@@ -45,16 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
     """Measure."""
-    del folder
     there = present(arguments.clients)
     settings = {name: getattr(arguments, name) for name in ("rounds", "records", "seconds")}
-    results = Results.begin("memory", settings, there)
+    results = Results.begin("memory", settings, there, folder)
     with RealKafka(java_options=()) as kafka:
         servers = kafka.bootstrap_servers
         topic = topic_with(servers, PARTITIONS, arguments.records, SIZE)
         measure = partial(samples, servers, topic, arguments.seconds)
         in_turns(results, there, arguments.rounds, [""], measure)
-    return results.end()
+    return results
 
 
 def samples(

@@ -49,10 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
     """Measure size by size."""
-    del folder
     there = present(dict.fromkeys([RAW, *arguments.clients]))
     names = ("rounds", "records", "sizes", "partitions")
-    results = Results.begin("records", {name: getattr(arguments, name) for name in names}, there)
+    results = Results.begin(
+        "records", {name: getattr(arguments, name) for name in names}, there, folder
+    )
     with RealKafka(java_options=()) as kafka:
         servers = kafka.bootstrap_servers
         for size, records in zip(arguments.sizes, arguments.records, strict=True):
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
             )
             cases = [f"{size} B, {case}" for case in arguments.cases]
             in_turns(results, there, arguments.rounds, cases, partial(speed, job))
-    return results.end()
+    return results
 
 
 def speed(job: Job, client: Client, case: str) -> Mapping[str, Any]:

@@ -68,18 +68,12 @@ def _made(results: Results) -> str:
     stated = ", ".join(f"{name} {_value(value)}" for name, value in results.settings.items())
     load = " to ".join(f"{one:g}" for one in results.load)
     machine = "; ".join(f"{name}: {value}" for name, value in results.machine.items())
-    failed = {
-        ", ".join(str(row[name]) for name in ("client", "scene", "case") if name in row): row[
-            "failed"
-        ]
-        for row in results.rows
-        if "failed" in row
-    }
-    versions = ((name, text) for name, text in results.versions.items())
     text = f"Measured {results.began} UTC ({stated}; load average {load}) on: {machine}.\n\n"
-    text += listing(versions)
+    text += listing(results.versions.items())
     text += listing((f"**left out** {name}", why) for name, why in results.left_out.items())
-    return text + listing((f"**failed** {name}", _line(why)) for name, why in failed.items())
+    return text + listing(
+        (f"**failed** {name}", _line(why)) for name, why in results.failures().items()
+    )
 
 
 def _value(value: Any) -> str:

@@ -39,11 +39,13 @@ class Results:
     left_out: dict[str, str]
     rows: list[dict[str, Any]] = attrs.field(factory=list)
     load: list[float] = attrs.field(factory=list)
+    path: Path | None = attrs.field(default=None, eq=False)
 
     @classmethod
-    def begin(cls, part: str, settings: Mapping[str, Any], there: Present) -> Self:
-        """Results without any figures yet."""
+    def begin(cls, part: str, settings: Mapping[str, Any], there: Present, folder: Path) -> Self:
+        """Results without any figures yet, which are kept in a folder from now on."""
         return cls(
+            path=folder / f"{part}.json",
             part=part,
             began=datetime.now(UTC).isoformat(timespec="minutes"),
             machine=machine(),
@@ -53,14 +55,25 @@ class Results:
             load=[load()],
         )
 
-    def end(self) -> Self:
-        """The measurement has ended."""
-        self.load.append(load())
-        return self
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Keep a row, also if the run is interrupted later."""
+        self.rows.append(dict(row))
+        self.load[1:] = [load()]
+        if self.path is not None:
+            self.write(self.path)
+
+    def failures(self) -> dict[str, str]:
+        """What failed, and why."""
+        names = ("client", "scene", "case")
+        return {
+            ", ".join(str(row[name]) for name in names if row.get(name)): row["failed"]
+            for row in self.rows
+            if "failed" in row
+        }
 
     def write(self, path: Path) -> None:
-        """Keep them, one row a line, so that two runs can be compared."""
-        known = attrs.asdict(self)
+        """Write them, one row a line, so that two runs can be compared."""
+        known = attrs.asdict(self, filter=attrs.filters.exclude("path"))
         rows = ",\n  ".join(json.dumps(row) for row in known.pop("rows"))
         head = json.dumps(known, indent=1).removesuffix("\n}")
         path.write_text(f'{head},\n "rows": [\n  {rows}\n ]\n}}\n', encoding="utf-8")

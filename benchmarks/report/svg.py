@@ -164,10 +164,10 @@ def curves(title: str, unit: str, found: Sequence[Curve], height: int = 260) -> 
         parts.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{wide}"/>'
         )
-        at, value = one.points[-1]
+        _, value = one.points[-1]
         place = max(y(value) + 4, ends[-1] + 14) if ends else y(value) + 4
         ends.append(place)
-        parts.append(_text(x(at) + 8, place, f"{one.name}, {value:.0f}"))
+        parts.append(_text(x(seconds) + 8, place, f"{one.name}, {value:.0f}"))
     return _picture(title, unit, max(bottom + BOTTOM, (ends or [0.0])[-1] + 12), parts)
 
 

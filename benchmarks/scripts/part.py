@@ -36,16 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(name: str, arguments: argparse.Namespace, folder: Path) -> Results:
     """Run a program, show its output as it comes, and keep it."""
-    del folder
     options: list[str] = getattr(arguments, "options", [])
     missing = [package for package in NEEDS[name] if not importlib.util.find_spec(package)]
     left_out = {name: f"{', '.join(missing)} not installed"} if missing else {}
     versions = {"kgroup": f"kgroup {importlib.metadata.version('kgroup')}"}
     there = Present((), versions, left_out)
-    results = Results.begin(name, {"options": options}, there)
+    results = Results.begin(name, {"options": options}, there, folder)
     if missing:
         print(f"\n*** LEFT OUT: {name}: {left_out[name]} ***\n", file=sys.stderr, flush=True)
-        return results.end()
+        results.write(folder / f"{name}.json")
+        return results
     lines = list[str]()
     command = [sys.executable, "-u", str(FOLDER / f"{name}.py"), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
@@ -56,5 +56,5 @@ def run(name: str, arguments: argparse.Namespace, folder: Path) -> Results:
     row: dict[str, object] = {"client": "kgroup", "case": name, "round": 0, "text": "".join(lines)}
     if process.returncode:
         row["failed"] = f"benchmarks/{name}.py ended with {process.returncode}"
-    results.rows.append(row)
-    return results.end()
+    results.add(row)
+    return results

@@ -40,16 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
     """Measure."""
-    del folder
     there = present(arguments.clients)
     settings = {name: getattr(arguments, name) for name in ("rounds", "repeats")}
-    results = Results.begin("start", settings, there)
+    results = Results.begin("start", settings, there, folder)
     with RealKafka(java_options=()) as kafka:
         servers = kafka.bootstrap_servers
         topic = topic_with(servers, 1, 1)
         measure = partial(durations, servers, topic, arguments.repeats)
         in_turns(results, there, arguments.rounds, [""], measure)
-    return results.end()
+    return results
 
 
 def durations(
