@@ -34,25 +34,30 @@ class WaitForBatch(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka 
 
 def run(job: Job, note: Note, ended: Ended) -> None:
     """Run all members in one event loop."""
+    milliseconds = {
+        "session_timeout_ms": job.session,
+        "heartbeat_interval_ms": job.heartbeat,
+        "metadata_max_age_ms": job.refresh,
+    }
+    timeouts = {name: int(value * 1000) for name, value in milliseconds.items() if value}
 
     async def member(group: str, stopped: asyncio.Event) -> None:
         listener = WaitForBatch()
         consumer = AIOKafkaConsumer(
             bootstrap_servers=job.servers,
             group_id=group,
-            session_timeout_ms=int(job.session * 1000),
-            heartbeat_interval_ms=int(job.heartbeat * 1000),
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            **timeouts,
         )
         consumer.subscribe([job.topic], listener=listener)
         async with consumer:
             while not stopped.is_set():
+                fetched = await consumer.getmany(timeout_ms=1000, max_records=job.batch)
                 async with listener.batch:
-                    await take_a_batch(consumer)
+                    await process(consumer, fetched)
 
-    async def take_a_batch(consumer: AIOKafkaConsumer) -> None:
-        fetched = await consumer.getmany(timeout_ms=100, max_records=job.batch)
+    async def process(consumer: AIOKafkaConsumer, fetched: dict[Any, Any]) -> None:
         if not fetched:
             return
         if job.work:

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from benchmarks.clients.job import Ended, Job, Note, in_threads
 
-POLL = 0.02
-"""Seconds for which ``consume`` collects a batch."""
+POLL = 1.0
+"""Seconds for which ``poll`` waits for a record."""
 
 
 def eager(job: Job, note: Note, ended: Ended) -> None:
@@ -41,7 +41,9 @@ def raw(job: Job, note: Note, ended: Ended) -> None:
 
 def settings(job: Job, group: str) -> dict[str, Any]:
     """What all of them share."""
+    refresh = {"topic.metadata.refresh.interval.ms": int(job.refresh * 1000)}
     return {
+        **(refresh if job.refresh else {}),
         "bootstrap.servers": job.servers,
         "group.id": group,
         "auto.offset.reset": "earliest",
@@ -53,6 +55,8 @@ def settings(job: Job, group: str) -> dict[str, Any]:
 
 def timeouts(job: Job) -> dict[str, int]:
     """Timeout and interval of the classic protocol."""
+    if not job.heartbeat:
+        return {}
     return {
         "session.timeout.ms": int(job.session * 1000),
         "heartbeat.interval.ms": int(job.heartbeat * 1000),

@@ -25,8 +25,9 @@ class Job:
         topic: the topic to read.
         group: the group to join.
         partitions: the number of the topic's partitions, for clients that assign them themselves.
-        session: the session timeout in seconds.
-        heartbeat: the heartbeat interval in seconds.
+        session: the session timeout in seconds; used with ``heartbeat``.
+        heartbeat: the heartbeat interval in seconds; 0 for the client's own defaults of both.
+        refresh: seconds after which a client looks for new partitions; 0 for its default.
         batch: the most records of a batch.
         work: seconds that a handler spends on each batch, as if it waited for a database.
         commit: whether a batch is committed, synchronously, before the next one is taken.
@@ -43,8 +44,9 @@ class Job:
     topic: str
     group: str
     partitions: int = 12
-    session: float = 6.0
-    heartbeat: float = 1.0
+    session: float = 0.0
+    heartbeat: float = 0.0
+    refresh: float = 0.0
     batch: int = 100
     work: float = 0.0
     commit: bool = True

@@ -16,20 +16,25 @@ from benchmarks.clients.job import Ended, Job, Note, in_threads
 
 def run(job: Job, note: Note, ended: Ended) -> None:
     """Run each member in a thread."""
+    milliseconds = {
+        "session_timeout_ms": job.session,
+        "heartbeat_interval_ms": job.heartbeat,
+        "metadata_max_age_ms": job.refresh,
+    }
+    timeouts = {name: int(value * 1000) for name, value in milliseconds.items() if value}
 
     def member(group: str) -> None:
         consumer = KafkaConsumer(
             job.topic,
             bootstrap_servers=job.servers,
             group_id=group,
-            session_timeout_ms=int(job.session * 1000),
-            heartbeat_interval_ms=int(job.heartbeat * 1000),
             max_poll_records=job.batch,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            **timeouts,
         )
         while not ended:
-            fetched = consumer.poll(timeout_ms=100)
+            fetched = consumer.poll(timeout_ms=1000)
             records = [record for several in fetched.values() for record in several]
             if not records:
                 continue

@@ -15,13 +15,12 @@ from kgroup import ConsumerGroup, Generation, GroupConfig, TopicPartition, threa
 def config_of(job: Job, group: str) -> GroupConfig:
     """The settings of a member."""
     settings: dict[str, Any] = {"assignors": job.assignors.split(",")} if job.assignors else {}
+    if job.heartbeat:
+        settings |= {"session_timeout": job.session, "heartbeat_interval": job.heartbeat}
+    if job.refresh:
+        settings["partition_watch_interval"] = job.refresh
     return GroupConfig(
-        bootstrap_servers=job.servers,
-        group_id=group,
-        topics=[job.topic],
-        session_timeout=job.session,
-        heartbeat_interval=job.heartbeat,
-        **settings,
+        bootstrap_servers=job.servers, group_id=group, topics=[job.topic], **settings
     )
 
 

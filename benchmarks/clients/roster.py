@@ -92,6 +92,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         in_python("kgroup", "kgroup"),
         in_python("kgroup-batches", "kgroup"),
         in_python("kgroup-threads", "kgroup"),
+        in_python("kgroup-source", "kgroup"),
         in_python("confluent-raw", "confluent-kafka"),
         in_python("confluent-eager", "confluent-kafka"),
         in_python("confluent-cooperative", "confluent-kafka"),

@@ -16,6 +16,7 @@ ADAPTERS: Final[Mapping[str, tuple[str, str]]] = {
     "kgroup": ("kgroup_client", "tasks"),
     "kgroup-batches": ("kgroup_client", "batches"),
     "kgroup-threads": ("kgroup_client", "threads"),
+    "kgroup-source": ("kgroup_source", "run"),
     "confluent-raw": ("confluent_client", "raw"),
     "confluent-eager": ("confluent_client", "eager"),
     "confluent-cooperative": ("confluent_client", "cooperative"),

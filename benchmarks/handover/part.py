@@ -34,6 +34,8 @@ DEFAULT: Final = (
     "mixed, no kgroup",
 )
 """All but kafka-python, which is measured if it is named."""
+REFRESH: Final = 1.0
+"""Seconds after which all clients look for new partitions; kgroup's default."""
 SHOWN: Final = 0.1
 """Gaps of at least so many seconds are kept, and drawn in the pictures."""
 
@@ -69,6 +71,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
                     partitions=arguments.partitions,
                     session=arguments.session,
                     heartbeat=heartbeat,
+                    refresh=REFRESH,
                     assignors=",".join(arguments.assignors),
                 )
                 progress.step(f"{client.name}, heartbeat {heartbeat:g} s")

@@ -14,7 +14,10 @@ ABOUT: Final[Mapping[str, str]] = {
     "scale-out": "From one worker to three.",
     "nothing": "No event at all: what the measurement itself adds.",
     "rolling restart": "Each of three workers is stopped by SIGTERM and started again.",
-    "added partitions": "Six partitions are added to the topic and written to at once.",
+    "added partitions": (
+        "Six partitions are added to the topic and written to at once; every client looks for new"
+        " partitions once a second. Where records are *unread*, it had not found them at the end."
+    ),
     "kill -9": (
         "One of three workers is killed. The group notices at the end of the session; *beyond* is"
         " the longest gap less the session timeout. Batches in hand are processed again."

@@ -25,8 +25,6 @@ CLIENTS: Final = ("kgroup", "kgroup-threads", "confluent-eager", "aiokafka", "ka
 PATIENCE: Final = 120.0
 SETTLE: Final = 5.0
 MINUTE: Final = 60.0
-SESSION: Final = 30.0
-HEARTBEAT: Final = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--members", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--partitions", type=int, default=1)
-    parser.add_argument("--heartbeat", type=float, default=HEARTBEAT, metavar="SECONDS")
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
     """Measure."""
     there = present(arguments.clients)
-    names = ("rounds", "members", "seconds", "partitions", "heartbeat")
+    names = ("rounds", "members", "seconds", "partitions")
     settings = {name: getattr(arguments, name) for name in names}
     results = Results.begin("idle", settings, there, folder)
     with RealKafka(java_options=()) as kafka:
@@ -61,8 +58,6 @@ def cost(
         topic=topic,
         group="",
         partitions=arguments.partitions,
-        session=SESSION,
-        heartbeat=arguments.heartbeat,
         commit=False,
         members=arguments.members,
     )

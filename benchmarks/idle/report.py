@@ -21,8 +21,8 @@ def markdown(results: Results, pictures: str) -> str:
     settings = results.settings
     about = (
         f"{settings['members']} members in one process, each in a group of its own, with nothing to"
-        f" read; a heartbeat every {settings['heartbeat']:g} s. The figures are those of the whole"
-        " process. The last column is the time from the start of the process, imports included,"
+        " read. The heartbeat interval is each client's own default. The figures are those of the"
+        " whole process. The last column is the time from the start of the process, with imports,"
         " until each member had read its first record.\n"
     )
     shown = [f"![{name}]({pictures}/{name}.svg)\n" for name in PICTURES]

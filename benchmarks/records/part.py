@@ -22,6 +22,7 @@ from kgroup.testing.kafka import RealKafka
 
 RAW: Final = "confluent-raw"
 CLIENTS: Final = (
+    "kgroup-source",
     "kgroup-batches",
     "kgroup",
     "kgroup-threads",
@@ -65,7 +66,6 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
                 partitions=arguments.partitions,
                 batch=BATCH,
                 commit=False,
-                session=30.0,
                 sink="meter",
                 records=records,
             )

@@ -12,11 +12,12 @@ RAW: Final = "confluent-raw"
 RATE: Final = Column("rate", "M records/s", ".2f", 1e-6)
 CPU: Final = Column("cpu", "CPU, ns a record", ".0f")
 ABOUT: Final = """\
-Each client reads a backlog from its first record to its last, without work and without commits.
-*confluent-raw* is confluent-kafka without a group and the measure for all others; ratios compare
-figures of the same round. Where *each record is read*, the handler looks at the value and the
-offset of every record. CPU is that of the whole process, with the threads of librdkafka, Java or
-Go.
+Each client reads a backlog, without work and without commits. The time is that from the first
+batch to the last, so that joining a group does not count. *confluent-raw* is confluent-kafka
+without a group and the measure for all others; ratios compare figures of the same round.
+*kgroup-source* is kgroup's record source without a group. Where *each record is read*, the handler
+looks at the value and the offset of every record. CPU is that of the whole process, with the
+threads of librdkafka, Java or Go.
 """
 
 

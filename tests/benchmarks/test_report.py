@@ -186,7 +186,7 @@ def test_each_part_has_a_table_and_pictures(tmp_path: Path, part: str) -> None:
         part=part,
         began="2026-01-01T00:00+00:00",
         machine={},
-        settings={"members": 50, "heartbeat": 1.0},
+        settings={"members": 50},
         versions=dict.fromkeys(clients, "1"),
         left_out={},
         rows=rows,

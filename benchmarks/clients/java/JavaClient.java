@@ -25,9 +25,12 @@ public final class JavaClient {
         settings.put("bootstrap.servers", worker.text("servers"));
         settings.put("group.id", group);
         settings.put("group.protocol", protocol);
-        if (protocol.equals("classic")) {
+        if (protocol.equals("classic") && worker.milliseconds("heartbeat") > 0) {
             settings.put("session.timeout.ms", worker.milliseconds("session"));
             settings.put("heartbeat.interval.ms", worker.milliseconds("heartbeat"));
+        }
+        if (worker.milliseconds("refresh") > 0) {
+            settings.put("metadata.max.age.ms", worker.milliseconds("refresh"));
         }
         settings.put("max.poll.records", worker.number("batch"));
         settings.put("auto.offset.reset", "earliest");

@@ -13,16 +13,23 @@ import (
 )
 
 func client(job worker.Job, note worker.Note, ended <-chan struct{}) error {
-	group, err := kgo.NewClient(
+	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(job.Servers, ",")...),
 		kgo.ConsumerGroup(job.Group),
 		kgo.ConsumeTopics(job.Topic),
-		kgo.SessionTimeout(job.Session),
-		kgo.HeartbeatInterval(job.Heartbeat),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
-	)
+	}
+	if job.Heartbeat > 0 {
+		options = append(options,
+			kgo.SessionTimeout(job.Session), kgo.HeartbeatInterval(job.Heartbeat))
+	}
+	if job.Refresh > 0 {
+		options = append(options,
+			kgo.MetadataMaxAge(job.Refresh), kgo.MetadataMinAge(min(job.Refresh, 5*time.Second)))
+	}
+	group, err := kgo.NewClient(options...)
 	if err != nil {
 		return err
 	}

@@ -16,15 +16,16 @@ import (
 
 func client(job worker.Job, note worker.Note, ended <-chan struct{}) error {
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers:               strings.Split(job.Servers, ","),
-		GroupID:               job.Group,
-		Topic:                 job.Topic,
-		SessionTimeout:        job.Session,
-		HeartbeatInterval:     job.Heartbeat,
-		StartOffset:           kafka.FirstOffset,
-		WatchPartitionChanges: true,
-		MaxBytes:              10e6,                // as in its examples
-		QueueCapacity:         max(100, job.Batch), // 100 is its default
+		Brokers:                strings.Split(job.Servers, ","),
+		GroupID:                job.Group,
+		Topic:                  job.Topic,
+		SessionTimeout:         job.Session,
+		HeartbeatInterval:      job.Heartbeat,
+		StartOffset:            kafka.FirstOffset,
+		WatchPartitionChanges:  true,
+		PartitionWatchInterval: job.Refresh,
+		MaxBytes:               10e6,                // as in its examples
+		QueueCapacity:          max(100, job.Batch), // 100 is its default
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { <-ended; cancel() }()

@@ -19,7 +19,7 @@ import (
 type Job struct {
 	Servers, Topic, Group, Sink, Journal        string
 	Partitions, Batch, Members, Rounds, Records int
-	Session, Heartbeat, Work                    time.Duration
+	Session, Heartbeat, Refresh, Work           time.Duration
 	Commit, Each                                bool
 }
 
@@ -107,7 +107,8 @@ func parse(arguments []string) Job {
 		Partitions: number("partitions"), Batch: number("batch"), Members: number("members"),
 		Rounds: number("rounds"), Records: number("records"),
 		Session: seconds("session"), Heartbeat: seconds("heartbeat"), Work: seconds("work"),
-		Commit: given["commit"] == "true", Each: given["each"] == "true",
+		Refresh: seconds("refresh"),
+		Commit:  given["commit"] == "true", Each: given["each"] == "true",
 	}
 }
 
