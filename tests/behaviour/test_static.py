@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import trio
 
+from kgroup.client.beat import Beat
+from kgroup.clocks import WallClock
 from kgroup.errors import FencedInstanceError, StaleGenerationError
 from kgroup.events import CommitRefused, Event, Left
 from kgroup.testing import admin
@@ -139,6 +141,8 @@ async def test_a_commit_finds_the_fence_first(kafka: Kafka) -> None:
         async with here.group(None, events.append, **quiet) as first:
             fenced = await first.next()
             await trio.sleep(4.0)  # past the quick heartbeats of the beginning
+            beat = Beat(WallClock(), fenced.group_id)
+            await trio.sleep(beat.next(4.0) + 0.2)  # the next heartbeat is 3.8 s away
             async with here.group(**quiet) as second:
                 owner = await second.next()
                 await owner.commit({partition: 0})

@@ -29,6 +29,7 @@ from kgroup.cli.demo.journal import (
 from kgroup.cli.demo.processes import Child, Children
 from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 from kgroup.cli.demo.worker import Task
+from kgroup.errors import some
 from kgroup.types import Cause
 
 EVENTS: Final = ("join", "leave", "grow", "restart", "kill")
@@ -214,7 +215,10 @@ class Run:
             f" {one.generation} and said last: {one.child.last_error_line()}"
             for one in self._watch.workers
         )
-        return "\n".join([f"{missed}: {', '.join(self.story)}", *workers])
+        missing = sorted(self._feed.placed.keys() - self._watch.done)
+        total = len(self._feed.placed)
+        records = f"{len(missing)} of {total} records were not processed: {some(missing, str)}"
+        return "\n".join([f"{missed}: {', '.join(self.story)}", records, *workers])
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = trio.current_time() + IN_TIME
