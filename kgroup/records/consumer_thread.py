@@ -55,6 +55,8 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   was on its way in the other direction. The source drops that by its fetch id.
 - Errors arrive as messages, but some only in the error callback, with the partition named in the
   text. librdkafka calls it within ``poll`` and ``consume``, so in this thread.
+- It can lose all its brokers for good, while they are there. The thread then replaces the Consumer
+  (``kgroup.records.lost_brokers``).
 - Its own position is past what was handed out, so it is never used: the source says where each
   fetch starts.
 
@@ -70,7 +72,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from random import randrange
 from threading import get_ident
-from time import perf_counter, thread_time
+from time import monotonic, perf_counter, thread_time
 from typing import Any, Final, cast, final
 
 import attrs
@@ -98,7 +100,8 @@ from kgroup.records.librdkafka_messages import (
     runs,
 )
 from kgroup.records.librdkafka_settings import LOGGER
-from kgroup.records.topic_requests import request_leaders
+from kgroup.records.lost_brokers import LostBrokers
+from kgroup.records.topic_requests import has_broker, request_leaders
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import post_to
 
@@ -122,6 +125,11 @@ BUSY: Final = 0.1
 small, because on a busy machine they get their processor late."""
 UNLENT: Final = 50
 """Full chunks that the thread delivers after a loan of which readers made too little use."""
+
+_REPLACED: Final = (
+    "librdkafka has had no broker for some seconds and may have lost them for good; another"
+    " Consumer takes its place and continues where it was"
+)
 
 OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
@@ -322,11 +330,8 @@ class ConsumerThread:
             self._call(self._ended)
 
     def _serve(self) -> None:
-        consumer = self._open_consumer(
-            {**self._settings, "error_cb": self._on_error, "logger": LOGGER}
-        )
+        self._consumer = self._new_consumer()
         try:
-            self._consumer = consumer
             self._call(self._started)
             command = None
             while True:
@@ -334,8 +339,32 @@ class ConsumerThread:
                 if self._closing:
                     return
                 command = self._fetch() if self._may_poll() else None
+                if self._lost_brokers.must_check(monotonic()) and self._may_poll():
+                    self._check_brokers()
         finally:
-            consumer.close()
+            self._consumer.close()
+
+    def _new_consumer(self) -> confluent_kafka.Consumer:
+        self._lost_brokers = LostBrokers(monotonic())
+        return self._open_consumer({**self._settings, "error_cb": self._on_error, "logger": LOGGER})
+
+    def _check_brokers(self) -> None:
+        """Replace the Consumer if it has lost its brokers (``kgroup.records.lost_brokers``).
+
+        The new one continues every fetch after the last record that arrived.
+        """
+        now = monotonic()
+        if has_broker(self._consumer, next(iter(self._fetches)).topic):
+            self._lost_brokers.connected(now)
+        elif self._lost_brokers.must_replace(now):
+            lost, self._consumer = self._consumer, self._new_consumer()
+            lost.close()
+            self._consumer.incremental_assign(
+                [_to_confluent(name, fetch.next_offset) for name, fetch in self._fetches.items()]
+            )
+            if self._held:
+                self._consumer.pause([_to_confluent(name) for name in self._held])
+            self._deliver_items([FetchFailure(None, "NO_BROKER", _REPLACED)])
 
     def _may_poll(self) -> bool:
         return self._active and bool(self._fetches) and not self._limits.stopped
@@ -419,6 +448,7 @@ class ConsumerThread:
         if first is not None:
             chunk = [first]
             chunk += self._consumer.consume(CHUNK - 1, 0)
+            self._lost_brokers.connected(monotonic())
         if items := self._items_of(chunk):
             self._count(items)
             if len(chunk) == CHUNK and not self._limits.stopped and self._may_lend():
@@ -551,6 +581,7 @@ class ConsumerThread:
 
     def _on_error(self, error: KafkaError) -> None:
         """Take an error from librdkafka's callback, which runs within ``poll`` and ``consume``."""
+        self._lost_brokers.suspect(monotonic())
         partition = partition_in_text(error)
         fetch = self._fetches.get(partition) if partition else None
         self._callback_items.append(self._item_for_error(error, partition, fetch))

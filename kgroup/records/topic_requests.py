@@ -36,7 +36,7 @@ from itertools import islice
 from typing import Final
 
 import confluent_kafka
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 MOST: Final = 100
 """The most topics that are requested at a time."""
@@ -48,3 +48,16 @@ def request_leaders(consumer: confluent_kafka.Consumer, topics: Iterable[str]) -
         # RuntimeError: librdkafka cannot make an object for this topic.
         with suppress(KafkaException, RuntimeError):
             consumer.list_topics(topic, timeout=0)
+
+
+def has_broker(consumer: confluent_kafka.Consumer, topic: str) -> bool:
+    """Whether librdkafka is connected to any broker; if it is, the topic's leaders are requested.
+
+    Nothing is waited for. librdkafka does not say it in another way: only the error of a request
+    that it could send nowhere differs from that of a request without a response yet.
+    """
+    try:
+        consumer.list_topics(topic, timeout=0)
+    except KafkaException as error:
+        return bool(error.args[0].code() != KafkaError._TRANSPORT)  # noqa: SLF001 - its name
+    return True

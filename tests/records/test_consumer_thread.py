@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError
+from kgroup.records import lost_brokers
 from kgroup.records.fetcher import FetcherBroken
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.records.topic_requests import MOST
@@ -261,6 +262,31 @@ async def test_a_fault_that_passes_is_reported_once_and_raises_nothing() -> None
         await source.receive(1, [A], 1)
     assert [partition for partition, _ in faults] == [None, A]
     assert "brokers are down" in faults[0][1]
+
+
+async def test_a_consumer_without_brokers_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another Consumer continues where the old one was, in the same generation; a fault says so."""
+    monkeypatch.setattr(lost_brokers, "INTERVAL", 0.0)
+    monkeypatch.setattr(lost_brokers, "PATIENCE", 0.0)
+    first, second = ScriptedConsumer(), ScriptedConsumer()
+    opened = [first, second]
+    consumer: Any = SimpleNamespace(open=lambda settings: opened.pop(0).open(settings))
+    faults: list[tuple[TopicPartition | None, str]] = []
+    async with running(consumer, faults) as source:
+        source.assign(1, {A: 0, B: 7})
+        source.open(1, [A, B])
+        first.feed(record(A, 0), record(A, 1))
+        assert (await source.receive(1, [A], 1)).next_offset == 1
+        first.request_error = KafkaException(KafkaError(KafkaError._TRANSPORT))
+        first.settings["error_cb"](KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+        await second.until(lambda: bool(second.calls))
+        assert first.calls[-1] == ("close", None)
+        assert second.calls == [("assign", [(0, 2), (1, 7)])]
+        second.feed(record(A, 2))
+        assert (await source.receive(1, [A], 1)).next_offset == 2
+        assert (await source.receive(1, [A], 1)).next_offset == 3
+    assert [partition for partition, _ in faults] == [None, None]
+    assert "another Consumer takes its place" in faults[1][1]
 
 
 async def test_a_thread_that_fails_fails_every_receive() -> None:
