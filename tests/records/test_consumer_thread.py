@@ -285,8 +285,8 @@ async def test_a_consumer_without_brokers_is_replaced(monkeypatch: pytest.Monkey
         second.feed(record(A, 2))
         assert (await source.receive(1, [A], 1)).next_offset == 2
         assert (await source.receive(1, [A], 1)).next_offset == 3
-    assert [partition for partition, _ in faults] == [None, None]
-    assert "another Consumer takes its place" in faults[1][1]
+    assert {partition for partition, _ in faults} == {None}
+    assert any("another Consumer takes its place" in reason for _, reason in faults)
 
 
 async def test_a_thread_that_fails_fails_every_receive() -> None:
