@@ -112,7 +112,8 @@ def plays_of(
                     left.remove(play["scene"])
                     yield {**shared, **play}
             except Exception as error:  # noqa: BLE001 # it must not end the others' turns
-                yield {**shared, "scene": left.pop(0), "failed": reason(error)}
+                if left:
+                    yield {**shared, "scene": left.pop(0), "failed": reason(error)}
 
 
 def play_together(stage: Stage, scenes: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -145,6 +146,9 @@ def judged(stage: Stage) -> Iterator[dict[str, Any]]:
     for name in names:
         windows = [number for number, mark in enumerate(marks) if mark.scene == name]
         began, ended = begins[windows[0]], begins[windows[-1] + 1]
+        if not any(longest[window] for window in windows):
+            yield {"scene": name, "failed": "nothing was processed"}
+            continue
         play: dict[str, Any] = {
             "scene": name,
             "seconds": round(ended - began, 3),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.report.markdown import percentile, spread, table
 from benchmarks.report.results import Results
-from benchmarks.report.svg import Lanes, lanes
+from benchmarks.report.svg import Bar, Lanes, bars, lanes
 
 FAULTS: Final = ("lost", "twice", "back", "unread")
 ABOUT: Final[Mapping[str, str]] = {
@@ -65,6 +66,7 @@ def _sections(results: Results, pictures: str) -> Iterator[str]:
         heartbeats = _in_order(_of(results.rows, scene=scene), "heartbeat")
         for heartbeat in heartbeats:
             yield f"![{scene}]({pictures}/{_file(scene, heartbeat)})\n"
+            yield f"![{scene}, p95]({pictures}/{_file(f'{scene} p95', heartbeat)})\n"
         yield _table(results, scene, heartbeats)
 
 
@@ -83,8 +85,8 @@ def _table(results: Results, scene: str, heartbeats: Sequence[float]) -> str:
 def _cells(results: Results, scene: str, plays: Sequence[Mapping[str, Any]]) -> list[str]:
     columns = 3 + (scene in ("kill -9", "frozen")) + len(FAULTS)
     failed = [play["failed"] for play in plays if "failed" in play]
-    good = [play for play in plays if play.get("longest")]
-    if failed or not good:
+    good = [play for play in plays if "failed" not in play]
+    if failed:
         return ["**failed**", *["-"] * (columns - 1)]
     most = max(max(play["longest"]) for play in good)
     cells = [
@@ -100,11 +102,12 @@ def _cells(results: Results, scene: str, plays: Sequence[Mapping[str, Any]]) -> 
 
 
 def pictures(results: Results) -> dict[str, str]:
-    """The gaps of the first round, for each scene and interval: file names and SVG."""
+    """Gaps of the first round and bars of all, for each scene and interval: names and SVG."""
     found = {}
     for scene in _in_order(results.rows, "scene"):
         for heartbeat in _in_order(_of(results.rows, scene=scene), "heartbeat"):
             found[_file(scene, heartbeat)] = _picture(results, scene, heartbeat)
+            found[_file(f"{scene} p95", heartbeat)] = _bars(results, scene, heartbeat)
     return found
 
 
@@ -131,6 +134,30 @@ def _picture(results: Results, scene: str, heartbeat: float) -> str:
         )
     title = f"{scene.capitalize()}, a heartbeat every {heartbeat:g} s"
     return lanes(title, LEGEND, panels)
+
+
+def _bars(results: Results, scene: str, heartbeat: float) -> str:
+    found = []
+    for client in results.versions:
+        plays = _of(results.rows, scene=scene, heartbeat=heartbeat, client=client)
+        failed = [play["failed"] for play in plays if "failed" in play]
+        if failed:
+            found.append(Bar(name=client, value=None, text=failed[0]))
+        elif plays:
+            each = [percentile(play["longest"], 95) for play in plays]
+            median = statistics.median(each)
+            found.append(
+                Bar(
+                    name=client,
+                    value=median,
+                    low=min(each),
+                    high=max(each),
+                    text=f"{median:.2f}",
+                    ours=client == "kgroup",
+                )
+            )
+    title = f"{scene.capitalize()}, a heartbeat every {heartbeat:g} s: p95 of the gap"
+    return bars(title, "seconds; shorter is better", found)
 
 
 def _file(scene: str, heartbeat: float) -> str:
