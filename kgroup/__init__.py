@@ -13,6 +13,7 @@ if typing.TYPE_CHECKING:
     from kgroup.errors import (
         ArgumentError,
         AssignorTimeoutError,
+        AuthenticationError,
         AuthorizationError,
         BrokerError,
         CommitFailedError,
@@ -45,6 +46,7 @@ if typing.TYPE_CHECKING:
     from kgroup.generation.streams import RecordStream
     from kgroup.group import ConsumerGroup
     from kgroup.interfaces import Assignor, Batch, Message
+    from kgroup.security.settings import Credentials, Security, Token
     from kgroup.types import (
         Assignment,
         AutoOffsetReset,
@@ -62,6 +64,7 @@ __all__ = (
     "Assignment",
     "Assignor",
     "AssignorTimeoutError",
+    "AuthenticationError",
     "AuthorizationError",
     "AutoOffsetReset",
     "Batch",
@@ -72,6 +75,7 @@ __all__ = (
     "ConfigError",
     "ConnectionLostError",
     "ConsumerGroup",
+    "Credentials",
     "End",
     "FatalGroupError",
     "FencedInstanceError",
@@ -96,8 +100,10 @@ __all__ = (
     "ProtocolError",
     "RecordStream",
     "RequestTimeoutError",
+    "Security",
     "StaleGenerationError",
     "State",
+    "Token",
     "TopicInfo",
     "TopicPartition",
     "TransportError",
@@ -112,6 +118,7 @@ __getattr__, __dir__ = kgroup.lazy.lazy_names(
         "types",
         "errors",
         "interfaces",
+        "security.settings",
         "config",
         "generation.states",
         "generation.streams",

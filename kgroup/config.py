@@ -17,6 +17,7 @@ from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.extension_checks import check_assignor
 from kgroup.interfaces import Assignor
+from kgroup.security.settings import Security
 from kgroup.types import AutoOffsetReset, IsolationLevel, topic_fault
 
 BUILTIN_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -251,6 +252,14 @@ class GroupConfig:
         metadata=_documented(
             "The identity of a static member (KIP-345): a restart within session_timeout causes no"
             " rebalance, and closing does not leave the group."
+        ),
+    )
+    security: Security = attrs.field(
+        factory=Security,
+        validator=bounds.instance(Security, "a kgroup.Security"),
+        metadata=_documented(
+            "How connections are encrypted, and how the client logs in; see docs/security.md. It"
+            " serves the group's own connections and those on which records are read."
         ),
     )
     client_id: str = attrs.field(

@@ -257,6 +257,22 @@ class AuthorizationError(FatalGroupError):
 
 
 @final
+class AuthenticationError(FatalGroupError):
+    """The client and a broker do not accept each other: the TLS certificates, or the login.
+
+    ``code`` and ``name`` are Kafka's for a refused login, and ``TLS_CODE`` and TLS_REFUSED for
+    certificates, which Kafka has no code for.
+    """
+
+    TLS_CODE: Final = -100
+
+    @classmethod
+    def in_tls(cls, message: str) -> AuthenticationError:
+        """The error of a TLS connection that one side refused."""
+        return cls(cls.TLS_CODE, "TLS_REFUSED", "TLS handshake", message)
+
+
+@final
 class InconsistentProtocolError(FatalGroupError):
     """This member and the other members have no assignor, or no protocol type, in common."""
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kgroup.bounds import LONGEST_DURATION
 from kgroup.config import DEFAULT_ASSIGNORS, FIELDS, GroupConfig
 from kgroup.errors import ConfigError, KgroupError, UsageError, shown
+from kgroup.security.settings import Security
 from kgroup.types import INT32_MAX, AutoOffsetReset, IsolationLevel
 
 REQUIRED: Final[Mapping[str, Any]] = {
@@ -122,6 +123,7 @@ REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
     "auto_offset_reset": ("beginning", "EARLIEST", None, 5, [], IsolationLevel.READ_COMMITTED),
     "isolation_level": ("committed", None, 1, {}, AutoOffsetReset.LATEST),
     "group_instance_id": ("", "a b", "ä", ".", "..", "x" * 250, 5, b"one"),
+    "security": (None, {"protocol": "SSL"}, "SSL"),
     "client_id": ("", " ", "\0", None, 5, LONG, NO_UTF8),
     "rack_id": ("", " ", "\0", 5, b"a", LONG, NO_UTF8),
     "max_buffered_bytes": (1023, 2**41 + 1, 1e6, True, None, "1"),
@@ -208,6 +210,7 @@ def test_the_defaults() -> None:
         "commit_initial_position": True,
         "isolation_level": IsolationLevel.READ_UNCOMMITTED,
         "group_instance_id": None,
+        "security": Security(),
         "client_id": "kgroup",
         "rack_id": None,
         "request_timeout": 10.0,

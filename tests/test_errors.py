@@ -11,6 +11,7 @@ from kgroup import errors
 from kgroup.errors import (
     ArgumentError,
     AssignorTimeoutError,
+    AuthenticationError,
     AuthorizationError,
     BrokerError,
     CommitFailedError,
@@ -63,6 +64,7 @@ PARENTS = {
     MemberIdRequiredError: BrokerError,
     FatalGroupError: BrokerError,
     FencedInstanceError: FatalGroupError,
+    AuthenticationError: FatalGroupError,
     AuthorizationError: FatalGroupError,
     InconsistentProtocolError: FatalGroupError,
     GroupFullError: FatalGroupError,

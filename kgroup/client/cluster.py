@@ -35,6 +35,7 @@ from kgroup.interfaces import Compute, Random, StreamOpener
 from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition, by_topic
 from kgroup.wire.broker_connection import BrokerConnection
 from kgroup.wire.codec import milliseconds
+from kgroup.wire.login import ConnectionSecurity
 from kgroup.worker_thread import compute_inline
 
 EARLIEST: Final = -2
@@ -83,6 +84,7 @@ class Cluster:
         random: Random,
         compute: Compute = compute_inline,
     ) -> None:
+        self._security = ConnectionSecurity(config.security, compute)
         self._config = config
         self._compute = compute
         self._open_stream = open_stream
@@ -103,6 +105,7 @@ class Cluster:
             port,
             client_id=self._config.client_id,
             compute=self._compute,
+            security=self._security,
         )
 
     async def metadata(

@@ -25,6 +25,7 @@ import attrs
 
 from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import (
+    AuthenticationError,
     AuthorizationError,
     BrokerError,
     ConnectionLostError,
@@ -136,6 +137,9 @@ class Reaction:
 
 _FENCED: Final = Reaction(Action.FAIL, cause=Cause.FENCED, error=FencedInstanceError)
 _FORBIDDEN: Final = Reaction(Action.FAIL, cause=Cause.MEMBERSHIP_LOST, error=AuthorizationError)
+_UNAUTHENTICATED: Final = Reaction(
+    Action.FAIL, cause=Cause.MEMBERSHIP_LOST, error=AuthenticationError
+)
 _IMPOSSIBLE: Final = Reaction(Action.FAIL, cause=Cause.MEMBERSHIP_LOST)
 _START_OVER: Final = Reaction(Action.REJOIN, MemberId.DROP, Wait.YES, leave=True)
 """For failures that kgroup does not understand: leave, back off and start over, as kafka-go."""
@@ -377,6 +381,13 @@ OTHERWISE: Final[Mapping[Request, Reaction]] = {
     Request.METADATA: _RETRY,
 }
 
+#: The reaction where the connection for a request could not be opened, or its session renewed,
+#: because one side did not accept the other's certificate or login.
+LOGIN_REFUSED: Final[Mapping[Request, Reaction]] = {
+    **dict.fromkeys(Request, _UNAUTHENTICATED),
+    Request.LEAVE: _IGNORE,
+}
+
 POLL_AGAIN: Final = Reaction(Action.RETRY, wait=Wait.YES)
 """What a watcher does after any failure: it polls again an interval later. Even an authorization
 error does not end the generation: those who read the topic get the error from the fetches."""
@@ -416,6 +427,8 @@ _BY_NAME: Final[Mapping[str, Request]] = {request.value: request for request in 
 
 def decide(request: Request, error: BrokerError | TransportError) -> Reaction:
     """The reaction to an exception that a request raised."""
+    if isinstance(error, AuthenticationError):
+        return LOGIN_REFUSED[request]
     if isinstance(error, BrokerError):
         return reaction_for(request, error.code)
     return reaction_for(request, _TRANSPORT_FAILURES[type(error)])

@@ -17,6 +17,7 @@ import attrs
 
 from kgroup.config import GroupConfig
 from kgroup.records.buffer import LIBRDKAFKA_PART
+from kgroup.security.librdkafka import librdkafka_settings
 
 LARGEST_QUEUE_KILOBYTES: Final = 2_097_151
 """The largest ``queued.max.messages.kbytes`` that librdkafka accepts."""
@@ -158,7 +159,8 @@ SETTINGS: Final = (
 def consumer_settings(config: GroupConfig) -> dict[str, Value]:
     """Return the settings of a member's Consumer."""
     values = ((setting.name, setting.value(config)) for setting in SETTINGS)
-    return {name: value for name, value in values if value is not None}
+    ours = {name: value for name, value in values if value is not None}
+    return ours | librdkafka_settings(config.security)
 
 
 REPEAT_INTERVAL: Final = 30.0

@@ -34,6 +34,7 @@ from kgroup.testing.java import (
 from kgroup.testing.limits import HEAP, PATIENCE, check_properties
 from kgroup.testing.probe import PAUSE, free_ports, wait_until_open, wait_until_serving
 from kgroup.testing.reaper import FolderLock, java_option, left_running
+from kgroup.testing.secure_listener import SecureListener
 from kgroup.testing.tools import run_tool
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -122,6 +123,7 @@ class RealKafka:
         heap: Java's largest heap.
         java_options: options of Java itself; the defaults suit the short life of a test. Give none
             to measure a broker's speed.
+        secure: a second listener, with TLS and logins; see `secure_servers`.
         log_path: the file for its log, which is kept. By default a temporary file that is removed
             with the broker, but kept and named if it fails or an exception leaves the ``with``
             block.
@@ -129,6 +131,9 @@ class RealKafka:
     Raises:
         ConfigError: a setting is one that kgroup sets itself, or cannot be written; or ``heap`` is
             not a size.
+
+    Attributes:
+        secure: the second listener, or None.
     """
 
     def __init__(
@@ -137,6 +142,7 @@ class RealKafka:
         *,
         heap: str = "512m",
         java_options: Sequence[str] = QUICK,
+        secure: SecureListener | None = None,
         log_path: Path | None = None,
     ) -> None:
         check_properties(settings or {})
@@ -148,9 +154,10 @@ class RealKafka:
         self._wanted = {**SETTINGS, **{k: _property(v) for k, v in (settings or {}).items()}}
         self._heap = heap
         self._java_options = tuple(java_options)
+        self.secure: Final = secure
         self._given_log = log_path
         self._log_path: Path | None = None
-        self._ports: tuple[int, int] | None = None
+        self._ports: tuple[int, ...] | None = None
         self._lock: FolderLock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
@@ -182,6 +189,17 @@ class RealKafka:
             UsageError: it was never started or is closed.
         """
         return self._address()
+
+    @property
+    def secure_servers(self) -> str:
+        """``host:port`` of the secure listener.
+
+        Raises:
+            UsageError: it has none, or was never started, or is closed.
+        """
+        if self.secure is None or self._ports is None:
+            raise UsageError("this Kafka has no secure listener, or does not run")
+        return f"{HOST}:{self._ports[2]}"
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -349,14 +367,15 @@ class RealKafka:
         folder = Path(tempfile.mkdtemp(prefix="kgroup-kafka-"))
         self._log_path = self._given_log or folder.with_suffix(".log")
         self._lock = FolderLock.create(folder, self._log_path)
-        broker, controller = free_ports(2, HOST)
-        self._ports = (broker, controller)
+        self._ports = tuple(free_ports(2 if self.secure is None else 3, HOST))
         self._write_properties()
         # 16 bytes in base64. A wholly random id could begin with "-" and be read as an option.
         cluster_id = base64.urlsafe_b64encode(b"kgroup" + os.urandom(10)).decode().rstrip("=")
         command = self._java(class_path)
         config = str(self._properties_file())
         arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config]
+        if self.secure is not None:
+            arguments += self.secure.format_arguments()
         with self._log_path.open("ab") as log:
             try:
                 status = subprocess.run(
@@ -407,7 +426,7 @@ class RealKafka:
             raise
 
     def _write_properties(self) -> None:
-        broker, controller = self._ports or (0, 0)
+        broker, controller, *secure = self._ports or (0, 0)
         properties = {
             **self._wanted,
             "process.roles": "broker,controller",
@@ -417,6 +436,9 @@ class RealKafka:
             "controller.quorum.voters": f"1@{HOST}:{controller}",
             "log.dirs": str(self.folder / "data"),
         }
+        if self.secure is not None:
+            properties["listeners"] += f",{self.secure.listener(HOST, *secure)}"
+            properties = {**self.secure.write(self.folder, HOST), **properties}
         if self._killed:
             properties = {**AFTER_KILL, **properties}
         self._properties_file().write_text(

@@ -17,6 +17,7 @@ import trio
 from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.connection import Connection, Fields
+from kgroup.wire.login import PLAINTEXT, ConnectionSecurity
 from kgroup.wire.streams import MAX_FRAME
 from kgroup.wire.versions import kafka_name
 from kgroup.worker_thread import compute_inline
@@ -41,6 +42,7 @@ class BrokerConnection:
         broker: the broker's name in errors; its address by default.
         max_frame: the size of the largest response, in bytes.
         compute: does long work in a thread, for `Connection.open` and `request_value`.
+        security: makes the TLS handshake and the login of each connection.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class BrokerConnection:
         broker: str | None = None,
         max_frame: int = MAX_FRAME,
         compute: Compute = compute_inline,
+        security: ConnectionSecurity = PLAINTEXT,
     ) -> None:
         self._opener = opener
         self._address = (host, port)
@@ -60,6 +63,7 @@ class BrokerConnection:
         self._broker = broker or f"{host}:{port}"
         self._max_frame = max_frame
         self._compute = compute
+        self._security = security
         self._opening = trio.StrictFIFOLock()
         self._connection: Connection | None = None
         self._closed = False
@@ -200,6 +204,7 @@ class BrokerConnection:
             broker=self._broker,
             max_frame=self._max_frame,
             compute=self._compute,
+            security=self._security,
         )
         if self._closed:
             await connection.aclose()

@@ -33,11 +33,13 @@ from kgroup.errors import (
     ConnectionLostError,
     ProtocolError,
     RequestTimeoutError,
+    TransportError,
     UnsupportedVersionError,
 )
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.codec import decode_response, encode_request
 from kgroup.wire.entities import LostFieldError
+from kgroup.wire.login import NO_SESSION, PLAINTEXT, ConnectionSecurity
 from kgroup.wire.streams import MAX_FRAME, FrameStream
 from kgroup.wire.versions import (
     API_KEYS,
@@ -72,7 +74,10 @@ class Connection:
         broker: str,
         max_frame: int,
         compute: Compute,
+        security: ConnectionSecurity,
     ) -> None:
+        self._security = security
+        self._session = NO_SESSION
         self._stream = stream
         self._frames = FrameStream(stream, broker, max_frame)
         self._compute = compute
@@ -96,8 +101,9 @@ class Connection:
         broker: str | None = None,
         max_frame: int = MAX_FRAME,
         compute: Compute = compute_inline,
+        security: ConnectionSecurity = PLAINTEXT,
     ) -> Connection:
-        """Open a stream and request the versions that the broker supports.
+        """Open a stream, secure it, request the versions that the broker supports, and log in.
 
         Args:
             opener: opens the stream.
@@ -108,8 +114,11 @@ class Connection:
             broker: the broker's name in errors; its address by default.
             max_frame: the size of the largest response, in bytes.
             compute: decodes responses of `LARGE_RESPONSE` bytes and more.
+            security: makes the TLS handshake and the login.
 
         Raises:
+            AuthenticationError: the certificates or the login were not accepted.
+            ConfigError: a certificate or key cannot be read.
             ConnectionLostError: the connection could not be opened, or ended.
             RequestTimeoutError: it took longer than `timeout`.
             ProtocolError: the other side does not speak Kafka's protocol.
@@ -127,16 +136,21 @@ class Connection:
                     stream = await opener(host, port)
                 except OSError as error:
                     raise ConnectionLostError(f"no connection to {name}: {error}") from error
+                step = "no TLS handshake with"
+                stream = await security.secure(stream, host, name)
                 connection = cls(
                     stream,
                     client_id=client_id,
                     broker=name,
                     max_frame=max_frame,
                     compute=compute,
+                    security=security,
                 )
                 step = "no response to ApiVersions from"
                 try:
                     await connection._negotiate(version)
+                    step = "no login at"
+                    await connection._log_in()
                     return connection
                 except BaseException as error:
                     await connection.aclose()
@@ -216,6 +230,8 @@ class Connection:
         with trio.move_on_after(timeout):
             await self._acquire()
             try:
+                if trio.current_time() >= self._session.renew_at:
+                    await self._log_in_again(api)
                 response = await self._exchange(api, correlation_id, body, sending)
                 return await self._decode(api, chosen, response)
             finally:
@@ -334,6 +350,31 @@ class Connection:
         self._offered = _offered(
             tuple((key.api_key, key.min_version, key.max_version) for key in entity.api_keys)
         )
+
+    async def _log_in(self) -> None:
+        if self._security.logs_in:
+            self._session = await self._security.log_in(self._send_login, self._broker)
+
+    async def _log_in_again(self, api: str) -> None:
+        """Renew the session before a request is sent; no other request is on its way.
+
+        A broker takes a login also after the end of the session, but nothing else.
+        """
+        try:
+            await self._log_in()
+        except TransportError as error:
+            raise ConnectionLostError(
+                f"the session at {self._broker} could not be renewed ({error}); {kafka_name(api)}"
+                " was not sent"
+            ) from error
+        except BaseException as error:
+            await self._break(f"the login was not renewed: {error}")
+            raise
+
+    async def _send_login(self, api: str, fields: Mapping[str, Any]) -> Any:
+        version = self.version(api)
+        correlation_id, body = self._encode(api, version, fields)
+        return await self._decode(api, version, await self._exchange(api, correlation_id, body))
 
     def _lower_version(self, refused: int, response: bytes) -> int:
         """The version to try after UNSUPPORTED_VERSION, whose response has the form of v0."""

@@ -1,0 +1,46 @@
+"""``Security`` as properties of librdkafka, for the data plane.
+
+Source: librdkafka's CONFIGURATION.md (2.16).
+"""
+
+from __future__ import annotations
+
+from kgroup.security.settings import PEM, Security
+from kgroup.security.ssl_contexts import system_authorities
+
+
+def librdkafka_settings(security: Security) -> dict[str, str]:
+    """The properties without those of the login, which change; see `login_settings`."""
+    settings = {"security.protocol": security.protocol.value}
+    if security.protocol.tls:
+        settings.update(_tls(security))
+    if security.mechanism is not None:
+        settings["sasl.mechanism"] = security.mechanism.value
+    if (credentials := security.static_credentials) is not None:
+        settings["sasl.username"] = credentials.username
+        settings["sasl.password"] = credentials.password.reveal()
+    return settings
+
+
+def _tls(security: Security) -> dict[str, str]:
+    settings = {
+        "ssl.endpoint.identification.algorithm": "https" if security.check_hostname else "none"
+    }
+    # The wheel of confluent-kafka looks for the system's authorities elsewhere than Python does.
+    if (ca := security.ca or system_authorities()) is not None:
+        settings["ssl.ca.pem" if _is_pem(ca) else "ssl.ca.location"] = ca
+    if (certificate := security.certificate) is not None:
+        key = certificate if security.key is None else security.key.reveal()
+        settings[_place("certificate", certificate)] = certificate
+        settings[_place("key", key)] = key
+    if security.key_password is not None:
+        settings["ssl.key.password"] = security.key_password.reveal()
+    return settings
+
+
+def _place(what: str, value: str) -> str:
+    return f"ssl.{what}.{'pem' if _is_pem(value) else 'location'}"
+
+
+def _is_pem(value: str) -> bool:
+    return value.lstrip().startswith(PEM)

@@ -1,0 +1,250 @@
+"""``Security``: how a client and the brokers of a cluster know and trust each other.
+
+One value serves both planes: the group's own connections, and librdkafka's. What librdkafka cannot
+do is refused here, when the value is made, so that no plane works where the other one fails.
+
+Source: KIP-12 (SASL and TLS), KIP-255 (OAUTHBEARER); docs/security.md explains the choices.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup import bounds
+from kgroup.errors import ConfigError
+from kgroup.security.secret import Secret, secret
+
+_SECRET: Final = bounds.Bound(
+    lambda value: value.usable, "it must be a str that is not empty, without NUL"
+)
+PEM: Final = "-----BEGIN "
+"""How a text in PEM begins; a setting that begins otherwise is the path of a file."""
+
+
+@final
+class SecurityProtocol(enum.Enum):
+    """Kafka's names of the four kinds of listeners."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def sasl(self) -> bool:
+        """Whether clients log in."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+@final
+class SaslMechanism(enum.Enum):
+    """The SASL mechanisms that both planes can use."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+@final
+@attrs.frozen
+class Credentials:
+    """A user name and password.
+
+    Attributes:
+        username: the name; for SCRAM it must be ASCII, because brokers refuse all others.
+        password: any text without NUL.
+    """
+
+    username: str = attrs.field(validator=bounds.text())
+    password: Secret = attrs.field(converter=secret, validator=_SECRET)
+
+
+@final
+@attrs.frozen
+class Token:
+    """A bearer token of OAuth.
+
+    Attributes:
+        value: the token, as the ``Authorization`` header would carry it.
+        expires_at: when it expires, in seconds since 1970.
+        principal: the name of the user, which librdkafka logs; it may be empty.
+        extensions: SASL extensions (KIP-342), sent with the token.
+    """
+
+    value: Secret = attrs.field(
+        converter=secret,
+        validator=bounds.Bound(
+            lambda value: value.usable and _is_token(value.reveal()),
+            "it must be a str of printable ASCII without spaces",
+        ),
+    )
+    expires_at: float = attrs.field(validator=bounds.number(0, 1e11))
+    principal: str = attrs.field(default="", validator=attrs.validators.instance_of(str))
+    extensions: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def lifetime(self) -> float:
+        """Seconds until it expires, by the system's clock."""
+        return self.expires_at - time.time()
+
+
+CredentialsProvider = Callable[[], Credentials | Awaitable[Credentials]]
+"""Looks up user name and password; it is called for each login."""
+TokenProvider = Callable[[], Token | Awaitable[Token]]
+"""Fetches a token; it is called before the last one expires."""
+
+
+def _is_token(text: str) -> bool:
+    return all("!" <= character <= "~" for character in text)
+
+
+def _protocol(value: object) -> object:
+    text = value.upper() if isinstance(value, str) else value
+    return bounds.member_of(SecurityProtocol, text)
+
+
+def _mechanism(value: object) -> object:
+    text = value.upper() if isinstance(value, str) else value
+    if text == "GSSAPI":
+        raise ConfigError(
+            "mechanism",
+            value,
+            "the wheels of confluent-kafka are built without Kerberos, so that records could not be"
+            f" read; it must be one of {', '.join(one.value for one in SaslMechanism)}",
+        )
+    return value if value is None else bounds.member_of(SaslMechanism, text)
+
+
+def _place(value: object) -> object:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _secret_place(value: object) -> object:
+    return secret(_place(value))
+
+
+_FILE: Final = bounds.optional(
+    bounds.Bound(
+        lambda value: isinstance(value, str) and bool(value.strip()) and "\0" not in value,
+        "it must be the path of a file, or text in PEM",
+    )
+)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Security:
+    """How the group's connections are encrypted, and how the client logs in.
+
+    Attributes:
+        protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, in any case.
+        ca: which certificate authorities to trust: a file or a folder of PEM, or PEM itself; None
+            means those of the system.
+        certificate: the client's certificate with its chain, for brokers that ask for one: a file
+            of PEM, or PEM itself.
+        key: the private key of the certificate: a file of PEM, or PEM itself. None means that the
+            file of the certificate has it.
+        key_password: the password of the key.
+        check_hostname: whether the broker's certificate must name the host that was connected to.
+        mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+        username: the user, for all mechanisms but OAUTHBEARER.
+        password: the user's password.
+        credentials: a function, sync or async, that looks up user name and password for each
+            login, in place of ``username`` and ``password``.
+        token: for OAUTHBEARER, a function, sync or async, that returns a `Token`.
+
+    Raises:
+        ConfigError: a value is not allowed, missing, or without effect under the protocol.
+    """
+
+    protocol: SecurityProtocol = attrs.field(
+        default=SecurityProtocol.PLAINTEXT,
+        converter=_protocol,
+        validator=bounds.one_of(SecurityProtocol),
+    )
+    ca: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
+    certificate: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
+    key: Secret | None = attrs.field(
+        default=None, converter=_secret_place, validator=bounds.optional(_SECRET)
+    )
+    key_password: Secret | None = attrs.field(
+        default=None, converter=secret, validator=bounds.optional(_SECRET)
+    )
+    check_hostname: bool = attrs.field(default=True, validator=bounds.flag())
+    mechanism: SaslMechanism | None = attrs.field(
+        default=None,
+        converter=_mechanism,
+        validator=bounds.optional(bounds.one_of(SaslMechanism)),
+    )
+    username: str | None = attrs.field(default=None, validator=bounds.optional(bounds.text()))
+    password: Secret | None = attrs.field(
+        default=None, converter=secret, validator=bounds.optional(_SECRET)
+    )
+    credentials: CredentialsProvider | None = attrs.field(
+        default=None, validator=bounds.optional(bounds.function()), repr=False
+    )
+    token: TokenProvider | None = attrs.field(
+        default=None, validator=bounds.optional(bounds.function()), repr=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        """Check the rules between settings."""
+        if not self.protocol.tls:
+            for name in ("ca", "certificate", "key", "key_password"):
+                self._refuse(name, f"protocol {self.protocol.value} has no TLS; leave it out")
+        if not self.protocol.sasl:
+            for name in ("mechanism", "username", "password", "credentials", "token"):
+                self._refuse(name, f"protocol {self.protocol.value} has no login; leave it out")
+            return
+        if self.mechanism is None:
+            names = ", ".join(one.value for one in SaslMechanism)
+            raise ConfigError("mechanism", None, f"with a login it must be one of {names}")
+        if self.mechanism is SaslMechanism.OAUTHBEARER:
+            for name in ("username", "password", "credentials"):
+                self._refuse(name, "OAUTHBEARER logs in with a token; leave it out")
+            if self.token is None:
+                raise ConfigError(
+                    "token", None, "OAUTHBEARER needs a function that returns a Token"
+                )
+            return
+        self._refuse("token", f"{self.mechanism.value} logs in with a password; leave it out")
+        self._check_password_login()
+
+    def _check_password_login(self) -> None:
+        if self.credentials is not None:
+            for name in ("username", "password"):
+                self._refuse(name, "credentials() gives it; leave one of the two out")
+            return
+        for name in ("username", "password"):
+            if getattr(self, name) is None:
+                raise ConfigError(name, None, "this login needs it, or else credentials")
+        if self.mechanism is not SaslMechanism.PLAIN and not (self.username or "").isascii():
+            raise ConfigError(
+                "username",
+                self.username,
+                "brokers refuse every SCRAM login of a user whose name is not ASCII",
+            )
+
+    def _refuse(self, name: str, reason: str) -> None:
+        value: Any = getattr(self, name)
+        if value is not None:
+            raise ConfigError(name, value, reason)
+
+    @property
+    def static_credentials(self) -> Credentials | None:
+        """User name and password, if they were given as such."""
+        if self.username is None or self.password is None:
+            return None
+        return Credentials(self.username, self.password)

@@ -1,0 +1,108 @@
+"""Python's TLS contexts, made from `Security` so that both planes accept the same certificates.
+
+OpenSSL itself decides what a valid certificate is, as in librdkafka. Python 3.13's own defaults
+would refuse authorities without an Authority Key Identifier, which many private ones lack and
+which librdkafka accepts; so they are not used.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from kgroup.errors import ConfigError
+from kgroup.security.secret import Secret
+from kgroup.security.settings import PEM, Security
+
+_PASSWORD: Final = "key_password"  # noqa: S105 # the name of the setting
+
+
+def client_context(security: Security) -> ssl.SSLContext:
+    """A context for connections to brokers. It reads the files that the settings name.
+
+    Raises:
+        ConfigError: a file cannot be read or has no such certificate or key, or the password of
+            the key is missing or wrong; the error names the setting.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = security.check_hostname
+    _load_authorities(context, security.ca)
+    if security.certificate is not None:
+        _load_certificate(context, security.certificate, security.key, security.key_password)
+    return context
+
+
+def system_authorities() -> str | None:
+    """The file or folder of the system's authorities, for librdkafka; None if Python has none."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath
+
+
+def _load_authorities(context: ssl.SSLContext, ca: str | None) -> None:
+    if ca is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        return
+    try:
+        if ca.lstrip().startswith(PEM):
+            context.load_verify_locations(cadata=ca)
+        elif Path(ca).is_dir():
+            context.load_verify_locations(capath=ca)
+        else:
+            context.load_verify_locations(cafile=ca)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise ConfigError("ca", _brief(ca), f"no certificates can be read: {error}") from None
+
+
+def _load_certificate(
+    context: ssl.SSLContext, certificate: str, key: Secret | None, password: Secret | None
+) -> None:
+    asked = False
+
+    def give_password() -> str:
+        nonlocal asked
+        asked = True
+        # Without a function OpenSSL would ask at the terminal.
+        return "" if password is None else password.reveal()
+
+    with tempfile.TemporaryDirectory(prefix="kgroup-") as folder:
+        chain = _as_file(certificate, Path(folder) / "certificate.pem")
+        private = None if key is None else _as_file(key.reveal(), Path(folder) / "key.pem")
+        try:
+            context.load_cert_chain(chain, private, give_password)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            if asked and password is None:
+                raise ConfigError(
+                    _PASSWORD, None, "the private key is encrypted; give its password"
+                ) from None
+            if asked:
+                raise ConfigError(
+                    _PASSWORD, password, f"it does not decrypt the private key: {error}"
+                ) from None
+            missing = [
+                name
+                for name, place in (("certificate", chain), ("key", private))
+                if place is not None and not os.access(place, os.R_OK)
+            ]
+            field = missing[0] if missing else "certificate"
+            raise ConfigError(
+                field,
+                _brief(certificate) if field == "certificate" else key,
+                f"no certificate with its private key can be read: {error}",
+            ) from None
+
+
+def _as_file(place: str, file: Path) -> str:
+    """The path itself; or a file with this text, which OpenSSL's Python interface demands."""
+    if not place.lstrip().startswith(PEM):
+        return place
+    file.touch(mode=0o600)
+    file.write_text(place)
+    return str(file)
+
+
+def _brief(place: str) -> str:
+    return "<text in PEM>" if place.lstrip().startswith(PEM) else place

@@ -1,0 +1,173 @@
+"""A listener of the real Kafka with TLS and logins, beside the plain one.
+
+The plain listener stays, for administration: whoever connects to it is a superuser. Users of the
+secure listener may do what ACLs allow them.
+
+Source: Kafka's documentation of security; the keys are converted because Kafka's PEM store reads
+PKCS#8 only.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from kgroup.errors import ConfigError
+from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol, Token
+
+MECHANISMS: Final = tuple(SaslMechanism)
+_WORD: Final = re.compile(r"[A-Za-z0-9._-]+")
+_LISTENER: Final = "SECURE"
+_MODULES: Final = "org.apache.kafka.common.security"
+
+
+def _check_users(_: object, attribute: attrs.Attribute[Any], value: Mapping[str, str]) -> None:
+    """Names and passwords stand in lists that Kafka gives no way to quote."""
+    for word in (*value, *value.values()):
+        if not _WORD.fullmatch(word):
+            raise ConfigError(
+                attribute.name, word, "it must have ASCII letters, digits, '.', '_' and '-' only"
+            )
+
+
+@final
+@attrs.define(eq=False)
+class SecureListener:
+    """TLS and SASL for `RealKafka`.
+
+    Args:
+        users: user names and passwords, for PLAIN and SCRAM; ASCII letters, digits, '.', '_', '-'.
+        tls: whether connections are encrypted.
+        client_certificates: whether a client has to show a certificate; then it needs no login.
+        session_lifetime: the seconds after which a client has to log in again (KIP-368).
+        properties: further properties of the broker, for example of the listener
+            (``listener.name.secure...``).
+
+    Attributes:
+        authority: the certificate authority that issued the broker's certificate.
+    """
+
+    users: Mapping[str, str] = attrs.field(factory=dict, validator=_check_users)
+    tls: bool = True
+    client_certificates: bool = False
+    session_lifetime: float | None = None
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    authority: trustme.CA = attrs.field(init=False, factory=trustme.CA)
+
+    @property
+    def protocol(self) -> SecurityProtocol:
+        """The protocol of its clients."""
+        if self.client_certificates:
+            return SecurityProtocol.SSL
+        return SecurityProtocol.SASL_SSL if self.tls else SecurityProtocol.SASL_PLAINTEXT
+
+    @property
+    def ca(self) -> str:
+        """The certificate of the authority, as PEM."""
+        return self.authority.cert_pem.bytes().decode()
+
+    def login(
+        self, username: str, mechanism: str | SaslMechanism = SaslMechanism.SCRAM_SHA_512
+    ) -> Security:
+        """The settings with which a client logs in as one of the users."""
+        return Security(
+            protocol=self.protocol,
+            ca=self.ca if self.protocol.tls else None,
+            mechanism=SaslMechanism(mechanism),
+            username=username,
+            password=self.users[username],
+        )
+
+    def listener(self, host: str, port: int) -> str:
+        """Its entry in Kafka's ``listeners``."""
+        return f"{_LISTENER}://{host}:{port}"
+
+    def write(self, folder: Path, host: str) -> dict[str, str]:
+        """Write the certificates into a folder; return the broker's properties."""
+        prefix = f"listener.name.{_LISTENER.lower()}"
+        properties = {
+            "listener.security.protocol.map": (
+                f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{_LISTENER}:{self.protocol.value}"
+            ),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            # The clients of the plain listener and of the controller's have no other name.
+            "super.users": "User:ANONYMOUS",
+        }
+        if self.protocol.sasl:
+            properties[f"{prefix}.sasl.enabled.mechanisms"] = ",".join(
+                mechanism.value for mechanism in MECHANISMS
+            )
+            plain = " ".join(f'user_{name}="{word}"' for name, word in self.users.items())
+            for mechanism, module in (
+                ("plain", f"{_MODULES}.plain.PlainLoginModule required {plain}"),
+                ("scram-sha-256", f"{_MODULES}.scram.ScramLoginModule required"),
+                ("scram-sha-512", f"{_MODULES}.scram.ScramLoginModule required"),
+                ("oauthbearer", f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required"),
+            ):
+                properties[f"{prefix}.{mechanism}.sasl.jaas.config"] = f"{module};"
+        if self.session_lifetime is not None:
+            milliseconds = str(round(self.session_lifetime * 1000))
+            properties[f"{prefix}.connections.max.reauth.ms"] = milliseconds
+        if self.protocol.tls:
+            properties |= self._certificates(folder, prefix, host)
+        return properties | dict(self.properties)
+
+    def format_arguments(self) -> list[str]:
+        """Options of Kafka's StorageTool that make the users of SCRAM."""
+        return [
+            part
+            for name, word in self.users.items()
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+            for part in ("--add-scram", f"{mechanism}=[name={name},password={word}]")
+        ]
+
+    def _certificates(self, folder: Path, prefix: str, host: str) -> dict[str, str]:
+        certificate = self.authority.issue_cert(host, "localhost")
+        (folder / "ca.pem").write_text(self.ca)
+        (folder / "server.pem").write_bytes(
+            in_pkcs8(certificate.private_key_pem.bytes())
+            + b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
+        )
+        properties = {
+            f"{prefix}.ssl.keystore.type": "PEM",
+            f"{prefix}.ssl.keystore.location": str(folder / "server.pem"),
+            f"{prefix}.ssl.truststore.type": "PEM",
+            f"{prefix}.ssl.truststore.location": str(folder / "ca.pem"),
+        }
+        if self.client_certificates:
+            properties[f"{prefix}.ssl.client.auth"] = "required"
+            properties["ssl.principal.mapping.rules"] = "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT"
+        return properties
+
+
+def in_pkcs8(key: bytes) -> bytes:
+    """A private key in PEM, in the form that Java reads."""
+    return load_pem_private_key(key, None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+
+
+def unsecured_token(username: str, lifetime: float = 3600.0) -> Token:
+    """A token without a signature, which Kafka's default validator accepts in tests."""
+
+    def part(value: Mapping[str, object]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    expires_at = time.time() + lifetime
+    claims = {"sub": username, "iat": time.time(), "exp": expires_at}
+    return Token(f"{part({'alg': 'none'})}.{part(claims)}.", expires_at, username)

@@ -1,0 +1,190 @@
+"""What a client does on a connection before its first request: TLS, and the SASL login.
+
+`ConnectionSecurity` belongs to one member and serves all its connections. `log_in` sends the
+requests of a login, on a connection that has just been opened, or again before the session's
+lifetime ends.
+
+Source: KIP-43 and KIP-152 (SaslHandshake v1, SaslAuthenticate), KIP-368 (the session's lifetime).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar, final
+
+import attrs
+import trio
+
+from kgroup.error_codes import ErrorCode, code_name
+from kgroup.errors import AuthenticationError
+from kgroup.interfaces import Compute
+from kgroup.security.mechanism import Login, LoginRefusedError
+from kgroup.security.oauthbearer import OauthBearerLogin
+from kgroup.security.plain import PlainLogin
+from kgroup.security.scram import ScramLogin
+from kgroup.security.settings import Credentials, SaslMechanism, Security
+from kgroup.security.ssl_context_cache import SslContexts
+from kgroup.wire.tls import open_tls
+from kgroup.worker_thread import compute_inline
+
+T = TypeVar("T")
+_HANDSHAKE: Final = "sasl_handshake"
+_AUTHENTICATE: Final = "sasl_authenticate"
+_THREAD: Final = "kgroup-credentials"
+RENEW_AT: Final = 0.85
+"""The part of a session's lifetime after which the client logs in again, as in Kafka's client."""
+SHORTEST_SESSION: Final = 1.1
+"""Seconds; a broker refuses a second login within one second of the first."""
+_MOST_ROUNDS: Final = 10
+Send = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Sends a request of a login and returns its response; the first argument is kio's name."""
+
+
+@final
+@attrs.frozen
+class Session:
+    """What the broker granted.
+
+    Attributes:
+        renew_at: when to log in again, by trio's clock; infinity if the session does not end.
+    """
+
+    renew_at: float
+
+
+NO_SESSION: Final = Session(math.inf)
+
+
+@final
+class ConnectionSecurity:
+    """Secures the connections of one client.
+
+    Args:
+        security: the settings.
+        compute: calls the program's functions that are not async.
+    """
+
+    def __init__(self, security: Security, compute: Compute = compute_inline) -> None:
+        self._security = security
+        self._compute = compute
+        self._contexts = SslContexts(security)
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether the protocol has a login."""
+        return self._security.protocol.sasl
+
+    async def secure(self, stream: trio.abc.Stream, host: str, broker: str) -> trio.abc.Stream:
+        """The stream to send requests on: the same one, or one inside TLS.
+
+        Raises:
+            AuthenticationError: one side does not accept the other's certificate.
+            ConnectionLostError: the connection ended in the handshake.
+            ConfigError: a certificate or key cannot be read.
+
+        Cancellation: the stream is closed.
+        """
+        if not self._security.protocol.tls:
+            return stream
+        try:
+            context = self._contexts.current()
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return await open_tls(stream, context, host, broker)
+
+    async def log_in(self, send: Send, broker: str) -> Session:
+        """Log in, for the first time or again.
+
+        Raises:
+            AuthenticationError: the broker refused the login, or is not the one it claims to be.
+            TransportError: as `send`.
+
+        Cancellation: the connection is of no use any more.
+        """
+        mechanism = self._security.mechanism
+        assert mechanism is not None  # Security has checked it
+        login = await self._login(mechanism)
+        answer = await send(_HANDSHAKE, {"mechanism": mechanism.value})
+        if answer.error_code:
+            raise _handshake_error(answer, mechanism, broker)
+        message: bytes | None = login.first()
+        lifetime = 0
+        for _ in range(_MOST_ROUNDS):
+            answer = await send(_AUTHENTICATE, {"auth_bytes": message})
+            if answer.error_code:
+                raise _refused(answer, login, mechanism, broker)
+            lifetime = int(getattr(answer, "session_lifetime_ms", 0))
+            try:
+                message = login.answer(bytes(answer.auth_bytes))
+            except LoginRefusedError as error:
+                raise _failed(
+                    ErrorCode.SASL_AUTHENTICATION_FAILED, mechanism, broker, str(error)
+                ) from error
+            if message is None:
+                break
+        if not login.done:
+            raise _failed(
+                ErrorCode.SASL_AUTHENTICATION_FAILED, mechanism, broker, "the exchange did not end"
+            )
+        if lifetime <= 0:
+            return NO_SESSION
+        return Session(trio.current_time() + max(SHORTEST_SESSION, lifetime / 1000 * RENEW_AT))
+
+    async def _login(self, mechanism: SaslMechanism) -> Login:
+        security = self._security
+        if mechanism is SaslMechanism.OAUTHBEARER:
+            assert security.token is not None  # Security has checked it
+            return OauthBearerLogin(await self._call(security.token))
+        credentials: Credentials | None = security.static_credentials
+        if credentials is None:
+            assert security.credentials is not None  # Security has checked it
+            credentials = await self._call(security.credentials)
+        if mechanism is SaslMechanism.PLAIN:
+            return PlainLogin(credentials)
+        return ScramLogin(mechanism, credentials)
+
+    async def _call(self, function: Callable[[], T | Awaitable[T]]) -> T:
+        """Call a function of the program, async or not."""
+        if inspect.iscoroutinefunction(function):
+            found: T | Awaitable[T] = function()
+        else:
+            found = await self._compute(function, _THREAD)
+        return await found if inspect.isawaitable(found) else found
+
+
+PLAINTEXT: Final = ConnectionSecurity(Security())
+"""For connections that are neither encrypted nor logged in."""
+
+
+def _handshake_error(answer: Any, mechanism: SaslMechanism, broker: str) -> AuthenticationError:
+    enabled = ", ".join(sorted(str(name) for name in answer.mechanisms)) or "none"
+    return _failed(
+        int(answer.error_code),
+        mechanism,
+        broker,
+        f"the broker has these mechanisms: {enabled:.500}",
+    )
+
+
+def _refused(
+    answer: Any, login: Login, mechanism: SaslMechanism, broker: str
+) -> AuthenticationError:
+    told = str(answer.error_message or "it gives no reason")
+    if isinstance(login, OauthBearerLogin):
+        told = f"{told:.200}; {login.refusal()}"
+    else:
+        told = f"{told:.200}; check user name and password"
+    return _failed(int(answer.error_code), mechanism, broker, told)
+
+
+def _failed(code: int, mechanism: SaslMechanism, broker: str, why: str) -> AuthenticationError:
+    name = code_name(code)
+    return AuthenticationError(
+        code,
+        name,
+        "SASL login",
+        f"the login at {broker} by {mechanism.value} failed ({name}): {why}",
+    )

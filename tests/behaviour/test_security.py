@@ -1,0 +1,100 @@
+"""Groups on a real Kafka with TLS and logins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trio
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from kgroup.config import GroupConfig
+from kgroup.errors import AuthenticationError
+from kgroup.group import ConsumerGroup
+from kgroup.security.settings import Security
+from kgroup.testing.admin import create_topic
+from kgroup.testing.kafka import RealKafka
+from kgroup.testing.secure_listener import SecureListener
+from tests.brokers import unique
+
+pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
+USERS = {"alice": "alice-secret"}
+RECORDS = 20
+SOON = 30.0
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[RealKafka]:
+    """A Kafka with a secure listener, on which every user may read everything."""
+    with RealKafka(secure=SecureListener(USERS)) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        rights = [
+            AclBinding(
+                resource,
+                "*",
+                ResourcePatternType.LITERAL,
+                "User:*",
+                "*",
+                AclOperation.READ,
+                AclPermissionType.ALLOW,
+            )
+            for resource in (ResourceType.TOPIC, ResourceType.GROUP)
+        ]
+        for made in admin.create_acls(rights).values():
+            made.result(SOON)
+        yield kafka
+
+
+def config(kafka: RealKafka, security: Security) -> GroupConfig:
+    """A group of its own, with a topic that has records."""
+    name = unique("secure")
+    create_topic(kafka.bootstrap_servers, name, 2)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(RECORDS):
+        producer.produce(name, str(number), partition=number % 2)
+    producer.flush()
+    return GroupConfig(
+        bootstrap_servers=kafka.secure_servers, group_id=name, topics=[name], security=security
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_reading_and_committing_with_a_login(kafka: RealKafka, mechanism: str) -> None:
+    """Both planes log in by each mechanism: records are read, and commits accepted."""
+    assert kafka.secure is not None
+    made = await trio.to_thread.run_sync(config, kafka, kafka.secure.login("alice", mechanism))
+    read = 0
+    with trio.fail_after(SOON):
+        async with ConsumerGroup(made) as group:
+            generation = await group.next()
+            async for batch in generation.records():
+                read += len(batch)
+                await generation.commit({batch.partition: batch.next_offset})
+                if read == RECORDS:
+                    break
+    assert read == RECORDS
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"password": "wrong"}, "SASL_AUTHENTICATION_FAILED.* check user name and password"),
+        ({"ca": None}, "the certificate of .* was not accepted: unable to get local issuer"),
+    ],
+)
+async def test_what_a_failed_login_says(
+    kafka: RealKafka, settings: dict[str, Any], told: str
+) -> None:
+    """The group ends with one error, which says what to check."""
+    assert kafka.secure is not None
+    usual: dict[str, Any] = {"ca": kafka.secure.ca, "username": "alice", "password": USERS["alice"]}
+    security = Security(protocol="SASL_SSL", mechanism="PLAIN", **{**usual, **settings})
+    made = await trio.to_thread.run_sync(config, kafka, security)
+    with trio.fail_after(SOON):
+        async with ConsumerGroup(made) as group:
+            with pytest.raises(AuthenticationError, match=told):
+                await group.next()
