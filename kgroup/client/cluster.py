@@ -273,7 +273,9 @@ class Cluster:
     def _merged_polls(self) -> TopicPolls:
         if self._polls is None:
             config = self._config
-            self._polls = polls_of((self._open_stream, config.bootstrap_servers, config.client_id))
+            self._polls = polls_of(
+                (self._open_stream, config.bootstrap_servers, config.client_id, config.security)
+            )
         return self._polls
 
     async def _request_metadata(self, topics: frozenset[str] | None) -> Any:

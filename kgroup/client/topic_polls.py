@@ -7,7 +7,8 @@ which the others that woke with it add their topics, and sends one request for t
 Each member then reads its own topics from the response, with its own errors.
 
 Members merge their polls if they would send the same request to the same brokers in the same way:
-they have the same network, bootstrap servers and client id.
+they have the same network, bootstrap servers, client id and security: what a member may read, and
+is told, depends on its login.
 
 INVARIANT: a poll that is merged fails or succeeds as the request for all does. If the task that
 sends it is cancelled, the others send it again; they never wait for a request that nobody sends.

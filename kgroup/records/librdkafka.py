@@ -232,7 +232,7 @@ class LibrdkafkaSource(BufferedSource):
     def _share(self) -> None:
         wanted = {**consumer_settings(self._config), "fetch.wait.max.ms": FETCH_WAIT}
         group = wanted.pop(_GROUP)
-        key = (frozenset(wanted.items()), self._open_consumer)
+        key = (frozenset(wanted.items()), self._config.security, self._open_consumer)
         shared = self._consumers.shared.get(key)
         if shared is None or shared.consumer.broken is not None or shared.ended.is_set():
             limits = self._new_limits()

@@ -7,7 +7,7 @@ A Consumer costs four threads of librdkafka's and one of kgroup's, two connectio
 and some twenty wake-ups a second while it has nothing to do. A process of fifty members that read
 little would pay that fifty times. So only the first ``MOST_OWN`` members of an event loop get a
 Consumer of their own when they start. Further ones share one, if the settings of their Consumers
-differ in nothing but the group: the same brokers, client id, isolation level and buffers.
+differ in nothing but the group: the same brokers, security, client id, isolation level and buffers.
 
 **Members that read much do not share.** Behind one Consumer, a member with a backlog would delay
 all others, and a member whose handlers are slow would fill the queue for all. So a member moves out

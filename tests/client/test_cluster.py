@@ -20,6 +20,7 @@ from kgroup.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
+from kgroup.security.settings import Security
 from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition
 from kgroup.wire.codec import RequestFrame
 from kgroup.wire.versions import SUPPORTED_REQUESTS
@@ -570,3 +571,22 @@ async def test_connections_to_removed_brokers_are_closed(
     await trio.sleep(1)
     assert nodes.open_now <= 1
     await cluster.aclose()
+
+
+async def test_polls_with_other_logins_are_requests_of_their_own(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """What a member may read depends on its login, so only equal logins share a request."""
+    nodes = Nodes(nursery)
+    nodes.add("a:1", metadata=metadata(ALONE, {"t": [1], "u": [1]}))
+    login: dict[str, Any] = {
+        "protocol": "SASL_PLAINTEXT",
+        "mechanism": "PLAIN",
+        "username": "alice",
+    }
+    one, same, other = (
+        nodes.cluster(security=Security(**login, password=word))._merged_polls()
+        for word in ("x", "x", "y")
+    )
+    assert one is same
+    assert one is not other

@@ -23,6 +23,7 @@ from kgroup.records.shared_consumer import (
     SharedConsumer,
     SharedFetcher,
 )
+from kgroup.security.settings import Credentials, Security
 from kgroup.types import TopicPartition
 from tests.records.scripted import ScriptedFetcher, failure, record, run_of
 from tests.records.test_consumer_thread import ScriptedConsumer
@@ -111,14 +112,17 @@ async def test_only_the_first_members_have_consumers_of_their_own() -> None:
 
 
 async def test_members_whose_consumers_would_differ_do_not_share() -> None:
-    """Members of different groups share; other isolation levels, ids or buffers need their own."""
+    """Members of different groups share; another login, isolation level or buffer does not."""
     opened = Opened()
+    login: dict[str, Any] = {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"}
     async with members(opened, 2), AsyncExitStack() as stack:
         different: Sequence[dict[str, Any]] = (
             {"isolation_level": "read_committed"},
             {"client_id": "another"},
             {"max_buffered_bytes": 10_000},
             {"rack_id": "r"},
+            {"security": Security(credentials=lambda: Credentials("a", "b"), **login)},
+            {"security": Security(credentials=lambda: Credentials("c", "d"), **login)},
         )
         for settings in different:
             await stack.enter_async_context(source(opened, "g", **settings))
