@@ -8,6 +8,7 @@ python -m benchmarks page [--out FOLDER]             the page again, from result
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -69,6 +70,8 @@ def main() -> None:
     if options and chosen.part not in scripts.NEEDS:
         parser.error(f"unknown options: {' '.join(options)}")
     chosen.options = options
+    # So that SIGTERM too leaves no worker and no broker behind.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     failed = False
     if chosen.part == "all":
         for name in PARTS:
