@@ -10,7 +10,7 @@ since one call for each record would cost two hundred times the throughput.
 
 **The loan.** While a backlog is read, records that one thread makes and another one frees cross
 from one processor's cache to another's, and both threads want the GIL. Both cost much of the
-throughput (``benchmarks/records.py``). So a thread that got a full chunk waits in its command
+throughput (``benchmarks/records``). So a thread that got a full chunk waits in its command
 queue, without the lock, and the readers take what follows themselves, by calls that never wait: the
 Consumer's queue has it already. A reader is a task in the event loop (``take``) or a handler thread
 of ``kgroup.threaded`` (``take_into``). The loan ends with the first command and with a take that is
