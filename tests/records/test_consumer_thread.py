@@ -64,13 +64,16 @@ class ScriptedConsumer:
                 raise self.fail_with
             if not self.messages:
                 self.changed.wait(timeout)
-            return self.messages.pop(0) if self.messages else None
+            message = self.messages.pop(0) if self.messages else None
+            self.changed.notify_all()  # this poll may be the last one for a while
+            return message
 
     def consume(self, num_messages: int, timeout: float) -> list[Message]:
         """Do what the real one does."""
         assert timeout == 0
         with self.changed:
             taken, self.messages = self.messages[:num_messages], self.messages[num_messages:]
+            self.changed.notify_all()
         return taken
 
     def list_topics(self, topic: str, timeout: float) -> None:
