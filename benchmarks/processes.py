@@ -12,8 +12,8 @@ from typing import Final, final
 ROOT: Final = Path(__file__).resolve().parents[1]
 PATIENCE: Final = 60.0
 """Seconds after which a process that was asked to end is killed."""
-TAIL: Final = 600
-"""Characters of a failed process's errors that are reported."""
+SHOWN: Final = 400
+"""Characters of the beginning and of the end of a failed process's errors that are reported."""
 
 
 def environment() -> dict[str, str]:
@@ -59,9 +59,11 @@ class Process:
             raise self.failure(f"ended by itself with {status}")
 
     def failure(self, what: str) -> FailedError:
-        """An error about this process, with the end of its own errors."""
+        """An error about this process, with its own errors."""
         text = self._errors.read_text(errors="replace").strip()
-        return FailedError(f"{self.name} {what}" + (f": {text[-TAIL:]}" if text else ""))
+        if len(text) > 2 * SHOWN:
+            text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
+        return FailedError(f"{self.name} {what}" + (f": {text}" if text else ""))
 
     def end(self, patience: float = PATIENCE) -> None:
         """Terminate it, and wait until it has ended.

@@ -103,8 +103,11 @@ CLIENTS: Final[Mapping[str, Client]] = {
         in_go("franz-go", "franzgo", "github.com/twmb/franz-go"),
         in_java("java", "classic"),
         in_java("java-kip848", "consumer"),
-        mixed("mixed", "kgroup", "java", "confluent-eager", "kafka-go"),
-        mixed("mixed, no kgroup", "java", "confluent-eager", "kafka-go"),
+        # Java and kafka-go are not mixed: a leader in Java ends at kafka-go's subscriptions.
+        mixed("mixed, Java", "kgroup", "confluent-eager", "java"),
+        mixed("mixed, Java, no kgroup", "confluent-eager", "java"),
+        mixed("mixed, Go", "kgroup", "confluent-eager", "kafka-go"),
+        mixed("mixed, Go, no kgroup", "confluent-eager", "kafka-go"),
     )
 }
 

@@ -30,8 +30,10 @@ DEFAULT: Final = (
     "franz-go",
     "java",
     "java-kip848",
-    "mixed",
-    "mixed, no kgroup",
+    "mixed, Java",
+    "mixed, Java, no kgroup",
+    "mixed, Go",
+    "mixed, Go, no kgroup",
 )
 """All but kafka-python, which is measured if it is named."""
 REFRESH: Final = 1.0

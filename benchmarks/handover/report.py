@@ -52,6 +52,10 @@ that were processed again; *back*, offsets that a worker processed not above its
 Each worker is a process. It takes batches of up to 100 records, works for 10 ms on each batch, and
 commits after each batch. All clients have the same session timeout and the same heartbeat
 interval; with KIP-848, the broker has them.
+
+The groups that are called *mixed* have members of several clients: kgroup or not, confluent-kafka,
+and Kafka's consumer in Java or kafka-go. The last two cannot share a group: Java's consumer as its
+leader fails to read kafka-go's subscriptions.
 """
 
 
