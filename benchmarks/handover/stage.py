@@ -150,6 +150,8 @@ class Stage:
     def _check(self) -> None:
         for worker in self.workers:
             worker.process.check()
+        if self._producer is not None:
+            self._producer.check()
 
     def leave(self) -> Worker:
         """Ask the oldest worker to end, and wait for that."""

@@ -19,7 +19,9 @@ from benchmarks.report.results import Results
 from benchmarks.scripts import report as scripts
 from benchmarks.start import report as start
 
-NAME: Final = "benchmarks"
+PAGE: Final = "benchmarks.md"
+NAME: Final = "benchmark-results"
+"""The folder of results and pictures, beside the page."""
 Markdown = Callable[[Results, str], str]
 Pictures = Callable[[Results], Mapping[str, str]]
 REPORTS: Final[Mapping[str, tuple[str, Markdown, Pictures]]] = {
@@ -48,7 +50,7 @@ def files_of(folder: Path) -> dict[Path, str]:
             files |= {place / name: svg for name, svg in pictures(results).items()}
     if len(sections) == 1:
         sections.append("No results are kept here yet.\n")
-    return {folder / f"{NAME}.md": "\n".join(sections), **files}
+    return {folder / PAGE: "\n".join(sections), **files}
 
 
 def write(folder: Path) -> list[Path]:

@@ -51,16 +51,16 @@ def test_results_are_kept(tmp_path: Path) -> None:
 
 def test_the_page_names_what_is_missing_and_what_failed(tmp_path: Path) -> None:
     """A client that failed has no figures; a missing one and the failed one have their reasons."""
-    (tmp_path / "benchmarks").mkdir()
-    results().write(tmp_path / "benchmarks" / "handover.json")
+    (tmp_path / "benchmark-results").mkdir()
+    results().write(tmp_path / "benchmark-results" / "handover.json")
     files = page.files_of(tmp_path)
     text = files[tmp_path / "benchmarks.md"]
     assert "**left out** kafka-go: there is no Go" in text
     assert "**failed** aiokafka, rolling restart: `no / luck`" in text
     assert "| kgroup | 1 s | 0.15 | 0.24 | 0.25 | 0 | 4 | 0 | 0 |" in text
     assert "| aiokafka | 1 s | **failed** | - | - | - | - | - | - |" in text
-    assert "](benchmarks/rolling-restart-1s.svg)" in text
-    ET.fromstring(files[tmp_path / "benchmarks" / "rolling-restart-1s.svg"])  # noqa: S314 # ours
+    assert "](benchmark-results/rolling-restart-1s.svg)" in text
+    ET.fromstring(files[tmp_path / "benchmark-results" / "rolling-restart-1s.svg"])  # noqa: S314 # ours
 
 
 def test_a_page_without_results_says_so(tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_a_page_without_results_says_so(tmp_path: Path) -> None:
 
 def test_old_pictures_are_removed(tmp_path: Path) -> None:
     """A picture that no result makes any more does not stay beside those that are shown."""
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "old.svg").touch()
+    (tmp_path / "benchmark-results").mkdir()
+    (tmp_path / "benchmark-results" / "old.svg").touch()
     assert page.write(tmp_path) == [tmp_path / "benchmarks.md"]
-    assert list((tmp_path / "benchmarks").iterdir()) == []
+    assert list((tmp_path / "benchmark-results").iterdir()) == []
 
 
 def test_the_page_in_docs_is_that_of_its_results() -> None:
@@ -179,7 +179,7 @@ SHOWN = {
 @pytest.mark.parametrize("part", ROWS)
 def test_each_part_has_a_table_and_pictures(tmp_path: Path, part: str) -> None:
     """A part's figures are in its table; its pictures exist, and the page links them."""
-    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmark-results").mkdir()
     rows = ROWS[part]
     clients = dict.fromkeys(str(row["client"]) for row in rows)
     found = Results(
@@ -191,7 +191,7 @@ def test_each_part_has_a_table_and_pictures(tmp_path: Path, part: str) -> None:
         left_out={},
         rows=rows,
     )
-    found.write(tmp_path / "benchmarks" / f"{part}.json")
+    found.write(tmp_path / "benchmark-results" / f"{part}.json")
     files = page.files_of(tmp_path)
     text = files.pop(tmp_path / "benchmarks.md")
     for line in SHOWN[part]:
