@@ -17,6 +17,8 @@ from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.extension_checks import check_assignor
 from kgroup.interfaces import Assignor
+from kgroup.security.properties import Properties, PropertySource
+from kgroup.security.property_table import Part
 from kgroup.security.settings import Security
 from kgroup.types import AutoOffsetReset, IsolationLevel, topic_fault
 
@@ -325,6 +327,31 @@ class GroupConfig:
             " to the topic. v4 carries neither leader epochs nor a static identity."
         ),
     )
+
+    @classmethod
+    def from_properties(cls, source: PropertySource | Properties, **fields: Any) -> GroupConfig:
+        """Make it of the properties of Kafka's Java client or of librdkafka, by either's names.
+
+        A property that is missing leaves kgroup's own default, which may differ from the other
+        client's. ``max.poll.interval.ms`` sets ``max_processing_time`` only, and not
+        ``rebalance_timeout``. docs/security.md says more.
+
+        Args:
+            source: the path of a properties file, or names and values; see
+                `Security.from_properties`.
+            fields: fields of this class, ``topics`` among them; they take precedence. So that a
+                token is fetched or a password looked up by the program, give ``security`` itself.
+
+        Raises:
+            ConfigError: a property is unknown, has a wrong value, or asks for what kgroup cannot
+                do; the error names it. No error shows a secret.
+        """
+        properties = source if isinstance(source, Properties) else Properties(source)
+        del source
+        read = properties.settings(Part.GROUP, fields)
+        if "security" not in fields:
+            read["security"] = Security.from_properties(properties)
+        return cls(**{**read, **fields})
 
     @property
     def longest_close(self) -> float:

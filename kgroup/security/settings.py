@@ -18,7 +18,10 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
+from kgroup.security.jaas import LoginModule
+from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.secret import Secret, secret
+from kgroup.security.unsecured_token import read_unsecured
 
 _SECRET: Final = bounds.Bound(
     lambda value: value.usable, "it must be a str that is not empty, without NUL"
@@ -143,6 +146,21 @@ _FILE: Final = bounds.optional(
 )
 
 
+def _unsecured(module: LoginModule) -> TokenProvider | None:
+    try:
+        made = read_unsecured(module.options)
+    except ValueError as error:
+        raise ConfigError("sasl.jaas.config", secret(module.name), str(error)) from None
+    if made is None:
+        return None
+
+    def token() -> Token:
+        value, expires_at = made.make()
+        return Token(value, expires_at, made.principal, made.extensions)
+
+    return token
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Security:
@@ -241,6 +259,36 @@ class Security:
         value: Any = getattr(self, name)
         if value is not None:
             raise ConfigError(name, value, reason)
+
+    @classmethod
+    def from_properties(cls, source: PropertySource | Properties, **fields: Any) -> Security:
+        """Make it of the properties of Kafka's Java client or of librdkafka, by either's names.
+
+        A file is one of Java's properties files. Values may refer to others as
+        ``${env:NAME}`` (an environment variable), ``${file:path:key}`` (another properties file)
+        or ``${directory:path:file}``. Properties that concern no connection are not used.
+
+        Args:
+            source: the path of a properties file, or names and values.
+            fields: fields of this class, which take precedence.
+
+        Raises:
+            ConfigError: a property is unknown, has a wrong value, or asks for what kgroup cannot
+                do; the error names it. No error shows a secret.
+
+        Source: KIP-12, KIP-85 (``sasl.jaas.config``), KIP-651 (PEM), KIP-421 (``${env:NAME}``).
+        """
+        properties = source if isinstance(source, Properties) else Properties(source)
+        del source
+        given = {
+            name: secret(value) if name in ("password", "key", "key_password") else value
+            for name, value in fields.items()
+        }
+        del fields
+        read, module = properties.security(given)
+        if module is not None and (token := _unsecured(module)) is not None:
+            read["token"] = token
+        return cls(**{**read, **given})
 
     @property
     def static_credentials(self) -> Credentials | None:

@@ -1,0 +1,248 @@
+"""``Properties``: the properties of another client, and the settings that they give.
+
+INVARIANT: a value is a `Secret` from the moment it was read, so that no error, traceback or repr
+shows it. Functions that hold plain texts raise no error to the program; `_attempt` turns their
+failures into values first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar, final
+
+from kgroup.errors import ConfigError, shown
+from kgroup.security.config_providers import resolve
+from kgroup.security.jaas import LoginModule, parse_jaas
+from kgroup.security.properties_file import decode, parse
+from kgroup.security.property_table import BY_NAME, Part, Row
+from kgroup.security.secret import Secret
+
+PropertySource = str | os.PathLike[str] | Mapping[str, Any]
+"""The path of a properties file, or names and values."""
+T = TypeVar("T")
+_LOGGER: Final = logging.getLogger("kgroup.security.properties")
+_PROVIDER_SETTINGS: Final = "config.providers."
+_STORES: Final = {"truststore": "ca", "keystore": "certificate"}
+_PASSWORD_MODULES: Final = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM"}
+_OTHER_MODULES: Final = {
+    "IAMLoginModule": "for Amazon MSK use OAUTHBEARER with aws-msk-iam-sasl-signer-python, as"
+    " docs/security.md shows",
+    "Krb5LoginModule": "Kerberos is impossible with the wheels of confluent-kafka",
+}
+
+
+@final
+class Properties:
+    """Names and values that were read from a file or a mapping.
+
+    Args:
+        source: the path of a properties file, or names and values.
+
+    Raises:
+        ConfigError: the file cannot be read, a name is unknown, or a value is not a text.
+    """
+
+    def __init__(self, source: Any) -> None:
+        if isinstance(source, Mapping):
+            pairs, fault = _of_mapping(source)
+            place = "the mapping"
+        else:
+            place = shown(os.fspath(source)) if isinstance(source, str | os.PathLike) else "?"
+            pairs, fault = _of_file(source)
+        del source
+        if fault:
+            raise ConfigError("properties", _Hidden(place), fault)
+        self._values: dict[str, Secret] = {}
+        for name, value in pairs:
+            if name not in BY_NAME and not name.startswith(_PROVIDER_SETTINGS):
+                raise ConfigError(name, _Hidden("..."), _unknown(name))
+            if self._values.setdefault(name, value) != value:
+                raise ConfigError(name, _Hidden("..."), "it is given twice; leave one out")
+
+    def __repr__(self) -> str:
+        return f"<properties {', '.join(self._values)}>"
+
+    def settings(self, part: Part, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that properties of one part set.
+
+        Args:
+            part: the part.
+            given: the names of fields that the program gives itself; their properties are not used.
+
+        Raises:
+            ConfigError: a property's value is not allowed, or two properties contradict each other.
+        """
+        fields: dict[str, Any] = {}
+        origins: dict[str, str] = {}
+        ignored = []
+        for name, value in self._values.items():
+            row = BY_NAME.get(name)
+            if row is None or row.part is not part:
+                continue
+            if row.field is None:
+                if row.read is str.strip or (row.without and row.without in given):
+                    ignored.append(name)
+                else:
+                    _read(name, row, value)
+                continue
+            if row.field in given:
+                continue
+            read = _read(name, row, value)
+            if row.field in fields and fields[row.field] != read:
+                raise ConfigError(
+                    name, _Hidden("..."), f"{origins[row.field]} says otherwise; leave one out"
+                )
+            fields[row.field], origins[row.field] = read, name
+        if ignored:
+            _LOGGER.info("these properties have no effect in kgroup: %s", ", ".join(ignored))
+        return fields
+
+    def security(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], LoginModule | None]:
+        """The fields of ``Security``, and the login module if a token has to be made of it."""
+        fields = self.settings(Part.SECURITY, given)
+        stores = self.settings(Part.STORE, given)
+        for store, field in _STORES.items():
+            if store in stores and field not in given:
+                place = _pem_store(store, stores[store], stores.get(f"{store}_type"))
+                if fields.setdefault(field, place) != place:
+                    raise ConfigError(
+                        f"ssl.{store}.location", place, f"another property gives {field}, too"
+                    )
+        if "jaas" not in stores:
+            return fields, None
+        if {"token", "credentials", "password"} & given.keys():
+            return fields, None
+        module, fault = _attempt(parse_jaas, stores["jaas"])
+        if module is None:
+            raise ConfigError("sasl.jaas.config", _Hidden("<secret>"), fault)
+        return _with_login(fields, module)
+
+
+@final
+class _Hidden:
+    """Stands in an error for a value that is not shown."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+def _attempt(function: Callable[[str], T], value: Secret) -> tuple[T | None, str]:
+    """Call a function with a secret: its result, or else what is wrong."""
+    try:
+        return function(value.reveal()), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _of_file(source: Any) -> tuple[list[tuple[str, Secret]], str]:
+    try:
+        pairs = parse(decode(Path(source).read_bytes()))
+    except OSError as error:
+        return [], f"the file cannot be read: {error.strerror}"
+    except (TypeError, ValueError) as error:
+        if isinstance(source, str | os.PathLike):
+            return [], str(error)
+        return [], "it must be the path of a properties file, or a mapping"
+    return [(name, Secret(value)) for name, value in pairs], ""
+
+
+def _of_mapping(source: Mapping[Any, Any]) -> tuple[list[tuple[str, Secret]], str]:
+    pairs = []
+    for name, value in source.items():
+        if not isinstance(name, str):
+            return [], f"the name {shown(name)} must be a str"
+        if isinstance(value, Secret):
+            pairs.append((name, value))
+        elif isinstance(value, bool):
+            pairs.append((name, Secret(str(value).lower())))
+        elif isinstance(value, str | int | float | Path):
+            pairs.append((name, Secret(str(value))))
+        elif value is not None:
+            return [], f"the value of {shown(name)} must be a text, a number, True or False"
+    return pairs, ""
+
+
+def _read(name: str, row: Row, value: Secret) -> Any:
+    """The value of a property's field; that of a secret one is still a `Secret`."""
+    resolved, fault = _attempt(resolve, value)
+    if resolved is None:
+        raise ConfigError(name, _Hidden("..."), fault)
+    value = Secret(resolved)
+    del resolved
+    if row.secret:
+        read, fault = _attempt(lambda text: Secret(row.read(text)), value)
+    else:
+        read, fault = _attempt(row.read, value)
+    if fault:
+        reason = f"{fault}: {row.reason}" if row.reason else fault
+        raise ConfigError(name, _Hidden("<secret>" if row.secret else repr(value.reveal())), reason)
+    return read
+
+
+def _unknown(name: object) -> str:
+    near = difflib.get_close_matches(str(name), BY_NAME, 1)
+    words = "neither Kafka's Java client nor librdkafka has such a property"
+    return f"{words}; did you mean {near[0]!r}?" if near else words
+
+
+def _pem_store(store: str, place: str, kind: str | None) -> str:
+    """The path of a store in PEM.
+
+    Raises:
+        ConfigError: it is of a kind that only Java reads; the error has the command to convert it.
+    """
+    if (kind or "").upper() == "PEM":
+        return place
+    suffix = Path(place).suffix.lower()
+    is_pkcs12 = (kind or "").upper() == "PKCS12" or (kind is None and suffix in (".p12", ".pfx"))
+    old, pem = shlex.quote(place), shlex.quote(str(Path(place).with_suffix(".pem")))
+    pkcs12 = shlex.quote(str(Path(place).with_suffix(".p12")))
+    if store == "truststore":
+        command = f"keytool -list -rfc -keystore {old} > {pem}"
+        after = f"ssl.ca.location={pem}"
+    else:
+        command = f"openssl pkcs12 -in {old if is_pkcs12 else pkcs12} -out {pem}"
+        if not is_pkcs12:
+            command = (
+                f"keytool -importkeystore -srckeystore {old} -destkeystore {pkcs12}"
+                f" -deststoretype PKCS12 && {command}"
+            )
+        after = f"ssl.certificate.location={pem} and ssl.key.password"
+    raise ConfigError(
+        f"ssl.{store}.location",
+        place,
+        f"only Java reads a store of type {kind or 'JKS or PKCS12'}; convert it with `{command}`,"
+        f" then give {after} (a file that is PEM already needs ssl.{store}.type=PEM)",
+    )
+
+
+def _with_login(
+    fields: dict[str, Any], module: LoginModule
+) -> tuple[dict[str, Any], LoginModule | None]:
+    name, hidden = "sasl.jaas.config", _Hidden("<secret>")
+    mechanism = str(fields.get("mechanism", "")).upper()
+    if module.name == "OAuthBearerLoginModule":
+        return fields, module
+    if module.name not in _PASSWORD_MODULES:
+        known = ", ".join((*_PASSWORD_MODULES, "OAuthBearerLoginModule"))
+        why = _OTHER_MODULES.get(module.name, f"the module must be one of {known}")
+        raise ConfigError(name, hidden, why)
+    if mechanism and not mechanism.startswith(_PASSWORD_MODULES[module.name]):
+        raise ConfigError(name, hidden, f"{module.name} does not fit sasl.mechanism={mechanism}")
+    if module.options.get("tokenauth", "").lower() == "true":
+        raise ConfigError(name, hidden, "logins with delegation tokens are not supported")
+    for option in ("username", "password"):
+        if option in module.options:
+            value: Any = module.options[option]
+            value = Secret(value) if option == "password" else value
+            if fields.setdefault(option, value) != value:
+                raise ConfigError(name, hidden, f"sasl.{option} says otherwise; leave one out")
+    return fields, None
