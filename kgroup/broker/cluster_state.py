@@ -20,6 +20,8 @@ from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.broker.internal_errors import InternalErrors
 from kgroup.broker.node import Node
 from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
+from kgroup.broker.security.settings import BrokerSecurity
+from kgroup.broker.security.state import SecurityState
 from kgroup.broker.shards import GroupShards, HandOver
 from kgroup.broker.time_slices import TimeSlices
 from kgroup.broker.topics import Topic, Topics
@@ -43,6 +45,7 @@ class ClusterState:
         shards: the shards of the group coordinator.
         time_slices: how requests share the event loop.
         internal_errors: defects of the broker itself.
+        security: users and access control.
         on_transaction_end: is called with each transaction that ends, for simulations: the
             producer's id, whether it was committed, and the offset of each marker; or None.
     """
@@ -53,6 +56,7 @@ class ClusterState:
         random: Random,
         wall_clock: Callable[[], float],
         brokers: int = 1,
+        security: BrokerSecurity | None = None,
     ) -> None:
         """An empty cluster.
 
@@ -61,6 +65,7 @@ class ClusterState:
             random: makes every id.
             wall_clock: seconds since 1970, for time stamps.
             brokers: how many; their ids count from ``settings.node_id``.
+            security: see ``BrokerSecurity``; by default there is none.
         """
         self.settings: Final = settings
         self.time_slices: Final = TimeSlices()
@@ -70,6 +75,7 @@ class ClusterState:
         ) = None
         self._random = random
         self._wall_clock = wall_clock
+        self.security: Final = SecurityState(security or BrokerSecurity(), random, wall_clock)
         identity = self.new_uuid()
         self.cluster_id: Final = base64.urlsafe_b64encode(identity.bytes).decode().rstrip("=")
         self.live_brokers: Final = LiveBrokers(range(settings.node_id, settings.node_id + brokers))

@@ -30,6 +30,9 @@ from kgroup.broker.node import Node
 from kgroup.broker.request_context import NO_ACKS, NoResponse, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields, fit_response, fit_response_in_slices
+from kgroup.broker.security import session
+from kgroup.broker.security.login_states import Step
+from kgroup.broker.security.settings import ANONYMOUS
 from kgroup.broker.time_slices import FREE, Work
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ProtocolError
@@ -80,8 +83,15 @@ class ClientConnection:
         """How many of the received bytes are consumed."""
         self._serving = False
         self._finishing = False
+        security = cluster.security
+        self._login = session.LoginSession(security) if security.logs_in else None
         self.client_id: str | None = None
         """The client id of its first request; None before."""
+
+    @property
+    def user(self) -> str:
+        """The name of its user."""
+        return (self._login.user if self._login is not None else None) or ANONYMOUS
 
     def cut(self) -> None:
         """End the connection now, whatever it is doing; the client sees it closed."""
@@ -161,7 +171,7 @@ class ClientConnection:
         """The next request with its length in front; bytes that came in pieces are copied once."""
         await self._receive(_LENGTH.size)
         (length,) = _LENGTH.unpack_from(self._received, self._at)
-        if not _PREFIX.size <= length <= self._cluster.settings.request_max_bytes:
+        if not _PREFIX.size <= length <= self._most_bytes():
             raise _ClosedError(f"a request of {length} bytes")
         size = _LENGTH.size + length
         await self._receive(size)
@@ -170,6 +180,13 @@ class ClientConnection:
             frame, self._received, self._at = self._received, b"", 0
             return frame
         return self._received[start : self._at]
+
+    def _most_bytes(self) -> int:
+        """The size of the largest request; before a login it is small."""
+        most = self._cluster.settings.request_max_bytes
+        if self._login is not None and self._login.logging_in:
+            return min(most, session.MOST_BYTES)
+        return most
 
     async def _receive(self, size: int) -> None:
         """Receive until so many bytes are there."""
@@ -203,7 +220,13 @@ class ClientConnection:
 
     async def _answer(self, frame: bytes, work: Work) -> bytes | None:
         api_key, version, correlation_id = _PREFIX.unpack_from(frame, _LENGTH.size)
-        if api_key == API_KEYS["api_versions"] and not APIS["api_versions"].offers(version):
+        step = Step.SERVE
+        if self._login is not None:
+            step = self._login.step(api_key, trio.current_time())
+        if step is Step.CLOSE:
+            raise _ClosedError(f"request {api_key} v{version} without a valid login")
+        known = step is Step.REFUSE or APIS["api_versions"].offers(version)
+        if api_key == API_KEYS["api_versions"] and not known:
             offered = APIS["api_versions"]
             fallback = versions.fallback(offered.lowest, offered.highest)
             return self._encode("api_versions", 0, fallback, correlation_id)
@@ -217,9 +240,13 @@ class ClientConnection:
             request=request.entity,
             client_id=request.client_id or "",
             client_host=self._client_host,
+            user=self.user,
+            login=self._login,
             work=work,
         )
-        answer = await self._handle(context)
+        answer = await (self._refuse(context) if step is Step.REFUSE else self._handle(context))
+        if self._login is not None and self._login.ended:
+            self._finishing = True
         if isinstance(answer, NoResponse):
             await self._discard_requests()
         if answer is None or isinstance(answer, NoResponse):
@@ -241,6 +268,16 @@ class ClientConnection:
         finally:
             if long:
                 work.release()
+
+    async def _refuse(self, context: RequestContext) -> ResponseFields:
+        """Answer a request in the middle of a login, which ends the login and the connection."""
+        if context.login is not None:
+            context.login.end()
+        api = APIS.get(context.api)
+        if api is None or not api.offers(context.version):
+            raise _ClosedError(f"{context.api} v{context.version} during a login")
+        await trio.lowlevel.checkpoint()
+        return ERROR_RESPONSES[context.api](context.request, ErrorCode.ILLEGAL_SASL_STATE)
 
     async def _handle(self, context: RequestContext) -> ResponseFields | NoResponse | None:
         api = APIS.get(context.api)

@@ -342,6 +342,8 @@ ERROR_RESPONSES: Final[Mapping[str, ErrorResponse]] = {
     "offset_fetch": _offset_fetch,
     "offset_for_leader_epoch": _leader_epochs,
     "produce": _produce,
+    "sasl_authenticate": _top(error_message=None, auth_bytes=b""),
+    "sasl_handshake": _top(mechanisms=()),
     "sync_group": _top(assignment=b""),
     "txn_offset_commit": lambda request, code: {"topics": _partitions(request.topics, code)},
 }

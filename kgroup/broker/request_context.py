@@ -10,6 +10,7 @@ import attrs
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.node import Node
 from kgroup.broker.response_versions import ResponseFields
+from kgroup.broker.security.session import LoginSession
 from kgroup.broker.time_slices import Work
 
 
@@ -26,6 +27,8 @@ class RequestContext:
         request: kio's dataclass of the request.
         client_id: the client id in the request.
         client_host: the address of the client, as Kafka shows it ("/127.0.0.1").
+        user: the name of the user who sent it; ANONYMOUS without a login or certificate.
+        login: the connection's login; None if its listener has none.
         work: counts the cost of the request; handlers iterate lists with ``work.each``.
     """
 
@@ -36,6 +39,8 @@ class RequestContext:
     request: Any
     client_id: str
     client_host: str
+    user: str
+    login: LoginSession | None
     work: Work
 
 

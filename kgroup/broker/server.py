@@ -20,6 +20,7 @@ from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.embedded_broker import EmbeddedBroker
 from kgroup.broker.embedded_cluster import EmbeddedCluster
+from kgroup.broker.security.settings import BrokerSecurity
 from kgroup.errors import ConfigError
 from kgroup.interfaces import Random
 
@@ -35,6 +36,7 @@ async def serve(
     port: int = 0,
     *,
     settings: BrokerSettings | Mapping[str, object] | None = None,
+    security: BrokerSecurity | None = None,
     random: Random | None = None,
 ) -> AsyncIterator[EmbeddedBroker]:
     """Run a broker on a TCP port for as long as the context lasts. Nothing is kept on disk.
@@ -43,6 +45,7 @@ async def serve(
         host: the address to listen on, which clients connect to.
         port: the port; 0 takes a free one.
         settings: ``BrokerSettings``, or Kafka's property names with their values.
+        security: users and encryption; by default there is neither.
         random: the source of all ids; by default ids differ from run to run.
 
     Raises:
@@ -51,7 +54,8 @@ async def serve(
 
     Cancellation: connections are closed at once.
     """
-    async with serve_cluster(1, host, port, settings=settings, random=random) as cluster:
+    running = serve_cluster(1, host, port, settings=settings, security=security, random=random)
+    async with running as cluster:
         (broker,) = cluster.nodes.values()
         yield broker
 
@@ -60,6 +64,7 @@ async def serve(
 async def in_memory(
     settings: BrokerSettings | Mapping[str, object] | None = None,
     *,
+    security: BrokerSecurity | None = None,
     random: Random | None = None,
 ) -> AsyncIterator[EmbeddedBroker]:
     """Run a broker without any socket; ``EmbeddedBroker.open_stream`` connects to it.
@@ -70,7 +75,9 @@ async def in_memory(
     Raises:
         ConfigError: a property is unknown, or its value is refused.
     """
-    async with _in_memory([(MEMORY_HOST, MEMORY_PORT)], read_settings(settings), random) as cluster:
+    address = (MEMORY_HOST, MEMORY_PORT)
+    running = _in_memory([address], read_settings(settings), security, random)
+    async with running as cluster:
         (broker,) = cluster.nodes.values()
         yield broker
 
@@ -82,6 +89,7 @@ async def serve_cluster(
     port: int = 0,
     *,
     settings: BrokerSettings | Mapping[str, object] | None = None,
+    security: BrokerSecurity | None = None,
     random: Random | None = None,
 ) -> AsyncIterator[EmbeddedCluster]:
     """Run a cluster on TCP ports for as long as the context lasts. Nothing is kept on disk.
@@ -93,6 +101,7 @@ async def serve_cluster(
         settings: ``BrokerSettings``, or Kafka's property names with their values, for all.
             ``default.replication.factor`` is 1 as in Kafka: then a partition has no leader while
             its broker is stopped.
+        security: users and encryption; by default there is neither.
         random: the source of all ids; by default ids differ from run to run.
 
     Raises:
@@ -106,7 +115,8 @@ async def serve_cluster(
     broker_settings.check_brokers(brokers)
     check_listener(host, port, brokers)
     addresses = [(host, port + number if port else 0) for number in range(brokers)]
-    async with _running(broker_settings, random, time.time, addresses, in_memory=False) as cluster:
+    running = _running(broker_settings, security, random, time.time, addresses, in_memory=False)
+    async with running as cluster:
         yield cluster
 
 
@@ -115,6 +125,7 @@ async def in_memory_cluster(
     brokers: int = 3,
     settings: BrokerSettings | Mapping[str, object] | None = None,
     *,
+    security: BrokerSecurity | None = None,
     random: Random | None = None,
 ) -> AsyncIterator[EmbeddedCluster]:
     """Run a cluster without any socket; ``EmbeddedCluster.open_stream`` connects to it.
@@ -129,7 +140,7 @@ async def in_memory_cluster(
     broker_settings.check_brokers(brokers)
     first = broker_settings.node_id
     addresses = [(f"broker-{node_id}", MEMORY_PORT) for node_id in range(first, first + brokers)]
-    async with _in_memory(addresses, broker_settings, random) as cluster:
+    async with _in_memory(addresses, broker_settings, security, random) as cluster:
         yield cluster
 
 
@@ -166,11 +177,15 @@ def read_settings(given: BrokerSettings | Mapping[str, object] | None) -> Broker
 
 
 def _in_memory(
-    addresses: Sequence[tuple[str, int]], settings: BrokerSettings, random: Random | None
+    addresses: Sequence[tuple[str, int]],
+    settings: BrokerSettings,
+    security: BrokerSecurity | None,
+    random: Random | None,
 ) -> AbstractAsyncContextManager[EmbeddedCluster]:
     start = trio.current_time()
     return _running(
         settings,
+        security,
         random,
         lambda: _EPOCH_OF_VIRTUAL_TIME + trio.current_time() - start,
         addresses,
@@ -181,6 +196,7 @@ def _in_memory(
 @asynccontextmanager
 async def _running(
     settings: BrokerSettings,
+    security: BrokerSecurity | None,
     random: Random | None,
     wall_clock: Callable[[], float],
     addresses: Sequence[tuple[str, int]],
@@ -195,7 +211,8 @@ async def _running(
     """
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        state = ClusterState(settings, random or random_module.Random(), wall_clock, len(addresses))
+        source = random or random_module.Random()
+        state = ClusterState(settings, source, wall_clock, len(addresses), security)
         cluster = EmbeddedCluster(state, nursery, addresses, in_memory=in_memory)
         state.start_alarms(nursery)
         try:

@@ -84,7 +84,7 @@ async def test_a_request_can_come_byte_by_byte(client: Client) -> None:
         (LENGTH.pack(12) + PREFIX.pack(999, 0, 1, -1) + b"xx", "API 999"),
         (LENGTH.pack(12) + PREFIX.pack(3, 99, 1, -1) + b"xx", "version 99"),
         (LENGTH.pack(12) + PREFIX.pack(3, 1, 1, -1) + b"\x7f\xff", "Metadata v1"),
-        (LENGTH.pack(14) + PREFIX.pack(17, 0, 1, -1) + b"\x00\x02xx", "not offered"),
+        (LENGTH.pack(22) + PREFIX.pack(38, 1, 1, -1) + bytes(12), "not offered"),
     ],
     ids=["negative", "short", "huge", "no such API", "no such version", "cut off", "not offered"],
 )

@@ -27,6 +27,8 @@ def api_versions(
         and _SOFTWARE.fullmatch(context.request.client_software_version)
     ):
         return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
+    if context.login is not None:
+        context.login.versions_answered()
     return {"error_code": ErrorCode.NONE, "api_keys": _keys(offered)}
 
 
