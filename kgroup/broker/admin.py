@@ -21,8 +21,10 @@ from kgroup.broker.groups.responses import DescribedGroup
 from kgroup.broker.log_reader import LogReader
 from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.request_error import RequestError
+from kgroup.broker.security.settings import check_user
 from kgroup.broker.topics import UNSET
 from kgroup.errors import UsageError
+from kgroup.security.secret import secret
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
 
@@ -44,6 +46,12 @@ class BrokerAdmin(ABC):
     def bootstrap_servers(self) -> str:
         """The value of a client's ``bootstrap.servers``."""
 
+    @property
+    def ca(self) -> str | None:
+        """The authority of a certificate that was made on the spot, in PEM: ``Security.ca``."""
+        tls = self.cluster.security.tls
+        return None if tls is None else tls.ca
+
     async def open_stream(self, host: str, port: int) -> trio.abc.Stream:
         """Open a connection in memory to the broker at this address; a ``StreamOpener``.
 
@@ -57,6 +65,33 @@ class BrokerAdmin(ABC):
                 return await endpoint.connect()
         await trio.lowlevel.checkpoint()
         raise refused_connection(host, port)
+
+    # Users.
+
+    def set_user(self, name: str, password: str) -> None:
+        """Create a user, or change the password; sessions that have begun go on.
+
+        Raises:
+            ConfigError: the name or the password cannot be used.
+        """
+        check_user(name, secret(password))
+        self.cluster.security.users.put(name, password)
+
+    def remove_user(self, name: str) -> bool:
+        """Remove a user, and return whether there was one; sessions that have begun go on.
+
+        As in Kafka, a user who was removed is refused at the next login. ``end_sessions`` makes
+        that now.
+        """
+        return self.cluster.security.users.remove(name)
+
+    def end_sessions(self, user: str | None = None) -> int:
+        """Cut the connections of a user, or of all clients, and return how many."""
+        return sum(endpoint.end_sessions(user) for endpoint in self._endpoints.values())
+
+    def set_session_lifetime(self, seconds: float | None) -> None:
+        """Change the lifetime of sessions that begin from now on; None for no end."""
+        self.cluster.security.session_lifetime = seconds
 
     # Topics and records.
 

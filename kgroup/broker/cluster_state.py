@@ -57,6 +57,7 @@ class ClusterState:
         wall_clock: Callable[[], float],
         brokers: int = 1,
         security: BrokerSecurity | None = None,
+        hosts: Collection[str] = (),
     ) -> None:
         """An empty cluster.
 
@@ -66,6 +67,7 @@ class ClusterState:
             wall_clock: seconds since 1970, for time stamps.
             brokers: how many; their ids count from ``settings.node_id``.
             security: see ``BrokerSecurity``; by default there is none.
+            hosts: the names under which clients reach the brokers, for certificates.
         """
         self.settings: Final = settings
         self.time_slices: Final = TimeSlices()
@@ -75,7 +77,9 @@ class ClusterState:
         ) = None
         self._random = random
         self._wall_clock = wall_clock
-        self.security: Final = SecurityState(security or BrokerSecurity(), random, wall_clock)
+        self.security: Final = SecurityState(
+            security or BrokerSecurity(), random, wall_clock, hosts
+        )
         identity = self.new_uuid()
         self.cluster_id: Final = base64.urlsafe_b64encode(identity.bytes).decode().rstrip("=")
         self.live_brokers: Final = LiveBrokers(range(settings.node_id, settings.node_id + brokers))

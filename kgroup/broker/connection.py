@@ -33,6 +33,7 @@ from kgroup.broker.response_versions import ResponseFields, fit_response, fit_re
 from kgroup.broker.security import session
 from kgroup.broker.security.login_states import Step
 from kgroup.broker.security.settings import ANONYMOUS
+from kgroup.broker.security.tls import ServerTls, certified_user
 from kgroup.broker.time_slices import FREE, Work
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ProtocolError
@@ -47,6 +48,8 @@ _LONG: Final = 1 << 14
 """A request of this size or more is decoded as long work, under the lock of the time slices."""
 _PIECE: Final = 1 << 20
 """A large response is sent in pieces of this size: a client that reads it slowly is not idle."""
+_TLS_TIMEOUT: Final = 10.0
+"""Seconds that a client has for the TLS handshake."""
 _SMALL: Final = 1 << 16
 """Up to this size a response is joined to its length; a larger one is sent without a copy."""
 
@@ -84,6 +87,9 @@ class ClientConnection:
         self._serving = False
         self._finishing = False
         security = cluster.security
+        self._tls = security.tls
+        self._certified = ANONYMOUS
+        """The user of the client's certificate."""
         self._login = session.LoginSession(security) if security.logs_in else None
         self.client_id: str | None = None
         """The client id of its first request; None before."""
@@ -91,7 +97,9 @@ class ClientConnection:
     @property
     def user(self) -> str:
         """The name of its user."""
-        return (self._login.user if self._login is not None else None) or ANONYMOUS
+        if self._login is not None:
+            return self._login.user or ANONYMOUS
+        return self._certified
 
     def cut(self) -> None:
         """End the connection now, whatever it is doing; the client sees it closed."""
@@ -110,6 +118,8 @@ class ClientConnection:
         """
         with self._scope:
             try:
+                if self._tls is not None:
+                    await self._encrypt(self._tls)
                 while True:
                     await self._serve_one()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -125,6 +135,22 @@ class ClientConnection:
                 self._idle_clients.forget(self)
                 self._bytes_in_flight.release(self)
         await trio.aclose_forcefully(self._stream)
+
+    async def _encrypt(self, tls: ServerTls) -> None:
+        """Make the TLS handshake; the client counts as idle meanwhile."""
+        self._idle_clients.touch(self)
+        encrypted = trio.SSLStream(
+            self._stream, tls.context, server_side=True, https_compatible=True
+        )
+        with trio.move_on_after(_TLS_TIMEOUT) as scope:
+            try:
+                await encrypted.do_handshake()
+            except trio.BrokenResourceError as error:
+                raise _ClosedError(f"the TLS handshake failed: {error.__cause__}") from error
+        if scope.cancelled_caught:
+            raise _ClosedError(f"no TLS handshake within {_TLS_TIMEOUT:.0f} s")
+        self._certified = certified_user(encrypted.getpeercert())
+        self._stream = encrypted
 
     async def _serve_one(self) -> None:
         self._idle_clients.touch(self)

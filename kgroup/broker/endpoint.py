@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import trio
@@ -173,11 +173,14 @@ class Endpoint:
 
     def cut_connections(self, client_id: str | None = None) -> int:
         """Close connections now, all or those of one client, and return how many."""
-        cut = [
-            connection
-            for connection in self._connections
-            if client_id is None or connection.client_id == client_id
-        ]
+        return self._cut(lambda one: client_id is None or one.client_id == client_id)
+
+    def end_sessions(self, user: str | None) -> int:
+        """Close connections now, all or those of one user, and return how many."""
+        return self._cut(lambda one: user is None or one.user == user)
+
+    def _cut(self, chosen: Callable[[ClientConnection], bool]) -> int:
+        cut = [connection for connection in self._connections if chosen(connection)]
         for connection in cut:
             connection.cut()
         return len(cut)

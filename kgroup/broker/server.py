@@ -50,7 +50,8 @@ async def serve(
 
     Raises:
         OSError: the address cannot be listened on.
-        ConfigError: a property is unknown, its value is refused, or the host or port is not valid.
+        ConfigError: a property is unknown, its value is refused, the host or port is not valid, or
+            a certificate cannot be read or made.
 
     Cancellation: connections are closed at once.
     """
@@ -209,10 +210,11 @@ async def _running(
     cancelled when the body is done. What the body raises is kept and raised again outside, because
     a nursery would wrap the caller's error in an exception group.
     """
+    source = random or random_module.Random()
+    hosts = [host for host, _ in addresses]
+    state = ClusterState(settings, source, wall_clock, len(addresses), security, hosts)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        source = random or random_module.Random()
-        state = ClusterState(settings, source, wall_clock, len(addresses), security)
         cluster = EmbeddedCluster(state, nursery, addresses, in_memory=in_memory)
         state.start_alarms(nursery)
         try:

@@ -6,6 +6,7 @@ Source: KIP-12 (TLS and SASL), KIP-368 (the session's lifetime); Kafka's ``Secur
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
@@ -23,6 +24,20 @@ _BY_PASSWORD: Final = (
 _LONGEST_LIFETIME: Final = 2**31 - 1
 ANONYMOUS: Final = "ANONYMOUS"
 """The user of a client that neither logs in nor shows a certificate."""
+
+
+_PROTOCOLS: Final = {(one.sasl, one.tls): one for one in SecurityProtocol}
+"""Whether clients log in, whether connections are encrypted -> the protocol."""
+_FILE: Final = bounds.optional(
+    bounds.Bound(
+        lambda value: isinstance(value, str) and bool(value.strip()) and "\0" not in value,
+        "it must be the path of a file",
+    )
+)
+
+
+def _place(value: object) -> Any:
+    return str(value) if isinstance(value, Path) else value
 
 
 def _users(given: object) -> Mapping[str, Secret]:
@@ -75,6 +90,13 @@ class BrokerSecurity:
         mechanisms: how clients may log in; by default PLAIN and SCRAM if there are users.
             OAUTHBEARER accepts any token without a signature that has ``sub`` and ``exp``, from
             anybody: it is for tests only.
+        tls: whether connections are encrypted. Without a certificate one is made for the broker's
+            addresses; ``EmbeddedBroker.ca`` is what clients have to trust then.
+        certificate: the file with the broker's certificate, in PEM.
+        key: the file with its private key, which may not be encrypted; by default it is in the same
+            file as the certificate.
+        client_ca: the file with the authorities whose client certificates are accepted, in PEM.
+            Then every client must show one; without a login its CN is the name of the user.
         session_lifetime: the seconds after which a client has to log in again; None for never. A
             session ends with its token in any case.
     """
@@ -85,10 +107,22 @@ class BrokerSecurity:
     mechanisms: tuple[SaslMechanism, ...] | None = attrs.field(
         default=None, converter=_mechanisms, validator=_check_mechanisms
     )
+    tls: bool = attrs.field(default=False, validator=bounds.flag())
+    certificate: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
+    key: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
+    client_ca: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
     session_lifetime: float | None = attrs.field(
         default=None,
         validator=bounds.optional(bounds.number(bounds.SHORTEST_DURATION, _LONGEST_LIFETIME)),
     )
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what would have no effect."""
+        for name in ("certificate", "client_ca"):
+            if getattr(self, name) is not None and not self.tls:
+                raise ConfigError(name, getattr(self, name), "it has no effect without tls=True")
+        if self.key is not None and self.certificate is None:
+            raise ConfigError("key", self.key, "it has no effect without certificate")
 
     @property
     def enabled_mechanisms(self) -> tuple[SaslMechanism, ...]:
@@ -100,8 +134,4 @@ class BrokerSecurity:
     @property
     def protocol(self) -> SecurityProtocol:
         """The ``security.protocol`` of clients."""
-        return (
-            SecurityProtocol.SASL_PLAINTEXT
-            if self.enabled_mechanisms
-            else SecurityProtocol.PLAINTEXT
-        )
+        return _PROTOCOLS[bool(self.enabled_mechanisms), self.tls]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from kgroup.broker.security.mechanisms import (
@@ -12,6 +12,7 @@ from kgroup.broker.security.mechanisms import (
     ServerLogin,
 )
 from kgroup.broker.security.settings import BrokerSecurity
+from kgroup.broker.security.tls import server_tls
 from kgroup.broker.security.users import Users
 from kgroup.interfaces import Random
 from kgroup.security.settings import SaslMechanism
@@ -27,16 +28,25 @@ class SecurityState:
         users: every user.
         mechanisms: those that are enabled.
         session_lifetime: seconds; None for no end.
+        protocol: the ``security.protocol`` of clients.
+        tls: the TLS of every broker, or None.
 
     Args:
         security: the settings.
+        hosts: the names under which clients reach the brokers.
         random: makes salts and nonces.
         wall_clock: seconds since 1970.
     """
 
     def __init__(
-        self, security: BrokerSecurity, random: Random, wall_clock: Callable[[], float]
+        self,
+        security: BrokerSecurity,
+        random: Random,
+        wall_clock: Callable[[], float],
+        hosts: Iterable[str] = (),
     ) -> None:
+        self.protocol: Final = security.protocol
+        self.tls: Final = server_tls(security, hosts)
         self._random = random
         self.seconds_since_1970: Final = wall_clock
         self.mechanisms: Final = security.enabled_mechanisms
