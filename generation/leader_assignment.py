@@ -39,6 +39,7 @@ from kgroup.types import (
     TopicInfo,
     topic_fault,
 )
+from kgroup.watchers.partitions import Poll
 
 MARGIN: Final = 1.0
 """Seconds before the rebalance time-out by which the assignment must be computed, so that SyncGroup
@@ -113,22 +114,42 @@ class LeaderAssignment:
         return found.topics
 
     async def fetch_topics_once(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:
-        """Those of the topics that exist, by one attempt, for a watcher.
+        """Those of the topics that exist, by one attempt.
 
         Raises:
             TransportError: no broker answered.
             BrokerError: a broker refuses to answer, or this member may not read a topic of its own.
         """
-        return (await self._metadata(topics, merged=True)).topics
+        return (await self._metadata(topics)).topics
 
-    async def _metadata(self, topics: GroupTopics, *, merged: bool = False) -> Metadata:
+    def watch_topics(self, topics: GroupTopics) -> Poll:
+        """What a watcher polls: those of the topics that exist.
+
+        It raises TransportError if no broker answers, and BrokerError if a broker refuses to
+        answer, or if this member may not read a topic of its own.
+        """
+        interval, names = self.member.config.partition_watch_interval, topics.own | topics.foreign
+        if not names or len(topics.foreign) > MANY_TOPICS:
+
+            async def alone(*, only_changed: bool) -> Mapping[str, TopicInfo]:
+                del only_changed
+                await trio.sleep(interval)
+                return (await self._metadata(topics)).topics
+
+            return alone
+        following = self.member.cluster.watch(names, topics.foreign, interval)
+
+        async def together(*, only_changed: bool) -> Mapping[str, TopicInfo]:
+            return (await following(only_changed=only_changed)).topics
+
+        return together
+
+    async def _metadata(self, topics: GroupTopics) -> Metadata:
         if not topics.own and not topics.foreign:
             await trio.lowlevel.checkpoint()
             return Metadata(topics={}, leaders={})
         if len(topics.foreign) <= MANY_TOPICS:
-            return await self.member.cluster.metadata(
-                topics.own | topics.foreign, topics.foreign, merged=merged
-            )
+            return await self.member.cluster.metadata(topics.own | topics.foreign, topics.foreign)
         # Other members decide how many names this request would have, every few seconds. So all
         # topics are requested: their number is bounded by the cluster.
         own = await self.member.cluster.metadata(topics.own)

@@ -380,7 +380,7 @@ class GenerationRunner:
             self.lifecycle.start_service(
                 self._end_on_beat,
                 partition_watcher,
-                partial(self._leader.fetch_topics_once, topics),
+                self._leader.watch_topics(topics),
                 baseline,
                 config.partition_watch_interval,
                 self._member.emitter.failed,

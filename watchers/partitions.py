@@ -9,8 +9,8 @@ Source: Kafka's ``ConsumerCoordinator`` (``isLeader`` and its ``assignmentSnapsh
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 import trio
 
@@ -21,8 +21,18 @@ from kgroup.types import Cause, End, TopicInfo
 
 DELETED_AFTER: Final = 5.0
 """About the seconds after which a topic that no poll has found counts as deleted."""
-Poll = Callable[[], Awaitable[Mapping[str, TopicInfo]]]
-"""Requests the metadata of the watched topics; the result lacks topics that do not exist."""
+
+
+class Poll(Protocol):
+    """Polls the watched topics."""
+
+    async def __call__(self, *, only_changed: bool) -> Mapping[str, TopicInfo]:
+        """Wait for the next poll; the result lacks topics that do not exist.
+
+        Args:
+            only_changed: polls that find what this has returned last may pass unseen.
+        """
+        ...
 
 
 def changes(before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo]) -> list[str]:
@@ -64,13 +74,10 @@ async def partition_watcher(
 
     A topic counts as deleted only after all polls of about `DELETED_AFTER` seconds, and at least
     two, miss it: a broker that has just started may lack metadata. A failed poll is reported, and
-    repeated after the interval.
-
-    It polls at the multiples of the interval on trio's clock. So all watchers of an event loop poll
-    at the same moments, and their polls can be sent as one request.
+    the next one follows.
 
     Args:
-        poll: requests the metadata.
+        poll: waits for the next poll and returns the metadata.
         baseline: the metadata from which the assignment was computed.
         interval: the seconds between two polls.
         report: called for each failure.
@@ -83,9 +90,9 @@ async def partition_watcher(
     suspected: list[str] = []
     suspected_at = 0.0
     while True:
-        await trio.sleep_until((trio.current_time() // interval + 1) * interval)
         try:
-            now = await poll()
+            # INVARIANT: what may be let pass is only what was compared and is no change.
+            now = await poll(only_changed=not suspected)
         except (BrokerError, TransportError) as error:
             report(Request.METADATA, error, POLL_AGAIN)
             continue

@@ -10,7 +10,7 @@ The coordinator's requests are in ``kgroup.client.coordinator``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar, final
 
@@ -21,7 +21,7 @@ from kgroup.addresses import split_address
 from kgroup.client import responses
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_for
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
-from kgroup.client.topic_polls import TopicPolls, polls_of
+from kgroup.client.topic_watch import watch_of
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
@@ -95,7 +95,6 @@ class Cluster:
         self._leaders = PartitionLeaders()
         self._unresponsive: set[tuple[str, int]] = set()
         """The addresses that did not respond to their last request."""
-        self._polls: TopicPolls | None = None
 
     def new_connection(self, host: str, port: int) -> BrokerConnection:
         """Make a new connection to an address, which the caller has to close."""
@@ -109,11 +108,7 @@ class Cluster:
         )
 
     async def metadata(
-        self,
-        topics: Collection[str] | None,
-        foreign: Collection[str] = (),
-        *,
-        merged: bool = False,
+        self, topics: Collection[str] | None, foreign: Collection[str] = ()
     ) -> Metadata:
         """Request the metadata of topics from any broker.
 
@@ -121,8 +116,6 @@ class Cluster:
             topics: the topics; None means all.
             foreign: the topics to which only other members subscribe. An error of one of these is
                 in the result's ``refused`` and is not raised.
-            merged: send one request with other members of this event loop that poll named topics
-                at this moment.
 
         Raises:
             TransportError: no broker responded.
@@ -132,16 +125,38 @@ class Cluster:
         Cancellation: nothing changes.
         """
         requested = None if topics is None else frozenset(topics)
-        if merged and requested is not None:
-            answer = await self._merged_polls().request(requested, self._request_metadata)
-        else:
-            answer = await self._request_metadata(requested)
-        self._check_error(int(getattr(answer, "error_code", 0)))
-        unused = self._replace_brokers(answer)
-        metadata = self._read_topics(answer, requested, frozenset(foreign))
-        self._leaders.replace(metadata.topics.keys() | metadata.missing, metadata.leaders)
-        await _close(unused)
-        return metadata
+        return await self._take_in(
+            await self._request_metadata(requested), requested, frozenset(foreign)
+        )
+
+    def watch(
+        self, topics: Collection[str], foreign: Collection[str], interval: float
+    ) -> Callable[..., Awaitable[Metadata]]:
+        """Watch the metadata of topics, with the other members of this event loop.
+
+        The members that wait send one request for all of them, at each multiple of the interval.
+
+        Args:
+            topics: as for `metadata`.
+            foreign: as for `metadata`.
+            interval: the seconds between two requests.
+
+        Returns:
+            an async function for one caller. It returns what the next response says, or with
+            ``only_changed=True`` what the next one says that is not the one that it returned last.
+            It raises what `metadata` raises.
+        """
+        config, wanted, others = self._config, frozenset(topics), frozenset(foreign)
+        key = self._open_stream, config.bootstrap_servers, config.client_id, config.security
+        watch = watch_of(key, interval)
+        last: Any = None
+
+        async def following(*, only_changed: bool) -> Metadata:
+            nonlocal last
+            last = await watch.wait(wanted, last if only_changed else None, self._request_metadata)
+            return await self._take_in(last, wanted, others)
+
+        return following
 
     async def find_coordinator(self, group_id: str) -> BrokerAddress:
         """Request the group's coordinator from any broker.
@@ -270,13 +285,16 @@ class Cluster:
         connections, self._connections = list(self._connections.values()), {}
         await _close(connections)
 
-    def _merged_polls(self) -> TopicPolls:
-        if self._polls is None:
-            config = self._config
-            self._polls = polls_of(
-                (self._open_stream, config.bootstrap_servers, config.client_id, config.security)
-            )
-        return self._polls
+    async def _take_in(
+        self, answer: Any, wanted: frozenset[str] | None, foreign: frozenset[str]
+    ) -> Metadata:
+        """Keep the brokers and leaders of a Metadata response, and return what it says."""
+        self._check_error(int(getattr(answer, "error_code", 0)))
+        unused = self._replace_brokers(answer)
+        metadata = self._read_topics(answer, wanted, foreign)
+        self._leaders.replace(metadata.topics.keys() | metadata.missing, metadata.leaders)
+        await _close(unused)
+        return metadata
 
     async def _request_metadata(self, topics: frozenset[str] | None) -> Any:
         fields = {
@@ -332,7 +350,7 @@ class Cluster:
         refused: dict[str, str] = {}
         for topic in answer.topics:
             if wanted is not None and topic.name not in wanted:
-                continue  # another member's, in a merged request
+                continue  # another member's
             code = int(topic.error_code)
             if code:
                 reaction = reaction_for(Request.METADATA, code)

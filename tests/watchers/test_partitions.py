@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from kgroup.client.error_policy import Action, Reaction, Request
 from kgroup.errors import BrokerError, ConnectionLostError, TransportError
-from kgroup.types import Cause, TopicInfo
+from kgroup.types import Cause, End, TopicInfo
 from kgroup.watchers.partitions import changes, has_grown, partition_watcher
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -68,10 +68,11 @@ class Polls:
     def __init__(self, *polls: Mapping[str, TopicInfo] | Exception) -> None:
         self.polls = list(polls)
         self.made = 0
+        self.quiet: list[bool] = []
         self.reports: list[Reaction] = []
 
     async def poll(self) -> Mapping[str, TopicInfo]:
-        """See ``Poll``."""
+        """The next result."""
         await trio.lowlevel.checkpoint()
         self.made += 1
         found = self.polls.pop(0) if len(self.polls) > 1 else self.polls[0]
@@ -88,11 +89,29 @@ class Polls:
         self.reports.append(reaction)
 
 
+async def watch(polls: Polls, baseline: Mapping[str, TopicInfo], interval: float) -> End:
+    """Run the watcher, with a poll after each interval."""
+
+    async def poll(*, only_changed: bool) -> Mapping[str, TopicInfo]:
+        polls.quiet.append(only_changed)
+        await trio.sleep(interval)
+        return await polls.poll()
+
+    return await partition_watcher(poll, baseline, interval, polls.report)
+
+
+async def test_only_what_is_no_change_may_pass_unseen(autojump_clock: MockClock) -> None:
+    """After a suspicion the next response is compared, also if it is the same as the last one."""
+    polls = Polls(topic(1), {}, topic(1), {}, {})
+    await watch(polls, topic(1), 5.0)
+    assert polls.quiet == [True, True, False, True, False]
+
+
 async def test_growth_counts_after_one_poll(autojump_clock: MockClock) -> None:
     """An added partition ends the generation at the first poll, one interval after the start."""
     polls = Polls(topic(1), topic(2))
     before = trio.current_time()
-    end = await partition_watcher(polls.poll, topic(1), 5.0, polls.report)
+    end = await watch(polls, topic(1), 5.0)
     assert str(end) == "partitions changed: topic t has 2 partitions, not 1"
     assert end.cause is Cause.PARTITIONS_CHANGED
     assert trio.current_time() - before == pytest.approx(10)
@@ -102,7 +121,7 @@ async def test_a_topic_counts_as_deleted_after_two_polls(autojump_clock: MockClo
     """A starting broker may not know all topics; two different results in a row do not count."""
     both = {**topic(1), **topic(1, name="a")}
     polls = Polls(topic(1), both, topic(1), topic(1, name="a"), topic(1), topic(1))
-    end = await partition_watcher(polls.poll, both, 5.0, polls.report)
+    end = await watch(polls, both, 5.0)
     assert str(end) == "partitions changed: topic a was deleted"
     assert polls.made == 6
 
@@ -111,7 +130,7 @@ async def test_no_topic_is_deleted_within_a_few_seconds(autojump_clock: MockCloc
     """A starting broker may lack metadata for that long, so frequent polls change nothing."""
     polls = Polls({})
     before = trio.current_time()
-    await partition_watcher(polls.poll, topic(1), 1.0, polls.report)
+    await watch(polls, topic(1), 1.0)
     assert trio.current_time() - before == pytest.approx(6)
 
 
@@ -119,7 +138,7 @@ async def test_a_failed_poll_is_reported_and_repeated(autojump_clock: MockClock)
     """It neither ends the generation nor counts as a poll without the topic."""
     lost = ConnectionLostError("gone")
     polls = Polls(lost, {}, lost, {})
-    end = await partition_watcher(polls.poll, topic(1), 5.0, polls.report)
+    end = await watch(polls, topic(1), 5.0)
     assert end.detail == "topic t was deleted"
     assert polls.made == 4
     assert [reaction.action for reaction in polls.reports] == [Action.RETRY, Action.RETRY]

@@ -1,0 +1,134 @@
+"""``TopicWatch``: the Metadata polls of several members of an event loop, sent as one request.
+
+Each group's leader polls the metadata of its topics, by default once a second. In a process with
+fifty members that would be fifty requests a second to the same brokers, and nearly all of their
+responses would say what the last ones said. Here one of the waiting tasks polls for all: at each
+multiple of the interval it sends one request for the topics of all. A member wakes only if the
+response is another one than that which it has read already. The codec returns the same object for
+the same bytes, so that comparing costs nothing.
+
+Members watch together if they would send the same request to the same brokers in the same way: they
+have the same network, bootstrap servers, client id, interval and security: what a member may read,
+and is told, depends on its login.
+
+INVARIANTS: while tasks wait, exactly one of them polls. If that one is cancelled, another one takes
+over. A request that fails fails for all who wait, so that each reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Final, final
+from weakref import WeakValueDictionary
+
+import attrs
+import trio
+
+from kgroup.errors import KgroupError
+
+Send = Callable[[frozenset[str]], Awaitable[Any]]
+"""Requests the metadata of these topics; returns the response, or raises a ``KgroupError``."""
+
+
+@final
+@attrs.define(eq=False)
+class _Waiter:
+    """A task that waits.
+
+    Attributes:
+        topics: its topics.
+        known: the response that it has read, or None.
+        woken: it has a response, an error, or the turn to poll.
+        response: the response, or None.
+        error: what the request failed with, or None.
+    """
+
+    topics: frozenset[str]
+    known: Any
+    woken: trio.Event = attrs.field(factory=trio.Event)
+    response: Any = None
+    error: KgroupError | None = None
+
+
+@final
+class TopicWatch:
+    """Polls the topics of all members that share it.
+
+    Args:
+        interval: the seconds between two polls.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._waiting: dict[_Waiter, None] = {}
+        self._polls = False
+
+    async def wait(self, topics: frozenset[str], known: Any, send: Send) -> Any:
+        """Wait for a response that covers these topics, and perhaps others, and is a new one.
+
+        Args:
+            topics: the topics of the caller.
+            known: wait for another response than this one; None for the next one.
+            send: sends a request for the topics of all. Any caller's may be used.
+
+        Raises:
+            KgroupError: what ``send`` raised.
+
+        Cancellation: if this caller polls, another one takes over.
+        """
+        waiter = _Waiter(topics, known)
+        self._waiting[waiter] = None
+        try:
+            if self._polls:
+                await waiter.woken.wait()
+            while waiter in self._waiting:
+                await self._poll(send)
+        finally:
+            self._waiting.pop(waiter, None)
+            if not self._polls and self._waiting:
+                next(iter(self._waiting)).woken.set()
+        if waiter.error is not None:
+            raise waiter.error.with_traceback(None)
+        return waiter.response
+
+    async def _poll(self, send: Send) -> None:
+        """Send one request at the next multiple of the interval, and wake those whom it concerns.
+
+        A waiter that has joined while the request was under way may want other topics, and its
+        topics may have changed since. It waits for the next one.
+        """
+        self._polls = True
+        try:
+            interval = self._interval
+            await trio.sleep_until((trio.current_time() // interval + 1) * interval)
+            asked = list(self._waiting)
+            error, response = None, None
+            try:
+                response = await send(frozenset[str]().union(*(one.topics for one in asked)))
+            except KgroupError as raised:
+                error = raised
+            for one in asked:
+                if one in self._waiting and (error is not None or one.known is not response):
+                    del self._waiting[one]
+                    one.response, one.error = response, error
+                    one.woken.set()
+        finally:
+            self._polls = False
+
+
+_WATCHES: Final = trio.lowlevel.RunVar[WeakValueDictionary[Hashable, TopicWatch]](
+    "kgroup_topic_watches"
+)
+
+
+def watch_of(key: Hashable, interval: float) -> TopicWatch:
+    """What the members with this key and interval share, in the event loop that runs here."""
+    try:
+        known = _WATCHES.get()
+    except LookupError:
+        known = WeakValueDictionary()
+        _WATCHES.set(known)
+    watch = known.get((key, interval))
+    if watch is None:
+        watch = known[key, interval] = TopicWatch(interval)
+    return watch
