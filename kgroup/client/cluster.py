@@ -153,8 +153,11 @@ class Cluster:
 
         async def following(*, only_changed: bool) -> Metadata:
             nonlocal last
-            last = await watch.wait(wanted, last if only_changed else None, self._request_metadata)
-            return await self._take_in(last, wanted, others)
+            known, last = last if only_changed else None, None
+            answer = await watch.wait(wanted, known, self._request_metadata)
+            metadata = await self._take_in(answer, wanted, others)
+            last = answer  # one that has an error is read again
+            return metadata
 
         return following
 

@@ -91,6 +91,14 @@ class TopicWatch:
             raise waiter.error.with_traceback(None)
         return waiter.response
 
+    def _until_next(self) -> float:
+        """Seconds to the next multiple of the interval, and at least a hundredth of it.
+
+        So rounding never makes it 0, which would send requests without a pause.
+        """
+        wait = self._interval - trio.current_time() % self._interval
+        return wait if wait >= self._interval / 100 else wait + self._interval
+
     async def _poll(self, send: Send) -> None:
         """Send one request at the next multiple of the interval, and wake those whom it concerns.
 
@@ -99,8 +107,7 @@ class TopicWatch:
         """
         self._polls = True
         try:
-            interval = self._interval
-            await trio.sleep_until((trio.current_time() // interval + 1) * interval)
+            await trio.sleep(self._until_next())
             asked = list(self._waiting)
             error, response = None, None
             try:

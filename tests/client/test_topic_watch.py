@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kgroup.client.topic_watch import TopicWatch, watch_of
+from kgroup.client.topic_watch import Send, TopicWatch, watch_of
 from kgroup.errors import ConnectionLostError
 
 
@@ -30,6 +30,15 @@ class Broker:
         return self.response
 
 
+def _at_once(broker: Broker) -> Send:
+    async def send(topics: frozenset[str]) -> object:
+        await trio.lowlevel.checkpoint()
+        broker.requests.append((trio.current_time(), "".join(topics)))
+        return broker.response
+
+    return send
+
+
 async def test_one_request_for_all_at_each_interval(autojump_clock: MockClock) -> None:
     """Three members send one request a second, for the topics of all, at whole seconds."""
     broker, watch = Broker(), TopicWatch(1.0)
@@ -42,6 +51,17 @@ async def test_one_request_for_all_at_each_interval(autojump_clock: MockClock) -
         for topics in (("a",), ("a", "b"), ("c",)):
             nursery.start_soon(member, *topics)
     assert broker.requests == [(1.0, "abc"), (2.0, "abc"), (3.0, "abc")]
+
+
+async def test_rounding_never_skips_the_pause(autojump_clock: MockClock) -> None:
+    """Requests are an interval apart, whatever the floats of clock and interval are."""
+    broker, watch = Broker(), TopicWatch(0.1)
+    for _ in range(50):
+        broker.requests.clear()
+        for _ in range(2):
+            await watch.wait(frozenset("a"), None, _at_once(broker))
+        (first, _), (second, _) = broker.requests
+        assert 0.09 <= second - first <= 0.21
 
 
 async def test_members_sleep_while_the_response_is_the_same(autojump_clock: MockClock) -> None:
