@@ -21,7 +21,7 @@ from kgroup.addresses import split_address
 from kgroup.client import responses
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_for
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
-from kgroup.client.topic_watch import watch_of
+from kgroup.client.topic_watch import TopicWatch, watch_of
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
@@ -146,9 +146,8 @@ class Cluster:
             ``only_changed=True`` what the next one says that is not the one that it returned last.
             It raises what `metadata` raises.
         """
-        config, wanted, others = self._config, frozenset(topics), frozenset(foreign)
-        key = self._open_stream, config.bootstrap_servers, config.client_id, config.security
-        watch = watch_of(key, interval)
+        wanted, others = frozenset(topics), frozenset(foreign)
+        watch = self._shared_watch(interval)
         last: Any = None
 
         async def following(*, only_changed: bool) -> Metadata:
@@ -287,6 +286,13 @@ class Cluster:
         """
         connections, self._connections = list(self._connections.values()), {}
         await _close(connections)
+
+    def _shared_watch(self, interval: float) -> TopicWatch:
+        config = self._config
+        return watch_of(
+            (self._open_stream, config.bootstrap_servers, config.client_id, config.security),
+            interval,
+        )
 
     async def _take_in(
         self, answer: Any, wanted: frozenset[str] | None, foreign: frozenset[str]
