@@ -151,7 +151,7 @@ class Lifecycle:
         self._has_others = has_others
         self._closing: End | None = None
         self._batch_time = 0.0
-        self._batch_time_at = trio.current_time()
+        self._batch_time_at = member.clock.now()
         self._machine = StateMachine()
         self._nursery: trio.Nursery | None = None
         self._working = 0
@@ -355,9 +355,12 @@ class Lifecycle:
             self._work_changed.notify()
 
     def batch_took(self, seconds: float) -> None:
-        """A handler has processed a batch; drains are expected to take about as long."""
+        """A handler has processed a batch; drains are expected to take about as long.
+
+        Any thread may call it.
+        """
         if seconds >= self._recent_batch_time():
-            self._batch_time, self._batch_time_at = seconds, trio.current_time()
+            self._batch_time, self._batch_time_at = seconds, self._member.clock.now()
 
     def hold_body(self) -> None:
         """Count this task as work, because the body of the program's loop holds the generation."""
@@ -469,7 +472,7 @@ class Lifecycle:
 
     def _recent_batch_time(self) -> float:
         """The longest time for which a handler had a batch; older ones count less and less."""
-        passed = trio.current_time() - self._batch_time_at
+        passed = self._member.clock.now() - self._batch_time_at
         return self._batch_time * math.exp2(-passed / self._member.config.heartbeat_interval)
 
     # How tasks end.

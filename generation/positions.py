@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from threading import Lock
 from typing import final
 
 from kgroup import arguments
@@ -53,6 +54,7 @@ class Positions:
         self._lower_bounds: dict[TopicPartition, int] = {}
         self._moves: Counter[TopicPartition] = Counter()
         self._read = dict(read_before or {})
+        self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
         self.start: Mapping[TopicPartition, int] = {}
         self.unlocated: set[TopicPartition] = set()
@@ -79,8 +81,12 @@ class Positions:
         return self._read
 
     def handed_out(self, partition: TopicPartition, next_offset: int) -> None:
-        """Record that the program was given the records before this offset."""
-        self._read[partition] = max(next_offset, self._read.get(partition, 0))
+        """Record that the program was given the records before this offset.
+
+        A thread that reads calls it too, while the event loop may move the same partition.
+        """
+        with self._reading:
+            self._read[partition] = max(next_offset, self._read.get(partition, 0))
 
     def lift(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove the upper bound of these, because the program reads them by other means."""

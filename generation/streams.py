@@ -6,6 +6,11 @@ a valid lease: `RecordStream` checks the lease last, just before the hand-over, 
 it returns check it again before each record (``kgroup.generation.leased_batches``). At an offset
 that the log does not have, ``auto_offset_reset`` decides. An offset stream is for programs that
 read records by other means, as Spark's executors do.
+
+A handler thread of ``kgroup.threaded`` takes batches itself, without the event loop, as long as
+nothing else has to be done (`RecordStream.next_in_thread`). The lease, the state and the epoch are
+checked under the record source's lock, just before a batch leaves the source. Nothing is fetched
+ahead for a thread, so that a seek, a pause and the end of the generation find nothing to take back.
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ from kgroup.generation.positions import Positions
 from kgroup.generation.start_offsets import StartOffsets
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch
+from kgroup.records.buffered_source import BufferedSource
+from kgroup.records.waiters import ThreadRead, WaitingThread
 from kgroup.types import IsolationLevel, TopicPartition
 
 
@@ -82,7 +89,8 @@ class PartitionStream:
     @property
     def held_for(self) -> float:
         """The seconds for which the program has held its last batch; 0 if it holds none."""
-        return 0.0 if self._held_since is None else self._member.clock.now() - self._held_since
+        since = self._held_since  # a thread may change it meanwhile
+        return 0.0 if since is None else self._member.clock.now() - since
 
     def _set_held(self, *, held: bool) -> None:
         """The program is given a batch, or has processed the one that it had."""
@@ -178,6 +186,56 @@ class RecordStream(PartitionStream):
         if (observer := self._member.runtime.observer) is not None:
             observer.handed_out(self._lifecycle.membership, batch)
         return batch
+
+    def thread_read(self, waiter: WaitingThread) -> ThreadRead | None:
+        """What a thread needs for `next_in_thread`; None if the record source serves no threads."""
+        if not isinstance(self._member.source, BufferedSource):
+            return None  # the program's own; its methods belong to the event loop
+        if self._member.runtime.observer is not None:
+            return None
+        return ThreadRead(
+            epoch=self._epoch,
+            partitions=self.partitions,
+            limit=self._limit,
+            may_read=self._may_read_in_thread,
+            handed_out=self._handed_out,
+            waiter=waiter,
+        )
+
+    def next_in_thread(self, read: ThreadRead, timeout: float | None) -> Batch | None:
+        """The next batch, taken by a thread that is not the event loop's.
+
+        The caller makes sure that no other thread, and no task, waits for a batch of this stream.
+
+        Returns:
+            the batch; None if the stream itself has to be called, which knows what to do or to
+            raise: at the beginning and the end, without a lease, and after a fault.
+
+        Raises:
+            TimeoutError: there was no batch in time.
+        """
+        source = self._member.source
+        assert isinstance(source, BufferedSource)  # `read` exists
+        if not self._may_read_in_thread():
+            return None
+        self._set_held(held=False)
+        batch = source.receive_in_thread(read, timeout)
+        if batch is None:
+            return None
+        self._resets.pop(batch.partition, None)
+        self._set_held(held=True)
+        return self._leased.bind(batch)
+
+    def _may_read_in_thread(self) -> bool:
+        return (
+            self._located
+            and not self._waiting_for_reset
+            and self._is_running()
+            and self._lifecycle.lease.left > 0
+        )
+
+    def _handed_out(self, batch: Batch) -> None:
+        self._positions.handed_out(batch.partition, batch.next_offset)
 
     async def aclose(self) -> None:
         """Like `close`, as a checkpoint."""

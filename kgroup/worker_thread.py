@@ -18,11 +18,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import trio
 
 T = TypeVar("T")
+
+threads_with_locks: Final[set[int]] = set()
+"""The threads that may hold a lock for which an event loop may wait. They must not wait for it."""
 
 
 @final

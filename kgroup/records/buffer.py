@@ -6,10 +6,10 @@ of all partitions together and decides when fetching stops.
 INVARIANT: what is queued continues ``position`` without a gap that a reader could see. The first
 queued record is the log's first record at or after ``position``.
 
-**Counting without a lock.** Each counter only rises and has one writer, so that the fetcher's
-thread and the event loop can share them: the fetcher counts the records that it delivers, the
-source counts those that leave its queues. ``stopped`` is a handshake. Only the fetcher sets it,
-and then it fetches nothing until ``Fetcher.resume_fetching`` clears it.
+**Counting without a common lock.** Each counter only rises and has one writer at a time, so that
+the fetcher and the source can share them: the fetcher, under its lock, counts the records that it
+delivers; the source, under its own, counts those that leave its queues. ``stopped`` is a handshake.
+Only the fetcher sets it, and then it fetches nothing until ``Fetcher.resume_fetching`` clears it.
 
 **How much is where.** librdkafka's own queue may hold half of the buffer (``LIBRDKAFKA_PART``),
 because a record costs least there: a Python object that waits is visited by the garbage collector
@@ -30,10 +30,10 @@ from itertools import chain
 from typing import Final, final
 
 import attrs
-import trio
 
 from kgroup.interfaces import Message
 from kgroup.records.fetcher import FetchedRun, OutOfRange, Unreadable
+from kgroup.records.waiters import Waiter
 from kgroup.types import TopicPartition
 
 LIBRDKAFKA_PART: Final = Fraction(1, 2)
@@ -70,7 +70,7 @@ class PartitionQueue:
         paused: whether its reader has paused it.
         held: whether its fetch is held back, because it has far more than its share.
         fault: why nothing follows what is queued, or None.
-        waiter: the ``receive`` that waits for it, or None.
+        waiter: the reader that waits for it, or None.
         records: how many records are queued.
         size: their bytes.
     """
@@ -82,7 +82,7 @@ class PartitionQueue:
     paused: bool = False
     held: bool = False
     fault: OutOfRange | Unreadable | None = None
-    waiter: trio.Event | None = None
+    waiter: Waiter | None = None
     records: int = 0
     size: int = 0
     _runs: deque[_QueuedRun] = attrs.field(factory=deque, init=False)

@@ -1,8 +1,17 @@
 """``BufferedSource``: the part that every ``RecordSource`` of kgroup shares.
 
 It sits between a fetcher (``kgroup.records.fetcher``), which gets records from librdkafka or from a
-log in memory, and ``receive``, which hands them out. All of it runs in the event loop's thread, so
-nothing here needs a lock, and both sources behave the same because every decision is made here.
+log in memory, and ``receive``, which hands them out. Both sources behave the same because every
+decision is made here.
+
+**Threads.** All calls come from the event loop's thread, except ``receive_in_thread``, by which a
+handler thread of ``kgroup.threaded`` takes records itself: a call into the event loop for each
+batch would cost more than the batch. ``_lock`` protects everything here. Nothing waits while it
+holds the lock, and a fetcher's lock may be held when it is acquired, never the other way round. The
+lock is reentrant, because ``on_fault`` may end the generation. A thread does not have it while
+Python code of the program could run in it: the main thread, which runs signal handlers, does not
+call ``receive_in_thread`` at all, and a call of a finalizer into the event loop is refused there
+(``inside_source``). Otherwise such code could wait for the event loop, and the loop for the lock.
 
 **Epochs.** A generation is known by its epoch, a number that rises with every ``assign``. Each
 call carries the epoch of the generation that makes it. A call of an old generation changes
@@ -39,8 +48,11 @@ INVARIANTS
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import wraps
 from itertools import count
-from typing import Final
+from threading import RLock, get_ident
+from time import monotonic
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import trio
 
@@ -57,12 +69,31 @@ from kgroup.records.fetcher import (
     OutOfRange,
     Unreadable,
 )
+from kgroup.records.waiters import ThreadRead, Waiter, WaitingTask
 from kgroup.types import TopicPartition, partition_fault
+from kgroup.worker_thread import threads_with_locks
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Source = TypeVar("Source", bound="BufferedSource")
 
 FAULT_REPEAT_INTERVAL: Final = 60.0
 """Seconds for which a fault is not reported again, even if reading resumed meanwhile."""
 OnFault = Callable[[TopicPartition | None, str], None]
 """Reports a fault that is retried: of which partition, and what happened."""
+
+
+def _locked(
+    method: Callable[Concatenate[Source, P], R],
+) -> Callable[Concatenate[Source, P], R]:
+    """Hold the lock during the call."""
+
+    @wraps(method)
+    def call(source: Source, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with source._lock:  # noqa: SLF001 # a method
+            return method(source, *args, **kwargs)
+
+    return call
 
 
 class BufferedSource:
@@ -75,6 +106,7 @@ class BufferedSource:
     """
 
     def __init__(self, fetcher: Fetcher, limits: BufferLimits, on_fault: OnFault) -> None:
+        self._lock = RLock()
         self._fetcher = fetcher
         self._limits = limits
         self._on_fault = on_fault
@@ -83,7 +115,7 @@ class BufferedSource:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready: dict[TopicPartition, PartitionQueue] = {}
         self._fetched_partitions = 1
-        self._waiting: dict[trio.Event, None] = {}
+        self._waiting: dict[Waiter, None] = {}
         self._fetch_ids = count(1)
         self._reported_at: dict[tuple[TopicPartition | None, str], float] = {}
         self._broken: FetcherBroken | None = None
@@ -95,6 +127,7 @@ class BufferedSource:
 
     # For the generation.
 
+    @_locked
     def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
         """Begin a generation; see ``RecordSource``.
 
@@ -139,6 +172,7 @@ class BufferedSource:
         self._fetcher.activate()
         self._resume_if_possible()
 
+    @_locked
     def revoke(self, epoch: int) -> None:
         """End a generation; see ``RecordSource``. Another epoch than the current one is ignored."""
         if epoch != self._epoch:
@@ -146,9 +180,10 @@ class BufferedSource:
         self._epoch = None
         self._ready.clear()
         self._fetcher.deactivate()
-        for event in self._waiting:
-            event.set()
+        for waiter in self._waiting:
+            waiter.set()
 
+    @_locked
     def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Begin to fetch these partitions; see ``RecordSource``. Another epoch is ignored.
 
@@ -191,22 +226,72 @@ class BufferedSource:
         if type(limit) is not int or limit < 1:
             raise UsageError(f"limit={limit!r}: it must be a whole number of at least 1")
         await trio.lowlevel.checkpoint()
+        may_take = True
         try:
             while True:
-                self._check(epoch)
-                queue = self._next_ready(partitions)
-                if queue is not None:
-                    return self._hand_out(queue, epoch, limit)
-                queues = self._without_reader(partitions)
-                if not self._ready and (items := self._fetcher.take()):
-                    self._take_in(items)
-                    if not self._ready:
+                with self._lock:
+                    self._check(epoch)
+                    queue = self._next_ready(partitions)
+                    if queue is not None:
+                        return self._hand_out(queue, epoch, limit)
+                    takes = may_take and self._can_take()
+                    if not takes:
+                        queues = self._without_reader(partitions)
+                        waiter = WaitingTask()
+                        self._begin_wait(waiter, queues)
+                if takes:
+                    may_take = self._fetcher.take_into(self._take_in)
+                    if may_take and not self._ready:
                         await trio.lowlevel.checkpoint()
-                else:
-                    await self._wait(queues)
+                    continue
+                try:
+                    await waiter.wait()
+                finally:
+                    self._end_wait(waiter, queues)
+                may_take = True
         except BaseException:
             self._let_another_take()
             raise
+
+    def receive_in_thread(self, read: ThreadRead, timeout: float | None) -> Batch | None:
+        """As ``receive``, in another thread than the event loop's, as long as all goes well.
+
+        Returns:
+            the batch; None if ``receive`` has to be called, which knows what to do or to raise.
+
+        Raises:
+            TimeoutError: there was no batch in time.
+            Exception: what the waiter raises.
+        """
+        deadline = None if timeout is None else monotonic() + timeout
+        may_take = True
+        while True:
+            with inside_source, self._lock:
+                if not self._serves(read):
+                    return None
+                queue = self._next_ready(read.partitions)
+                if queue is not None:
+                    if not queue.records:
+                        return None
+                    batch = self._hand_out(queue, read.epoch, read.limit)
+                    read.handed_out(batch)
+                    return batch
+                takes = may_take and self._can_take() and not self._reported_at
+                if not takes:
+                    queues = self._owned(read.partitions)
+                    if any(not queue.opened or queue.waiter is not None for queue in queues):
+                        return None
+                    self._begin_wait(read.waiter, queues)
+            if takes:
+                with inside_source:
+                    may_take = self._take_in_thread()
+                continue
+            try:
+                read.waiter.wait(None if deadline is None else deadline - monotonic())
+            finally:
+                with inside_source:
+                    self._end_wait(read.waiter, queues)
+            may_take = True
 
     def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Hand out no records of these until ``resume``; see ``RecordSource``.
@@ -224,6 +309,7 @@ class BufferedSource:
         """
         self._switch(epoch, partitions, paused=False)
 
+    @_locked
     def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:
         """Continue at this offset; see ``RecordSource``. Another epoch is ignored.
 
@@ -248,11 +334,13 @@ class BufferedSource:
 
     # For the fetcher, and for subclasses.
 
+    @_locked
     def deliver(self, items: Iterable[FetchedItem]) -> None:
         """Take fetched items in their order. Called in the event loop's thread."""
         self._take_in(items)
         self._let_another_take()
 
+    @_locked
     def close_queues(self) -> None:
         """End the generation and drop all records; ``assign`` is refused from now on."""
         if self._epoch is not None:
@@ -261,6 +349,7 @@ class BufferedSource:
         self._drop(self._queues.values())
         self._queues = {}
 
+    @_locked
     def _take_in(self, items: Iterable[FetchedItem]) -> None:
         for item in items:
             match item:
@@ -272,8 +361,8 @@ class BufferedSource:
                     self._report(item)
                 case FetcherBroken():
                     self._broken = item
-                    for event in self._waiting:
-                        event.set()
+                    for waiter in self._waiting:
+                        waiter.set()
         self._resume_if_possible()
 
     def _replace_fetcher(self) -> None:
@@ -366,30 +455,55 @@ class BufferedSource:
                 )
         return queues
 
-    async def _wait(self, queues: Sequence[PartitionQueue]) -> None:
-        event = trio.Event()
-        for queue in queues:
-            queue.waiter = event
-        self._waiting[event] = None
-        self._limits.waiting = len(self._waiting)
-        self._resume_if_possible()
-        try:
-            await event.wait()
-        finally:
-            del self._waiting[event]
-            self._limits.waiting = len(self._waiting)
-            for queue in queues:
-                queue.waiter = None
+    def _serves(self, read: ThreadRead) -> bool:
+        """Whether a thread may be given these records, and may use the fetcher."""
+        return (
+            read.epoch == self._epoch
+            and self._broken is None
+            and self._fetcher.serves_threads
+            and read.may_read()
+        )
 
-    def _let_another_take(self) -> None:
-        """Let a reader that waits take the fetcher's next records, once all others are in hand.
+    def _can_take(self) -> bool:
+        """Whether a reader without records should take: nobody else's wait in the queues.
 
         If more were taken while some are ready, they would have left the processor's cache before
         their reader gets them. If that one is slow, the fetcher goes on by itself.
         """
-        if self._waiting and not self._ready and self._fetcher.has_more:
+        return not self._ready and self._fetcher.has_more
+
+    def _take_in_thread(self) -> bool:
+        fetcher = self._fetcher
+
+        def take_in(items: Sequence[FetchedItem]) -> None:
+            with self._lock:
+                # What a fetcher that was replaced has fetched is counted in limits of its own.
+                if fetcher is self._fetcher:
+                    self._take_in(items)
+
+        return fetcher.take_into(take_in, in_loop=False)
+
+    def _begin_wait(self, waiter: Waiter, queues: Sequence[PartitionQueue]) -> None:
+        for queue in queues:
+            queue.waiter = waiter
+        self._waiting[waiter] = None
+        self._limits.waiting = len(self._waiting)
+        self._resume_if_possible()
+
+    @_locked
+    def _end_wait(self, waiter: Waiter, queues: Sequence[PartitionQueue]) -> None:
+        del self._waiting[waiter]
+        self._limits.waiting = len(self._waiting)
+        for queue in queues:
+            queue.waiter = None
+
+    @_locked
+    def _let_another_take(self) -> None:
+        """Let a reader that waits take the fetcher's next records, if nothing is ready."""
+        if self._waiting and self._can_take():
             next(iter(self._waiting)).set()
 
+    @_locked
     def _switch(self, epoch: int, partitions: Collection[TopicPartition], *, paused: bool) -> None:
         if epoch != self._epoch:
             return
@@ -480,3 +594,16 @@ class BufferedSource:
             queue.held = True
         if over_share:
             self._fetcher.hold([queue.partition for queue in over_share])
+
+
+class _InsideSource:
+    """Marks a thread that may hold the lock of a source, for which the event loop may wait."""
+
+    def __enter__(self) -> None:
+        threads_with_locks.add(get_ident())
+
+    def __exit__(self, *details: object) -> None:
+        threads_with_locks.discard(get_ident())
+
+
+inside_source: Final = _InsideSource()

@@ -12,13 +12,13 @@ since one call for each record would cost two hundred times the throughput.
 from one processor's cache to another's, and both threads want the GIL. Both cost much of the
 throughput (``benchmarks/records``). So a thread that got a full chunk waits in its command
 queue, without the lock, and the readers take what follows themselves, by calls that never wait: the
-Consumer's queue has it already. A reader is a task in the event loop (``take``) or a handler thread
-of ``kgroup.threaded`` (``take_into``). The loan ends with the first command and with a take that is
+Consumer's queue has it already. A reader is a task in the event loop or a handler thread
+of ``kgroup.threaded``. The loan ends with the first command and with a take that is
 not full; the thread then polls as before. It also ends if a reader waits for records, which are
-further back in the Consumer's queue, while those that take were busy for less than ``BUSY`` of the
-last ``LOAN`` seconds, because they wait for something else. The thread then delivers ``UNLENT``
-full chunks, up to the buffer's limits, so that all readers work at the same time, before it lends
-again. Readers that compute are left alone: only one of them has the GIL anyway.
+further back in the Consumer's queue, while the others take more slowly than ``PACE``, because they
+wait for something else. The thread then delivers some full chunks, up to the buffer's limits, so
+that all readers work at the same time, before it lends again; more and more of them, up to
+``UNLENT``, if the next loan ends in the same way.
 
 INVARIANT: a reader takes nothing while a delivery of the thread is on its way, nor while commands
 are queued; otherwise records could overtake others. ``_posted`` and ``_taken`` count deliveries. A
@@ -71,8 +71,7 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from random import randrange
-from threading import get_ident
-from time import monotonic, perf_counter, thread_time
+from time import monotonic, perf_counter
 from typing import Any, Final, cast, final
 
 import attrs
@@ -120,11 +119,15 @@ MEASURED: Final = 100
 """Of a run of more messages, about so many are measured to estimate its bytes."""
 LOAN: Final = 0.02
 """Seconds after which the thread checks whether the readers make use of the loan."""
-BUSY: Final = 0.1
-"""The part of this time in which they have to use a processor while another reader waits. It is
-small, because on a busy machine they get their processor late."""
-UNLENT: Final = 50
-"""Full chunks that the thread delivers after a loan of which readers made too little use."""
+PACE: Final = 1000.0
+"""How often in a second they have to take if another reader waits. Readers that do next to nothing
+with a record take four times as often. If slower ones cannot go on by themselves for some time,
+that costs them little: taking is a small part of what they do."""
+UNLENT: Final = 64
+"""The most full chunks that the thread delivers after loans of which readers made too little use.
+"""
+FIRST_UNLENT: Final = 4
+"""The full chunks that it delivers after the first of them."""
 
 _REPLACED: Final = (
     "librdkafka has had no broker for some seconds and may have lost them for good; another"
@@ -184,13 +187,13 @@ class ConsumerThread:
         """How many of them the event loop has taken in; only the loop writes it."""
         self._lock = threading.Lock()
         # Only who holds the lock writes what follows, or uses the Consumer.
-        self._busy = 0.0
-        """Seconds of CPU that readers have used, from take to take."""
-        self._last_take = (0, 0.0)
-        """The thread of the last take, and its seconds of CPU by then."""
+        self._takes = 0
+        """How often readers have used the loan."""
         self._lent = False
         self._full_chunks = 0
         """How many the thread delivers before it lends again."""
+        self._unlent = FIRST_UNLENT
+        """How many it delivers after the next loan of which readers make too little use."""
         self._most_to_take = TAKE
         self._fetches: dict[TopicPartition, _Fetch] = {}
         self._held: set[TopicPartition] = set()
@@ -265,27 +268,25 @@ class ConsumerThread:
         """See ``Fetcher``."""
         return self._lent and not self._limits.stopped
 
-    def take(self) -> Sequence[FetchedItem]:
+    @property
+    def serves_threads(self) -> bool:
+        """See ``Fetcher``: its methods only put commands into a queue."""
+        return True
+
+    # Called in the thread of a reader.
+
+    def take_into(
+        self, take_in: Callable[[Sequence[FetchedItem]], None], *, in_loop: bool = True
+    ) -> bool:
         """See ``Fetcher``. It takes about a millisecond, and waits for nothing."""
-        if not self._borrow():
-            return ()
-        try:
-            return self._take()
-        finally:
-            self._lock.release()
-
-    # Called in any thread but the event loop's.
-
-    def take_into(self, take_in: Callable[[Sequence[FetchedItem]], None]) -> bool:
-        """See ``Fetcher``."""
         if not self._borrow():
             return False
         try:
             items = self._take()
-            if all(isinstance(item, FetchedRun) for item in items):
+            if in_loop or all(isinstance(item, FetchedRun) for item in items):
                 take_in(items)
             else:
-                self._deliver_items(items)  # faults are reported in the event loop
+                self._deliver_items(items)
         finally:
             self._lock.release()
         return True
@@ -301,8 +302,7 @@ class ConsumerThread:
 
     def _take(self) -> Sequence[FetchedItem]:
         """Take what is there, in the thread of a reader that holds the lock."""
-        thread, began = get_ident(), thread_time()
-        last_thread, last = self._last_take
+        self._takes += 1
         try:
             most = self._most_to_take
             chunk = self._consumer.consume(most, 0)
@@ -312,11 +312,8 @@ class ConsumerThread:
             self._count(items)
         except Exception as error:  # noqa: BLE001 - as in the thread, every receive() raises it
             return [FetcherBroken(f"reading for {self.thread.name} failed: {error!r}", error)]
-        finally:
-            now = thread_time()
-            self._busy += now - (last if last_thread == thread else began)
-            self._last_take = thread, now
-        return items
+        else:
+            return items
 
     # Called in the Consumer's thread.
 
@@ -473,25 +470,25 @@ class ConsumerThread:
         """
         self._posted += 1
         self._lent = True
-        self._last_take = 0, 0.0
-        before = self._busy
+        before = self._takes
         self._lock.release()
         command = None
         try:
             self._call(self._deliver, items)
-            while command is None:
+            while True:
                 began = perf_counter()
                 with suppress(Empty):
                     command = self._commands.get(timeout=LOAN)
-                used, before = self._busy - before, self._busy
-                least = BUSY * (perf_counter() - began) if self._limits.waiting else 0.0
-                if command is None and used <= least:
                     break
+                takes, before = self._takes - before, self._takes
+                if not takes or (self._limits.waiting and takes < PACE * (perf_counter() - began)):
+                    break
+                self._unlent = FIRST_UNLENT
         finally:
             self._lock.acquire()
             self._lent = False
         if command is None:
-            self._full_chunks = UNLENT
+            self._full_chunks, self._unlent = self._unlent, min(2 * self._unlent, UNLENT)
         return command
 
     def _deliver_items(self, items: Sequence[FetchedItem]) -> None:

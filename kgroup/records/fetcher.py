@@ -12,7 +12,7 @@ sides can work in different threads without ever waiting for each other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, final
 
 import attrs
@@ -119,15 +119,30 @@ class Fetcher(Protocol):
     """What a source calls; each call returns at once, and calls take effect in their order."""
 
     @property
-    def has_more(self) -> bool:
-        """Whether ``take`` would probably return something, and nothing is delivered until then."""
+    def serves_threads(self) -> bool:
+        """Whether all methods may be called in any thread, under the source's lock."""
         ...
 
-    def take(self) -> Sequence[FetchedItem]:
+    @property
+    def has_more(self) -> bool:
+        """Whether ``take_into`` would probably take something, and nothing is delivered by then."""
+        ...
+
+    def take_into(
+        self, take_in: Callable[[Sequence[FetchedItem]], None], *, in_loop: bool = True
+    ) -> bool:
         """Fetch in the caller's thread what is there, in place of a later delivery.
 
+        Called without the source's lock. No one else takes before ``take_in`` has returned, so that
+        nothing is overtaken.
+
+        Args:
+            take_in: called with what was fetched.
+            in_loop: whether the caller is the event loop. If not, faults are delivered there, and
+                what was fetched together with them.
+
         Returns:
-            what was fetched; nothing if ``has_more`` is false, or if it was wrong.
+            whether anything was done; false if ``has_more`` is, or was wrong.
         """
         ...
 

@@ -10,7 +10,7 @@ conforms to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, Protocol, final
 
@@ -190,13 +190,21 @@ class _LogFetcher:
         self._nursery = nursery
 
     @property
+    def serves_threads(self) -> bool:
+        """See ``Fetcher``: its tasks run in the event loop."""
+        return False
+
+    @property
     def has_more(self) -> bool:
         """See ``Fetcher``: its tasks deliver everything."""
         return False
 
-    def take(self) -> Sequence[FetchedItem]:
+    def take_into(
+        self, take_in: Callable[[Sequence[FetchedItem]], None], *, in_loop: bool = True
+    ) -> bool:
         """See ``Fetcher``."""
-        return ()
+        del take_in, in_loop
+        return False
 
     def activate(self) -> None:
         """See ``Fetcher``."""

@@ -307,9 +307,17 @@ class SharedFetcher:
         """Nothing is taken from a shared Consumer: it might be for others."""
         return False
 
-    def take(self) -> Sequence[FetchedItem]:
+    @property
+    def serves_threads(self) -> bool:
+        """See ``Fetcher``: all members of the loop call it, without a lock."""
+        return False
+
+    def take_into(
+        self, take_in: Callable[[Sequence[FetchedItem]], None], *, in_loop: bool = True
+    ) -> bool:
         """See ``Fetcher``; nothing."""
-        return ()
+        del take_in, in_loop
+        return False
 
     def prepare(self, topics: Collection[str]) -> None:
         """See ``ConsumerThread``."""

@@ -19,14 +19,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, Generic, TypeVar, final
 
 import trio
 
 from kgroup.errors import KgroupError, UsageError
 from kgroup.threaded.flag import Flag, acquire
-from kgroup.worker_thread import post_to
+from kgroup.worker_thread import post_to, threads_with_locks
 
 T = TypeVar("T")
 
@@ -98,7 +100,7 @@ class BackgroundLoop:
         self._main = main
         self._on_end = on_end
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._calls: set[_Call[Any]] = set()
+        self._calls: set[_Call[Any] | ThreadWakeup] = set()
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._pid = os.getpid()
@@ -161,6 +163,21 @@ class BackgroundLoop:
             return False
         return post_to(self._token, fn)
 
+    def register(self, wakeup: ThreadWakeup) -> None:
+        """Wake a thread that waits for something else when the loop ends.
+
+        Raises:
+            LoopEndedError: it has ended.
+        """
+        self._calls.add(wakeup)
+        if self.ended.is_set():
+            self._calls.discard(wakeup)
+            raise LoopEndedError
+
+    def unregister(self, wakeup: ThreadWakeup) -> None:
+        """Stop waking it."""
+        self._calls.discard(wakeup)
+
     def _submit(self, call: _Call[Any], start: Callable[[], None]) -> None:
         if self.forked:
             raise UsageError(
@@ -171,6 +188,11 @@ class BackgroundLoop:
             raise UsageError(
                 f"this call was made in the thread {self._thread.name} and would wait for that"
                 " very thread; an event handler has to make it in another thread"
+            )
+        if threading.get_ident() in threads_with_locks:
+            raise UsageError(
+                "this call was made by a finalizer, or by a trace function, while its thread took"
+                " records, and would wait for ever; make the call in another thread"
             )
         self._calls.add(call)
         # INVARIANT: the call is registered before this check, and the loop sets `ended` before it
@@ -225,6 +247,41 @@ class BackgroundLoop:
 
 
 @final
+class ThreadWakeup:
+    """Wakes a thread that waits for records; from any thread, and when the loop ends."""
+
+    def __init__(self, loop: BackgroundLoop) -> None:
+        self._loop = loop
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def set(self) -> None:
+        """Let the wait end, or the next one if there is none now."""
+        if self._asleep.locked():
+            with suppress(RuntimeError):  # another thread was quicker
+                self._asleep.release()
+
+    def settle(self, value: None, error: BaseException) -> None:
+        """Wake it, because the loop has ended; it finds out."""
+        del value, error
+        self.set()
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait until it is woken, or was since the last wait.
+
+        Raises:
+            TimeoutError: that did not happen in time.
+            LoopEndedError: the loop has ended.
+        """
+        self._loop.register(self)
+        try:
+            if not acquire(self._asleep, timeout):
+                raise TimeoutError
+        finally:
+            self._loop.unregister(self)
+
+
+@final
 class Slot(Generic[T]):
     """Passes one value at a time from the loop to a thread, and loses none.
 
@@ -237,6 +294,8 @@ class Slot(Generic[T]):
         is_valid: returns whether a value that stayed in the slot may still be returned; it runs in
             the loop.
         busy: the message of the UsageError for a second thread that calls `take` meanwhile.
+        shortcut: gets the next value without the loop, within a timeout; it returns None if that is
+            not possible. It is not called while a value may be on its way from the loop.
     """
 
     def __init__(
@@ -245,11 +304,15 @@ class Slot(Generic[T]):
         fetch: Callable[[], Awaitable[T]],
         is_valid: Callable[[T], Awaitable[bool]],
         busy: str,
+        shortcut: Callable[[float | None], T | None] | None = None,
     ) -> None:
         self._loop = loop
         self._fetch = fetch
         self._is_valid = is_valid
         self._busy = busy
+        self._shortcut = shortcut
+        self._fills: set[object] = set()
+        """The calls of `_fill` that have not ended; those that were given up, too."""
         self._taking = threading.Lock()
         self._filling = trio.Lock()
         self._value: tuple[T] | None = None
@@ -264,19 +327,31 @@ class Slot(Generic[T]):
         if not self._taking.acquire(blocking=False):
             raise UsageError(self._busy)
         try:
-            self._loop.run(self._fill, timeout)
+            if self._shortcut is not None and not self._fills and self._value is None:
+                began = monotonic()
+                found = self._shortcut(timeout)
+                if found is not None:
+                    return found
+                if timeout is not None:
+                    timeout -= monotonic() - began
+            fill = object()
+            self._fills.add(fill)
+            self._loop.run(partial(self._fill, fill), timeout)
             value, self._value = self._value, None
             assert value is not None  # _fill has returned
             return value[0]
         finally:
             self._taking.release()
 
-    async def _fill(self) -> None:
-        # The fetch of an earlier call that was given up may not have ended yet.
-        async with self._filling:
-            if self._value is None or not await self._is_valid(self._value[0]):
-                self._value = None
-                self._value = (await self._fetch(),)
+    async def _fill(self, fill: object) -> None:
+        try:
+            # The fetch of an earlier call that was given up may not have ended yet.
+            async with self._filling:
+                if self._value is None or not await self._is_valid(self._value[0]):
+                    self._value = None
+                    self._value = (await self._fetch(),)
+        finally:
+            self._fills.discard(fill)
 
 
 def _copy_of(error: BaseException) -> BaseException:

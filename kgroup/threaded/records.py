@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Final, final
 
@@ -12,7 +13,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
-from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot
+from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot, ThreadWakeup
 from kgroup.types import TopicPartition
 
 _LEASE_POLL: Final = 0.02
@@ -46,11 +47,13 @@ class Records:
         self._seeks = seeks
         self._seeks_before: dict[TopicPartition, int] = {}
         self._ended = False
+        self._read = stream.thread_read(ThreadWakeup(loop))
         self._slot = Slot(
             loop,
             self._next_batch,
             self._is_valid,
             "two threads iterate over one record stream; open a stream for each partition instead",
+            self._take,
         )
 
     def __iter__(self) -> Records:
@@ -99,6 +102,17 @@ class Records:
 
     def __repr__(self) -> str:
         return repr(self._stream)
+
+    def _take(self, timeout: float | None) -> Batch | None:
+        """Take the next batch in this thread; None if only the event loop can."""
+        loop = self._loop
+        # A signal handler interrupts the main thread anywhere, and may wait for the event loop.
+        main = threading.get_ident() == threading.main_thread().ident
+        if main or self._read is None or loop.is_current_thread or loop.forked:
+            return None
+        if loop.ended.is_set():
+            return None
+        return self._stream.next_in_thread(self._read, timeout)
 
     async def _next_batch(self) -> Batch | None:
         try:

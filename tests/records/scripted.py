@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 from kgroup import interfaces
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource
-from kgroup.records.fetcher import FetchedRun, FetchStart
+from kgroup.records.fetcher import FetchedItem, FetchedRun, FetchStart
 from kgroup.types import TopicPartition
 
 
@@ -56,13 +56,22 @@ class ScriptedFetcher:
         """Whether there is a backlog."""
         return bool(self.backlog) and not self.limits.stopped
 
-    def take(self) -> Sequence[FetchedRun]:
+    @property
+    def serves_threads(self) -> bool:
+        """Its calls are recorded in any thread."""
+        return True
+
+    def take_into(
+        self, take_in: Callable[[Sequence[FetchedItem]], None], *, in_loop: bool = True
+    ) -> bool:
         """The first run of the backlog."""
+        del in_loop
         if not self.has_more:
-            return ()
+            return False
         run = self.backlog.pop(0)
         self._count(run)
-        return (run,)
+        take_in((run,))
+        return True
 
     def activate(self) -> None:
         """Record that a generation begins."""

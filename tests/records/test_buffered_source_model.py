@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError
 from kgroup.interfaces import Batch
 from kgroup.records.fetcher import OutOfRange
+from kgroup.records.waiters import ThreadRead
 from kgroup.types import TopicPartition
 from tests.records.scripted import run_of, scripted
 
@@ -45,6 +46,18 @@ class Expected:
     opened: bool = False
     paused: bool = False
     fault: bool = False
+
+
+class NeverWoken:
+    """A thread that stops waiting at once."""
+
+    def set(self) -> None:
+        """It does not wait."""
+
+    def wait(self, timeout: float | None) -> None:
+        """Raise TimeoutError."""
+        assert timeout is not None
+        raise TimeoutError
 
 
 class SourceMachine(RuleBasedStateMachine):
@@ -155,13 +168,17 @@ class SourceMachine(RuleBasedStateMachine):
             self.expected[partition].paused = pause
 
     @precondition(lambda self: any(known.opened for known in self.expected.values()))
-    @rule(some=mostly_all, limit=st.integers(1, 25), times=st.integers(1, 4))
-    def receive(self, some: list[TopicPartition], limit: int, times: int) -> None:
+    @rule(
+        some=mostly_all, limit=st.integers(1, 25), times=st.integers(1, 4), in_thread=st.booleans()
+    )
+    def receive(
+        self, some: list[TopicPartition], limit: int, times: int, *, in_thread: bool
+    ) -> None:
         """Receive the batch that the model predicts, or none if there is none."""
         opened = [one for one, known in self.expected.items() if known.opened]
         wanted = [one for one in opened if one in some] or opened
         for _ in range(times):
-            self.receive_once(wanted, limit)
+            self.receive_once(wanted, limit, in_thread=in_thread)
 
     @precondition(lambda self: any(known.opened for known in self.expected.values()))
     @rule(
@@ -169,9 +186,16 @@ class SourceMachine(RuleBasedStateMachine):
         counts=st.lists(st.integers(1, 20), min_size=1, max_size=5),
         limit=st.integers(1, 25),
         stale=st.booleans(),
+        in_thread=st.booleans(),
     )
     def activate(
-        self, order: list[TopicPartition], counts: list[int], limit: int, *, stale: bool
+        self,
+        order: list[TopicPartition],
+        counts: list[int],
+        limit: int,
+        *,
+        stale: bool,
+        in_thread: bool,
     ) -> None:
         """Deliver and receive in turns, as a running group does."""
         for count in counts:
@@ -179,12 +203,15 @@ class SourceMachine(RuleBasedStateMachine):
                 self.deliver(order, count)
             if stale and not self.fetcher.limits.stopped:
                 self.deliver_stale(order[0], 0)
-            self.receive(PARTITIONS, limit, 1)
+            self.receive(PARTITIONS, limit, 1, in_thread=in_thread)
             order = [*order[1:], order[0]]
 
-    def receive_once(self, wanted: list[TopicPartition], limit: int) -> None:
+    def receive_once(self, wanted: list[TopicPartition], limit: int, *, in_thread: bool) -> None:
         """Receive, and compare with the model."""
-        answer = trio.run(self.try_receive, wanted, limit)
+        if in_thread:
+            answer = self.try_receive_in_thread(wanted, limit)
+        else:
+            answer = trio.run(self.try_receive, wanted, limit)
         if not self.current:
             assert isinstance(answer, StaleGenerationError)
             return
@@ -223,6 +250,29 @@ class SourceMachine(RuleBasedStateMachine):
         else:
             return False
         return bisect_left(LOG, known.position) < bisect_left(LOG, upper)
+
+    def try_receive_in_thread(self, wanted: list[TopicPartition], limit: int) -> Any:
+        """As `try_receive`, by what a thread calls, which has no event loop."""
+        handed_out: list[Batch] = []
+        read = ThreadRead(
+            epoch=self.epoch,
+            partitions=frozenset(wanted),
+            limit=limit,
+            may_read=lambda: True,
+            handed_out=handed_out.append,
+            waiter=NeverWoken(),
+        )
+        try:
+            batch = self.source.receive_in_thread(read, timeout=0)
+        except TimeoutError:
+            batch = None
+        else:
+            if batch is None:
+                answer = trio.run(self.try_receive, wanted, limit)
+                assert not isinstance(answer, Batch | None)
+                return answer
+        assert handed_out == ([] if batch is None else [batch])
+        return batch
 
     async def try_receive(self, wanted: list[TopicPartition], limit: int) -> Any:
         """The batch or the error of receive, or None if it waits (and is then cancelled)."""

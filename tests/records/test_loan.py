@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -13,13 +13,15 @@ import trio
 import trio.testing
 from confluent_kafka import KafkaError, Message
 
-from kgroup.errors import FetchError, OffsetOutOfRangeError
+from kgroup.errors import FetchError, OffsetOutOfRangeError, UsageError
 from kgroup.records import consumer_thread
+from kgroup.records.buffer import FULL
 from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.records.waiters import ThreadRead
 from kgroup.types import TopicPartition
 from tests.records.environments import Environment, value_of
 from tests.records.scripted import failure, record, run_of, scripted
-from tests.records.test_consumer_thread import ScriptedConsumer, obeyed, running
+from tests.records.test_consumer_thread import PATIENCE, ScriptedConsumer, obeyed, running
 
 CHUNK = 4
 A, B = (TopicPartition("t", number) for number in range(2))
@@ -178,7 +180,7 @@ async def test_a_command_ends_the_loan_and_comes_before_what_is_taken() -> None:
             consumer.messages.clear()
         taken = consumer.taken
         source.seek(1, A, 100)
-        assert source._fetcher.take() == ()
+        assert not source._fetcher.take_into(lambda _: None)
         await consumer.until(lambda: ("assign", [(0, 100)]) in consumer.calls)
         consumer.feed(record(A, 100))
         assert await offsets(source, A, 1) == [100]
@@ -316,3 +318,170 @@ async def test_every_record_arrives_once_and_in_order(
                         nursery.start_soon(read, epoch, partition)
             source.revoke(epoch)
     assert set(positions.values()) == {200}
+
+
+class Waking:
+    """Wakes a thread of a test."""
+
+    def __init__(self) -> None:
+        self.woken = threading.Event()
+
+    def set(self) -> None:
+        """Wake it."""
+        self.woken.set()
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait."""
+        if not self.woken.wait(PATIENCE if timeout is None else timeout):
+            raise TimeoutError
+        self.woken.clear()
+
+
+async def holds(condition: Callable[[], bool]) -> None:
+    """Wait for what other threads do."""
+    while not condition():  # noqa: ASYNC110 # no event says so
+        await trio.sleep(0.001)
+
+
+def thread_read(*partitions: TopicPartition) -> ThreadRead:
+    """What a thread reads in the first generation."""
+    return ThreadRead(
+        epoch=1,
+        partitions=frozenset(partitions),
+        limit=1000,
+        may_read=lambda: True,
+        handed_out=lambda _: None,
+        waiter=Waking(),
+    )
+
+
+async def test_threads_take_for_themselves_and_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a backlog is read, the event loop takes nothing for the threads that read it."""
+    monkeypatch.setattr(consumer_thread, "LOAN", 0.01)
+    consumer = WatchedConsumer()
+    taking_turns(consumer, 10)
+    found: dict[TopicPartition, list[int]] = {A: [], B: []}
+
+    def read(source: LibrdkafkaSource, partition: TopicPartition) -> None:
+        mine = thread_read(partition)
+        while len(found[partition]) < 10 * CHUNK:
+            batch = source.receive_in_thread(mine, None)
+            assert batch is not None
+            found[partition] += [message.offset() for message in batch.messages]
+
+    async with reading(consumer, A, B) as source, trio.open_nursery() as nursery:
+        for partition in (A, B):
+            nursery.start_soon(trio.to_thread.run_sync, read, source, partition)
+    assert found == {A: list(range(10 * CHUNK)), B: list(range(10 * CHUNK))}
+    assert consumer.taken == 0
+    assert source._limits.records == 0
+
+
+async def test_a_thread_that_waits_is_woken_by_the_end() -> None:
+    """It then asks the event loop, which knows why there is nothing more."""
+    consumer = WatchedConsumer()
+    async with reading(consumer, A) as source, trio.open_nursery() as nursery:
+        answers: list[object] = ["none yet"]
+
+        async def read() -> None:
+            answers[0] = await trio.to_thread.run_sync(
+                source.receive_in_thread, thread_read(A), None
+            )
+
+        nursery.start_soon(read)
+        await holds(lambda: bool(source._waiting))
+        with pytest.raises(UsageError, match="another receive"):
+            await source.receive(1, [A], 1)
+        source.revoke(1)
+    assert answers == [None]
+    assert not source._waiting
+
+
+async def test_faults_that_a_thread_takes_are_delivered_in_the_event_loop() -> None:
+    """A handler of events is called there only, and records do not overtake the fault."""
+    consumer = WatchedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    consumer.feed(*(record(A, at) for at in range(CHUNK)))
+    consumer.feed(
+        record(A, CHUNK), failure(A, KafkaError.LEADER_NOT_AVAILABLE), record(A, CHUNK + 1)
+    )
+    async with reading(consumer, A, faults=faults) as source:
+        assert await offsets(source, A, CHUNK) == list(range(CHUNK))
+        read = thread_read(A)
+        found: list[int] = []
+        while len(found) < 2:
+            batch = await trio.to_thread.run_sync(source.receive_in_thread, read, None)
+            assert batch is not None
+            found += [message.offset() for message in batch.messages]
+        assert found == [CHUNK, CHUNK + 1]
+    assert [partition for partition, _ in faults] == [A]
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_the_work_for_a_batch_does_not_grow_with_the_readers(*, in_thread: bool) -> None:
+    """While one reader works through its backlog, the others are not woken, whoever takes."""
+    chunks = 50
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at) for at in range(chunks * CHUNK)))
+    steps = Steps()
+    others = [TopicPartition("t", number) for number in range(1, 8)]
+    async with reading(consumer, A, *others) as source, trio.open_nursery() as nursery:
+        for partition in others:
+            nursery.start_soon(source.receive, 1, [partition], 1)
+        await trio.testing.wait_all_tasks_blocked()
+        first = await offsets(source, A, CHUNK)
+        trio.lowlevel.add_instrument(steps)
+        if in_thread:
+            read = thread_read(A)
+            for _ in range(chunks - 1):
+                batch = source.receive_in_thread(read, 0)
+                assert batch is not None
+                first += [message.offset() for message in batch.messages]
+        else:
+            first += await offsets(source, A, (chunks - 1) * CHUNK)
+        trio.lowlevel.remove_instrument(steps)
+        assert first == list(range(chunks * CHUNK))
+        nursery.cancel_scope.cancel()
+    assert steps.count <= (2 if in_thread else chunks + 2)
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of all tasks."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Count."""
+        del task
+        self.count += 1
+
+
+async def test_the_buffer_is_bounded_however_slow_a_reader_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While it has one record of a hundred, no more wait for it than the settings allow."""
+    monkeypatch.setattr(consumer_thread, "LOAN", 0.001)
+    size, most = 1000, 40_000
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at, b"x" * size) for at in range(2000)))
+    highest = 0
+    async with reading(consumer, A, max_buffered_bytes=most) as source:
+        limits = source._limits
+        count = limits.count_delivered
+
+        def watch(records: int, size: int) -> None:
+            nonlocal highest
+            count(records, size)
+            highest = max(highest, limits.bytes)
+
+        monkeypatch.setattr(limits, "count_delivered", watch)
+        for at in range(20):
+            batch = await source.receive(1, [A], 1)
+            assert batch.messages[0].offset() == at
+            # The thread is as far ahead as it will get: it waits for a command.
+            await holds(lambda: limits.stopped)
+    assert len(consumer.messages) > 1000
+    assert 0 < highest <= most * FULL + CHUNK * size

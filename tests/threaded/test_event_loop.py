@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from kgroup.errors import CommitFailedError, KgroupError, StaleGenerationError, UsageError
-from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot
+from kgroup.records.buffered_source import inside_source
+from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot, ThreadWakeup
 from kgroup.types import Cause, End
 from tests.threaded.stage import SOON, thread, wait
 
@@ -174,6 +175,31 @@ def test_the_loop_cannot_wait_for_itself() -> None:
         pytest.raises(UsageError, match="for that very thread"),
     ):
         here.loop.run_sync(lambda: here.loop.run_sync(int))
+
+
+def test_a_call_of_a_finalizer_is_refused_where_it_would_wait_for_ever() -> None:
+    """A thread that may hold the lock of a record source cannot wait for the loop."""
+    with running() as here:
+        with inside_source, pytest.raises(UsageError, match="by a finalizer"):
+            here.loop.run(trio.lowlevel.checkpoint)
+        here.loop.run(trio.lowlevel.checkpoint)
+
+
+def test_the_end_wakes_a_thread_that_waits_for_records() -> None:
+    """It waits for no call, and learns that nothing will wake it any more."""
+    with running() as here:
+        wakeup = ThreadWakeup(here.loop)
+        wakeup.set()
+        wakeup.set()
+        wakeup.wait(None)
+        with pytest.raises(TimeoutError):
+            wakeup.wait(0)
+        with thread(wakeup.wait, None):
+            while wakeup not in here.loop._calls:
+                threading.Event().wait(0.001)
+            here.crash()
+        with pytest.raises(LoopEndedError):
+            wakeup.wait(None)
 
 
 def test_calls_in_a_fork_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

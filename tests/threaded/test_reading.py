@@ -1,0 +1,108 @@
+"""Handler threads take their records themselves, by the rules of the event loop."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kgroup.threaded import Generation
+from kgroup.threaded.event_loop import BackgroundLoop
+from kgroup.types import TopicPartition
+from tests.brokers import Kafka
+from tests.threaded.stage import SOON, Stage, wait
+
+RECORDS = 300
+BATCH = 3
+FIRST = 4
+"""The calls into the event loop with which a stream begins, at most."""
+
+
+class Reader:
+    """A handler that reads to the end, and then what follows until its generation ends."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.batches = 0
+        self.read_all = threading.Event()
+        self.ended = threading.Event()
+
+    def handle(self, generation: Generation, partition: TopicPartition) -> None:
+        """Read."""
+        for batch in generation.records(partition, max_records=BATCH):
+            self.batches += 1
+            self.offsets += [message.offset() for message in batch]
+            if batch.next_offset == RECORDS:
+                self.read_all.set()
+        self.ended.set()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The name of the thread of each call into an event loop."""
+    made: list[str] = []
+    submit = BackgroundLoop._submit
+
+    def count(loop: BackgroundLoop, *args: object) -> None:
+        made.append(threading.current_thread().name)
+        submit(loop, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(BackgroundLoop, "_submit", count)
+    return made
+
+
+def test_batches_need_no_calls_into_the_event_loop(kafka: Kafka, calls: list[str]) -> None:
+    """A hundred batches and more take no more calls than one; the wait for the end is one more."""
+    here = Stage(kafka)
+    here.create(1, RECORDS)
+    reader = Reader()
+    with here.group() as group:
+        generation = group.next(SOON)
+        generation.start(reader.handle, generation, here.partition(0))
+        wait(reader.read_all)
+        made = [name for name in calls if reader.handle.__name__ in name]
+        group.shutdown()
+        wait(reader.ended)
+    assert reader.offsets == list(range(RECORDS))
+    assert reader.batches >= RECORDS / BATCH
+    assert len(made) <= FIRST
+
+
+def test_what_other_threads_do_counts_at_once(kafka: Kafka) -> None:
+    """After a seek and a pause by another thread, no earlier record is handed out."""
+    here = Stage(kafka)
+    here.create(1, RECORDS)
+    name = here.partition(0)
+    seen: list[int] = []
+
+    def handle(generation: Generation, partition: TopicPartition) -> None:
+        records = generation.records(partition, max_records=1)
+
+        def read() -> None:
+            batch = records.next(SOON)
+            assert batch is not None
+            seen.append(batch.messages[0].offset())
+
+        for _ in range(5):
+            read()
+        beside = threading.Thread(target=generation.seek, args=(partition, 200))
+        beside.start()
+        beside.join()
+        read()
+        beside = threading.Thread(target=generation.pause, args=(partition,))
+        beside.start()
+        beside.join()
+        with pytest.raises(TimeoutError):
+            records.next(0.01)
+        beside = threading.Thread(target=generation.resume, args=(partition,))
+        beside.start()
+        beside.join()
+        read()
+        generation.commit({partition: 202})
+
+    with here.group() as group:
+        generation = group.next(SOON)
+        generation.start(handle, generation, name)
+        generation.wait_ended(SOON)
+    assert seen == [0, 1, 2, 3, 4, 200, 201]
+    assert here.committed() == 202
