@@ -16,8 +16,15 @@ import click
 from kgroup import bounds
 from kgroup.bounds import Bound
 from kgroup.errors import ConfigError, shown
+from kgroup.security.settings import Security
 
 _STDIN: Final = "-"
+SECRETS: Final = {
+    "username": "KGROUP_USERNAME",
+    "password": "KGROUP_PASSWORD",
+    "key_password": "KGROUP_KEY_PASSWORD",
+}
+"""Fields of ``Security``, and the environment variables that set them beside ``--config``."""
 _LONGEST: Final = 1000
 """The most characters of an error's text that are printed."""
 
@@ -123,6 +130,44 @@ def servers(context: click.Context, option: click.Parameter, value: str | None) 
     except ConfigError as error:
         raise click.BadParameter(f"{shown(error.value)} is refused: {error.allowed}") from error
     return value
+
+
+def security_of(file: str | os.PathLike[str] | None) -> Security:
+    """The settings of the connections of a command, from the file of ``--config`` if there is one.
+
+    Raises:
+        ConfigError: the file cannot be read, or a property is refused.
+    """
+    if file is None:
+        return Security()
+    variables = ((field, os.environ.get(name)) for field, name in SECRETS.items())
+    return Security.from_properties(file, **{field: text for field, text in variables if text})
+
+
+def check_config(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """A callback for ``--config``: check the file before any work.
+
+    Raises:
+        BadParameter: it cannot be read, or a property is refused.
+    """
+    del context, option
+    try:
+        security_of(value)
+    except ConfigError as error:
+        raise click.BadParameter(one_line(error)) from None
+    return value
+
+
+config_option: Final = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=FilePath(exists=True, dir_okay=False),
+    callback=check_config,
+    help="Properties of the connections, by the names of Kafka's Java client or of librdkafka. The"
+    f" environment variables {', '.join(SECRETS.values())} take precedence.",
+)
+"""``--config``, as ``--command-config`` of Kafka's own commands."""
 
 
 def imported(path: str, wanted: str) -> Any:

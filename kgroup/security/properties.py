@@ -48,6 +48,7 @@ class Properties:
     """
 
     def __init__(self, source: Any) -> None:
+        self._values: dict[str, Secret] = {}
         if isinstance(source, Mapping):
             pairs, fault = _of_mapping(source)
             place = "the mapping"
@@ -57,7 +58,6 @@ class Properties:
         del source
         if fault:
             raise ConfigError("properties", _Hidden(place), fault)
-        self._values: dict[str, Secret] = {}
         for name, value in pairs:
             if name not in BY_NAME and not name.startswith(_PROVIDER_SETTINGS):
                 raise ConfigError(name, _Hidden("..."), _unknown(name))
@@ -115,12 +115,12 @@ class Properties:
                     )
         if "jaas" not in stores:
             return fields, None
-        if {"token", "credentials", "password"} & given.keys():
+        if {"token", "credentials"} & given.keys():
             return fields, None
         module, fault = _attempt(parse_jaas, stores["jaas"])
         if module is None:
             raise ConfigError("sasl.jaas.config", _Hidden("<secret>"), fault)
-        return _with_login(fields, module)
+        return _with_login(fields, module, given)
 
 
 @final
@@ -225,7 +225,7 @@ def _pem_store(store: str, place: str, kind: str | None) -> str:
 
 
 def _with_login(
-    fields: dict[str, Any], module: LoginModule
+    fields: dict[str, Any], module: LoginModule, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], LoginModule | None]:
     name, hidden = "sasl.jaas.config", _Hidden("<secret>")
     mechanism = str(fields.get("mechanism", "")).upper()
@@ -240,7 +240,7 @@ def _with_login(
     if module.options.get("tokenauth", "").lower() == "true":
         raise ConfigError(name, hidden, "logins with delegation tokens are not supported")
     for option in ("username", "password"):
-        if option in module.options:
+        if option in module.options and option not in given:
             value: Any = module.options[option]
             value = Secret(value) if option == "password" else value
             if fields.setdefault(option, value) != value:

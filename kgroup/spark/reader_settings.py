@@ -212,7 +212,21 @@ class ReaderSettings:
             client: further librdkafka settings.
             secrets: references to librdkafka settings that are secrets.
             fields: any other field of this class.
+
+        Raises:
+            ConfigError: the member's connections have TLS or a login, and no settings for the
+                executors' are given; or a value is not allowed.
         """
+        if config.security.protocol.value != "PLAINTEXT" and not any(
+            "security.protocol" in given for given in (client or {}, secrets or {})
+        ):
+            raise ConfigError(
+                "client",
+                dict(client or {}),
+                f"the group's connections are {config.security.protocol.value}, and executors are"
+                " sent no secret of GroupConfig; give them client={'security.protocol': ...} and"
+                " secrets={'sasl.password': 'env:NAME'}, as docs/spark.md shows",
+            )
         rack = {} if config.rack_id is None else {"client.rack": config.rack_id}
         return cls(
             bootstrap_servers=config.bootstrap_servers,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 import trio
+from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from kgroup.cli import main
 from kgroup.config import GroupConfig
 from kgroup.errors import AuthenticationError
 from kgroup.group import ConsumerGroup
@@ -98,3 +101,42 @@ async def test_what_a_failed_login_says(
         async with ConsumerGroup(made) as group:
             with pytest.raises(AuthenticationError, match=told):
                 await group.next()
+
+
+@pytest.fixture
+def properties(kafka: RealKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The property file of a client of the secure listener, with a reference to the password."""
+    assert kafka.secure is not None
+    (tmp_path / "ca.pem").write_text(kafka.secure.ca)
+    monkeypatch.setenv("ALICE", USERS["alice"])
+    file = tmp_path / "client.properties"
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    file.write_text(
+        "security.protocol = SASL_SSL\nsasl.mechanism = SCRAM-SHA-512\n"
+        f"ssl.truststore.type = PEM\nssl.truststore.location = {tmp_path / 'ca.pem'}\n"
+        f'sasl.jaas.config = {module} required username="alice" \\\n  password="${{env:ALICE}}";\n'
+    )
+    return file
+
+
+async def test_reading_with_a_property_file(kafka: RealKafka, properties: Path) -> None:
+    """The file of a Java client logs both planes in, and the command line too."""
+    assert kafka.secure is not None
+    plain = await trio.to_thread.run_sync(config, kafka, kafka.secure.login("alice"))
+    made = GroupConfig.from_properties(
+        properties,
+        group_id=plain.group_id,
+        topics=plain.topics,
+        bootstrap_servers=plain.bootstrap_servers,
+    )
+    arguments = ["assign", f"--bootstrap-servers={kafka.secure_servers}", "--group=no-such-group"]
+    with trio.fail_after(SOON):
+        async with ConsumerGroup(made) as group:
+            generation = await group.next()
+            async for batch in generation.records():
+                assert len(batch) > 0
+                break
+        result = await trio.to_thread.run_sync(
+            CliRunner().invoke, main, [*arguments, f"--config={properties}"]
+        )
+    assert "group 'no-such-group' does not exist" in result.output

@@ -27,7 +27,16 @@ from kgroup.cli.assign.lines import answer_each, lines_of
 from kgroup.cli.assign.live import fetch_group
 from kgroup.cli.assign.report import as_json, print_results
 from kgroup.cli.assign.results import AssignorResult, evaluate
-from kgroup.cli.options import InputFile, imported, one_line, servers, standard_input, with_kind
+from kgroup.cli.options import (
+    InputFile,
+    config_option,
+    imported,
+    one_line,
+    security_of,
+    servers,
+    standard_input,
+    with_kind,
+)
 from kgroup.errors import KgroupError, UsageError, shown
 from kgroup.group import default_runtime
 from kgroup.interfaces import Assignor
@@ -65,6 +74,7 @@ def _assignor(name: str) -> str | Assignor:
     callback=servers,
     help="The cluster of the live group.",
 )
+@config_option
 @click.option("--group", "group_id", metavar="GROUP_ID", help="The live group to read.")
 @click.option(
     "--assignor",
@@ -92,6 +102,7 @@ def _assignor(name: str) -> str | Assignor:
 def assign(
     file: IO[bytes] | None,
     bootstrap_servers: str | None,
+    config_file: str | None,
     group_id: str | None,
     assignors: Mapping[str, Assignor],
     output: str,
@@ -108,12 +119,12 @@ def assign(
     its assignor before the next line is read. A line that is wrong is reported on standard error,
     and the exit status at the end is 1.
     """
-    live = bootstrap_servers is not None or group_id is not None
+    live = any(one is not None for one in (bootstrap_servers, group_id, config_file))
     if lines:
         if file is not None or live or len(assignors) > 1 or output != "table":
             raise click.UsageError(
-                "--json reads standard input: use it without FILE, --bootstrap-servers, --group and"
-                " --output, and with at most one --assignor"
+                "--json reads standard input: use it without FILE, --bootstrap-servers, --config,"
+                " --group and --output, and with at most one --assignor"
             )
         sys.exit(0 if _answer_lines(next(iter(assignors.values()), None)) else 1)
     if live == (file is not None):
@@ -121,7 +132,7 @@ def assign(
     if file is None:
         if bootstrap_servers is None or group_id is None:
             raise click.UsageError("--bootstrap-servers and --group must be given together")
-        group = _fetch_live(bootstrap_servers, group_id)
+        group = _fetch_live(bootstrap_servers, group_id, config_file)
     else:
         group = _read_file(file)
     results = _evaluate_all(assignors or BUILTIN, group)
@@ -146,9 +157,10 @@ def _read_file(file: IO[bytes]) -> GroupInput:
         raise click.ClickException(f"{name}: {error}") from error
 
 
-def _fetch_live(bootstrap_servers: str, group_id: str) -> GroupInput:
+def _fetch_live(bootstrap_servers: str, group_id: str, config_file: str | None) -> GroupInput:
     try:
-        return trio.run(fetch_group, bootstrap_servers, group_id, default_runtime())
+        security = security_of(config_file)
+        return trio.run(fetch_group, bootstrap_servers, group_id, default_runtime(), security)
     except (KgroupError, WrongInputError) as error:
         raise click.ClickException(one_line(error)) from error
 

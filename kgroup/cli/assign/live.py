@@ -18,6 +18,7 @@ from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import UsageError
 from kgroup.runtime import Runtime
+from kgroup.security.settings import Security
 from kgroup.types import Claim, MemberSubscription, topic_fault
 from kgroup.wire.consumer_protocol import decode_assignment, decode_subscription
 
@@ -26,7 +27,9 @@ _AUTHORIZED_OPERATIONS: Final = 3
 """The first version of DescribeGroups with a field for authorized operations (KIP-430)."""
 
 
-async def fetch_group(bootstrap_servers: str, group_id: str, runtime: Runtime) -> GroupInput:
+async def fetch_group(
+    bootstrap_servers: str, group_id: str, runtime: Runtime, security: Security | None = None
+) -> GroupInput:
     """Fetch a group's members, their assigned partitions, and their topics.
 
     DescribeGroups does not report the generation, so that all claims count alike.
@@ -35,6 +38,7 @@ async def fetch_group(bootstrap_servers: str, group_id: str, runtime: Runtime) -
         bootstrap_servers: the cluster.
         group_id: the group.
         runtime: opens the connections.
+        security: how they are encrypted, and how the client logs in.
 
     Raises:
         ConfigError: the servers or the group id are not valid.
@@ -48,6 +52,7 @@ async def fetch_group(bootstrap_servers: str, group_id: str, runtime: Runtime) -
         bootstrap_servers=bootstrap_servers,
         group_id=group_id,
         topics=(re.compile(".*"),),
+        security=Security() if security is None else security,
     )
     cluster = Cluster(config, runtime.open_stream, runtime.random)
     try:

@@ -23,6 +23,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from kgroup.cli.demo import DemoError
+from kgroup.security.librdkafka import librdkafka_settings
+from kgroup.security.settings import Security
 
 TIMEOUT: Final = 15.0
 """Seconds that a cluster may take to answer a request."""
@@ -44,13 +46,20 @@ T = TypeVar("T")
 class DemoCluster:
     """The demo's topic and group on a cluster."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, group_id: str) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        group_id: str,
+        security: Security | None = None,
+    ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self.group_id = group_id
         self._settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
+            **librdkafka_settings(security or Security()),
         }
         self._admin = AdminClient(self._settings)
 
@@ -152,7 +161,13 @@ class LineProducer:
         sent: how many lines were given to librdkafka.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, lines: Sequence[str]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        lines: Sequence[str],
+        security: Security | None = None,
+    ) -> None:
         self._lines = lines
         self._topic = topic
         self._refused: KafkaError | None = None
@@ -162,6 +177,7 @@ class LineProducer:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "log_level": 0,
+                **librdkafka_settings(security or Security()),
             }
         )
         self.partitions = 0

@@ -23,7 +23,7 @@ from kgroup.cli.demo.director import DRIVERS, WORKERS, DemoPlan
 from kgroup.cli.demo.display import Display, print_report
 from kgroup.cli.demo.run import run_demo
 from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
-from kgroup.cli.options import FilePath, Whole, servers
+from kgroup.cli.options import FilePath, Whole, config_option, servers
 
 _SIGNALLED: Final = 128
 """Shells report a process that a signal ended as this plus the signal's number."""
@@ -53,6 +53,7 @@ _SIGNALLED: Final = 128
     help="An existing cluster to use instead of the demo's own broker; the demo deletes its topic"
     " and group afterwards.",
 )
+@config_option
 @click.option(
     "--workers",
     type=Whole(bounds.whole(2, 50)),
@@ -75,6 +76,7 @@ def demo(
     files: Sequence[Path],
     number: int,
     bootstrap_servers: str | None,
+    config_file: str | None,
     workers: int | None,
     partitions: int,
     *,
@@ -87,7 +89,11 @@ def demo(
     killed, one is frozen and woken, and partitions are added (not with --spark). At the end every
     line is accounted for: the exit status is 1 if the account is wrong.
     """
+    if config_file is not None and bootstrap_servers is None:
+        raise click.UsageError("--config is for --bootstrap-servers")
     if spark:
+        if config_file is not None:
+            raise click.UsageError("--config cannot be used with --spark")
         require_spark()
     fewest = 2 if spark else 3
     if workers is not None and workers < fewest:
@@ -101,6 +107,7 @@ def demo(
         workers=workers or fewest,
         partitions=partitions,
         bootstrap_servers=bootstrap_servers,
+        config_file=None if config_file is None else str(Path(config_file).resolve()),
         worker_kind=DRIVERS if spark else WORKERS,
     )
     console = Console(highlight=False)

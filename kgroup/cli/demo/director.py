@@ -74,6 +74,8 @@ class DemoPlan:
         partitions: how many partitions the topic is created with.
         bootstrap_servers: an existing cluster; None for the demo's own broker.
         worker_kind: plain workers or Spark drivers.
+        config_file: properties of the connections to the existing cluster; its path, so that no
+            secret is an argument of a process.
     """
 
     lines: Sequence[str]
@@ -81,6 +83,7 @@ class DemoPlan:
     partitions: int
     bootstrap_servers: str | None
     worker_kind: WorkerKind = WORKERS
+    config_file: str | None = None
 
 
 @final
@@ -166,6 +169,7 @@ class Director:
             drain_timeout=worker_kind.drain_timeout,
             seconds_per_line=self._seconds_per_line(),
             journal=str(journal),
+            config_file=self._plan.config_file,
         )
         child = await self._children.start(name, worker_kind.module, json.dumps(attrs.asdict(task)))
         worker = Worker(child=child, journal=JournalReader(journal))

@@ -24,6 +24,7 @@ from kgroup.cli.demo.cluster import DemoCluster, LineProducer
 from kgroup.cli.demo.director import DRIVERS, WORKERS, DemoPlan, DemoStage, Director, WorkerKind
 from kgroup.cli.demo.display import Display
 from kgroup.cli.demo.processes import children
+from kgroup.cli.options import security_of
 
 
 async def workers_begin(director: Director) -> None:
@@ -141,7 +142,8 @@ class _DemoRun:
     async def _run(self) -> None:
         name = f"kgroup-demo-{uuid.uuid4().hex[:12]}"
         async with _cluster(self._plan, self._folder) as bootstrap_servers:
-            cluster = DemoCluster(bootstrap_servers, topic=name, group_id=name)
+            security = security_of(self._plan.config_file)
+            cluster = DemoCluster(bootstrap_servers, topic=name, group_id=name, security=security)
             await trio.to_thread.run_sync(cluster.create_topic, self._plan.partitions)
             try:
                 await self._direct(cluster)
@@ -166,7 +168,12 @@ class _DemoRun:
         )
 
     async def _direct(self, cluster: DemoCluster) -> None:
-        self._producer = LineProducer(cluster.bootstrap_servers, cluster.topic, self._plan.lines)
+        self._producer = LineProducer(
+            cluster.bootstrap_servers,
+            cluster.topic,
+            self._plan.lines,
+            security_of(self._plan.config_file),
+        )
         stages = SCHEDULES[self._plan.worker_kind]
         async with children(self._folder) as workers:
             director = self._director = Director(

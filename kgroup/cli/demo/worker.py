@@ -24,6 +24,7 @@ import trio
 from kgroup.cli.demo.journal import Journal
 from kgroup.cli.demo.processes import exit_after_parent
 from kgroup.cli.demo.text import words_of
+from kgroup.cli.options import security_of
 from kgroup.config import GroupConfig
 from kgroup.errors import CommitUnknownError
 from kgroup.generation.generation import Generation
@@ -50,6 +51,7 @@ class Task:
         drain_timeout: the group's drain timeout, in seconds.
         seconds_per_line: how long the worker sleeps for each line.
         journal: the path of its journal.
+        config_file: the path of the connections' properties; None for none.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Task:
     drain_timeout: float
     seconds_per_line: float
     journal: str
+    config_file: str | None = None
 
 
 def config_of(task: Task) -> GroupConfig:
@@ -73,6 +76,7 @@ def config_of(task: Task) -> GroupConfig:
         rebalance_timeout=task.drain_timeout + 5.0,
         drain_timeout=task.drain_timeout,
         partition_watch_interval=1.0,
+        security=security_of(task.config_file),
     )
 
 

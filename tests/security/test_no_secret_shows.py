@@ -1,0 +1,165 @@
+"""A walk over what is printed, logged, raised or pickled: no secret is in any of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import confluent_kafka
+import pytest
+
+from kgroup.config import GroupConfig
+from kgroup.errors import ConfigError, KgroupError
+from kgroup.records.librdkafka_settings import consumer_settings
+from kgroup.security.jaas import parse_jaas
+from kgroup.security.properties import Properties
+from kgroup.security.settings import Credentials, Security, Token
+from kgroup.spark.reader_settings import ReaderSettings
+
+WORD: Final = "hunter2"
+KEY: Final = f"-----BEGIN PRIVATE KEY-----\n{WORD}\n-----END PRIVATE KEY-----"
+LOGIN: Final = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+JAAS: Final = f'a.PlainLoginModule required username="alice" password="{WORD}";'
+PROPERTIES: Final = {
+    **LOGIN,
+    "bootstrap.servers": "localhost:1",
+    "group.id": "g",
+    "sasl.jaas.config": JAAS,
+    "ssl.certificate.location": "client.pem",
+    "ssl.key.pem": KEY,
+    "ssl.key.password": WORD,
+}
+
+
+def config() -> GroupConfig:
+    """A group with a secret wherever there can be one."""
+    return GroupConfig.from_properties(PROPERTIES, topics=["t"])
+
+
+def token() -> Security:
+    """A login by a token."""
+    return Security(
+        protocol="SASL_SSL", mechanism="OAUTHBEARER", token=lambda: Token(WORD, 1.0, "alice")
+    )
+
+
+VALUES: Final[tuple[Callable[[], object], ...]] = (
+    config,
+    token,
+    lambda: config().security,
+    lambda: Credentials("alice", WORD),
+    lambda: Token(WORD, 1.0),
+    lambda: Properties(PROPERTIES),
+    lambda: parse_jaas(JAAS),
+)
+
+
+@pytest.mark.parametrize("make", VALUES)
+def test_no_value_shows_a_secret(make: Callable[[], object]) -> None:
+    """Neither its repr, its text, its fields as JSON, nor a pickle."""
+    value = make()
+    texts = [repr(value), str(value), f"{value}"]
+    if attrs.has(type(value)) and not isinstance(value, type(parse_jaas(JAAS))):
+        texts.append(json.dumps(attrs.asdict(value), default=repr))  # type: ignore[arg-type]
+        try:
+            texts.append(repr(pickle.dumps(value)))
+        except (KgroupError, pickle.PicklingError, AttributeError) as error:
+            texts.append(str(error))
+    assert [text for text in texts if WORD in text] == []
+
+
+def frames(error: BaseException) -> Iterator[str]:
+    """Everything that a report with local variables would print of kgroup's own frames."""
+    seen: BaseException | None = error
+    while seen is not None:
+        for frame, _ in traceback.walk_tb(seen.__traceback__):
+            if "/tests/" not in frame.f_code.co_filename:
+                yield from (f"{name}={shown!r}" for name, shown in frame.f_locals.items())
+        yield from ("".join(traceback.format_exception(seen)), repr(vars(seen)))
+        seen = seen.__cause__ or seen.__context__
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sasl.mechanism": "GSSAPI"},
+        {"sasl.mechanism": "SCRAM-SHA-256"},
+        {"security.protocol": "PLAINTEXT"},
+        {"sasl.jaas.config": JAAS.rstrip(";")},
+        {"sasl.jaas.config": f"{JAAS} {JAAS}"},
+        {"sasl.jaas.config": f'a.B required x="{WORD}";'},
+        {"sasl.password": f"not-{WORD}"},
+        {"sasl.username": "bob"},
+        {"sasl.password": f"{WORD}${{env:KGROUP_NOT_SET}}"},
+        {"ssl.key.pasword": WORD},
+        {"sasl.oauthbearer.client.secret": WORD},
+        {"ssl.key.password": [WORD]},
+        {"session.timeout.ms": "x"},
+        {"session.timeout.ms": "0"},
+    ],
+)
+@pytest.mark.parametrize("as_file", [False, True])
+def test_no_refusal_shows_a_secret(
+    wrong: dict[str, Any], as_file: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error, its causes and the local variables of kgroup's functions do not."""
+    caplog.set_level(logging.DEBUG)
+    properties: Any = {**PROPERTIES, **wrong}
+    if as_file:
+        if isinstance(properties["ssl.key.password"], list):
+            properties["ssl.key.password"] = "\0"
+        file = tmp_path / "client.properties"
+        lines = (f"{name}={str(value).replace(chr(10), '')}" for name, value in properties.items())
+        file.write_text("\n".join(lines))
+        properties = file
+    with pytest.raises(ConfigError) as caught:
+        GroupConfig.from_properties(properties, topics=["t"])
+    found = [text for text in (*frames(caught.value), caplog.text) if WORD in text]
+    if not as_file:
+        # A mapping is the program's own, which it gave to the function.
+        found = [text for text in found if not text.startswith("source=")]
+    assert found == []
+
+
+def test_executors_are_sent_no_secret() -> None:
+    """A group with a login gives executors references only, or is refused."""
+    with pytest.raises(ConfigError, match="executors are sent no secret") as caught:
+        ReaderSettings.from_config(config())
+    assert WORD not in str(caught.value)
+    settings = ReaderSettings.from_config(
+        config(),
+        client={"security.protocol": "SASL_SSL"},
+        secrets={"sasl.password": "env:KAFKA_PASSWORD"},
+    )
+    assert WORD not in repr(pickle.dumps(settings))
+
+
+@pytest.mark.parametrize("wrong", [{"ssl.ca.location": "/nowhere"}, {"no.such.property": "x"}])
+def test_librdkafka_shows_no_secret(wrong: dict[str, str]) -> None:
+    """Neither the exception of a Consumer that refuses its settings, nor its debug log."""
+    lines: list[str] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    logger = logging.Logger("librdkafka")  # noqa: LOG001 # no other test's
+    logger.addHandler(Lines())
+    made = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="alice", password=WORD)
+    settings = consumer_settings(attrs.evolve(config(), security=made))
+    debugged: dict[str, Any] = {**settings, "debug": "security,conf,broker", "logger": logger}
+    consumer = confluent_kafka.Consumer(debugged)
+    consumer.poll(0.05)
+    consumer.close()
+    assert lines
+    refused: dict[str, Any] = {**consumer_settings(config()), **wrong, "logger": logger}
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        confluent_kafka.Consumer(refused)
+    shown = [str(caught.value), repr(caught.value.args), *lines]
+    assert [text for text in shown if WORD in text] == []
