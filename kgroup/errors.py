@@ -253,7 +253,11 @@ class FencedInstanceError(FatalGroupError):
 
 @final
 class AuthorizationError(FatalGroupError):
-    """This client is not authorized for the request."""
+    """This client is not authorized for the request.
+
+    From a stream or a batch it says that a partition cannot be read. The group then lives on, and
+    if the program reads on, records follow once the permission is granted.
+    """
 
 
 @final

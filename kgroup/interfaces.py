@@ -255,6 +255,8 @@ class RecordSource(Protocol):
             OffsetOutOfRangeError: a partition's position is outside its log; the error's
                 ``partition`` names it. The partition stays paused until ``seek``.
             FetchError: a partition cannot be read, and waiting does not help.
+            AuthorizationError: the principal may not read a partition; later calls wait until it
+                may.
         """
         ...
 

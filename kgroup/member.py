@@ -271,10 +271,11 @@ class Member:
         """Send JoinGroup until it is answered without an error."""
         given = 0
         while True:
-            request = Request.METADATA
+            request = Request.FIND_COORDINATOR
             try:
                 if self._coordinator.broker is None:
                     await self._find()
+                request = Request.METADATA
                 topics = await self._subscription.resolve()
                 request = Request.JOIN
                 await self._pace()

@@ -69,7 +69,7 @@ class PartitionQueue:
         opened: whether a stream reads it.
         paused: whether its reader has paused it.
         held: whether its fetch is held back, because it has far more than its share.
-        fault: why nothing follows what is queued, or None.
+        fault: why nothing follows what is queued, or None; for a refusal, until it was raised.
         waiter: the reader that waits for it, or None.
         records: how many records are queued.
         size: their bytes.
@@ -106,7 +106,8 @@ class PartitionQueue:
         return offset == self.position
 
     def put(self, run: FetchedRun) -> None:
-        """Queue records that follow those queued before."""
+        """Queue records that follow those queued before, or a refusal that is over."""
+        self.fault = None
         self._runs.append(_QueuedRun(run.messages, run.size))
         self.records += len(run.messages)
         self.size += run.size

@@ -33,7 +33,8 @@ buffer is full of other partitions' records, those that hold more than their equ
 back (``_hold_over_share``) and fetching continues for the rest.
 
 **Faults.** What was fetched before a fault is handed out first. A fault of one partition is then
-raised by every ``receive`` that names it, until ``seek``. A fault that passes is reported to
+raised by every ``receive`` that names it, until ``seek``; a refusal for lack of permission is
+raised once, and reading resumes when the permission is granted. A fault that passes is reported to
 ``on_fault``, once until reading has resumed. If the fetcher itself breaks, every ``receive`` fails,
 and the next ``assign`` replaces it.
 
@@ -211,11 +212,13 @@ class BufferedSource:
         """Wait for the next batch of any of these opened partitions; see ``RecordSource``.
 
         Records that were fetched before a fault come first. Then every call that names the
-        partition raises the fault, in turn with the other partitions' records, until ``seek``.
+        partition raises the fault, in turn with the other partitions' records, until ``seek``; only
+        an ``AuthorizationError`` is raised once, and later calls wait.
 
         Raises:
             OffsetOutOfRangeError: a position is outside of its log.
             FetchError: a partition, or the source, cannot be read.
+            AuthorizationError: the principal may not read a partition.
             StaleGenerationError: the epoch is not the current one, or ended meanwhile.
             NotOwnedError: a partition was not assigned.
             UsageError: a partition is not open, another ``receive`` waits for it already, or
@@ -420,8 +423,11 @@ class BufferedSource:
 
     def _hand_out(self, queue: PartitionQueue, epoch: int, limit: int) -> Batch:
         if not queue.records and queue.fault is not None:
+            fault = queue.fault
+            if isinstance(fault, Unreadable) and fault.refused:
+                queue.fault = None
             self._end_turn(queue)
-            raise queue.fault.error()
+            raise fault.error()
         messages, size = queue.take(limit)
         self._end_turn(queue)
         if queue.held and self._limits.far_below_share(
@@ -538,9 +544,10 @@ class BufferedSource:
     def _fail(self, fault: OutOfRange | Unreadable) -> None:
         queue = self._queues.get(fault.partition)
         if queue is not None and queue.fetch_id == fault.fetch_id:
-            queue.fetch_id = 0
             queue.fault = fault
-            self._fetcher.stop((fault.partition,))
+            if not (isinstance(fault, Unreadable) and fault.refused):
+                queue.fetch_id = 0
+                self._fetcher.stop((fault.partition,))
             self._refresh(queue)
 
     def _report(self, failure: FetchFailure) -> None:

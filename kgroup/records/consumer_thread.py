@@ -592,7 +592,8 @@ class ConsumerThread:
         reason = describe_error(error)
         match action_for(error):
             case ErrorAction.FAIL if partition is not None and fetch is not None:
-                return Unreadable(partition, fetch.fetch_id, reason)
+                refused = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+                return Unreadable(partition, fetch.fetch_id, reason, refused)
             case ErrorAction.FAIL if partition is None:
                 return FetcherBroken(reason, KafkaException(error))
             case _:

@@ -17,7 +17,8 @@ from typing import Protocol, final
 
 import attrs
 
-from kgroup.errors import FetchError, KgroupError, OffsetOutOfRangeError
+from kgroup.error_codes import ErrorCode, code_name
+from kgroup.errors import AuthorizationError, FetchError, KgroupError, OffsetOutOfRangeError
 from kgroup.interfaces import Message
 from kgroup.types import TopicPartition
 
@@ -72,14 +73,33 @@ class OutOfRange:
 @final
 @attrs.frozen
 class Unreadable:
-    """The partition cannot be read and waiting will not help; the fetch has stopped."""
+    """The partition cannot be read.
+
+    Attributes:
+        partition: the partition.
+        fetch_id: the fetch.
+        reason: what happened.
+        refused: whether the principal may not read it. The fetch continues then, and its records
+            follow if the permission is granted. Otherwise it has stopped: waiting does not help.
+    """
 
     partition: TopicPartition
     fetch_id: int
     reason: str
+    refused: bool = False
 
     def error(self) -> KgroupError:
         """Make the error that ``receive`` raises."""
+        if self.refused:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return AuthorizationError(
+                code,
+                code_name(code),
+                "Fetch",
+                f"{self.partition} cannot be read: {self.reason}; this client's principal needs the"
+                " READ permission for the topic. Once it is granted on the cluster, the next reads"
+                " continue where this one was",
+            )
         return FetchError(
             f"{self.partition} cannot be read: {self.reason}; no more of its records are handed"
             " out until seek() or the next generation",

@@ -5,6 +5,9 @@ It connects a ``ConsumerThread`` with the queues that all sources share
 is joined at exit, or is reported with its stack if it does not end in time. A thread that died, or
 whose Consumer failed, is replaced when the next generation begins.
 
+With TLS or a login, librdkafka is started only when the group's own connection has been accepted:
+it would repeat what was refused many times a second.
+
 The first members of an event loop have threads of their own. Further ones share one while they read
 little (``kgroup.records.shared_consumer``); the one that leaves last ends and joins it.
 
@@ -37,6 +40,7 @@ from kgroup.records.shared_consumer import (
     SharedConsumer,
     SharedFetcher,
 )
+from kgroup.security.settings import SecurityProtocol
 from kgroup.types import TopicPartition, name_fault
 
 _GROUP: Final = "group.id"
@@ -107,6 +111,7 @@ class LibrdkafkaSource(BufferedSource):
         self._config = config
         self._open_consumer = open_consumer
         self._close_timeout = config.close_timeout
+        self._begun = False
         self._started = trio.Event()
         self._ended: dict[ConsumerThread, trio.Event] = {}
         self._shared: _Shared | None = None
@@ -115,10 +120,11 @@ class LibrdkafkaSource(BufferedSource):
         super().__init__(self._thread, limits, on_fault)
 
     async def __aenter__(self) -> LibrdkafkaSource:
-        """Start a Consumer's thread, or share one; no partition is read yet.
+        """Start a Consumer's thread, or share one, at once or in `prepare`; nothing is read yet.
 
         Raises:
-            FetchError: librdkafka could not be started with these settings.
+            FetchError: librdkafka could not be started with these settings. If it is started
+                later, each ``receive`` raises it.
 
         Cancellation: the thread is closed first, which takes up to ``close_timeout``.
         """
@@ -127,7 +133,10 @@ class LibrdkafkaSource(BufferedSource):
         except LookupError:
             self._consumers = Consumers()
             CONSUMERS.set(self._consumers)
-        self._own_or_share()
+        if self._config.security.protocol is not SecurityProtocol.PLAINTEXT:
+            await trio.lowlevel.checkpoint()
+            return self
+        self._begin()
         try:
             await self._started.wait()
         except trio.Cancelled:
@@ -152,12 +161,24 @@ class LibrdkafkaSource(BufferedSource):
 
     def prepare(self, topics: Collection[str]) -> None:
         """Request the leaders of these topics while the member joins; see ``RecordSource``."""
+        self._begin()
         # librdkafka ends the whole process on some impossible names.
         possible = [topic for topic in topics if name_fault(topic) is None]
         if self._shared is None:
             self._thread.prepare(possible)
         else:
             self._shared.thread.prepare(possible)
+
+    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+        """Begin a generation; see `BufferedSource.assign`."""
+        self._begin()
+        super().assign(epoch, positions)
+
+    def _begin(self) -> None:
+        """Start the thread, or share one, if that was not done yet."""
+        if not self._begun and not self._closed:
+            self._begun = True
+            self._own_or_share()
 
     async def _close(self) -> None:
         self.close_queues()
@@ -232,6 +253,7 @@ class LibrdkafkaSource(BufferedSource):
     def _share(self) -> None:
         wanted = {**consumer_settings(self._config), "fetch.wait.max.ms": FETCH_WAIT}
         group = wanted.pop(_GROUP)
+        # The security too: functions that look up a login are not among librdkafka's settings.
         key = (frozenset(wanted.items()), self._config.security, self._open_consumer)
         shared = self._consumers.shared.get(key)
         if shared is None or shared.consumer.broken is not None or shared.ended.is_set():

@@ -18,6 +18,7 @@ import attrs
 from kgroup.config import GroupConfig
 from kgroup.records.buffer import LIBRDKAFKA_PART
 from kgroup.security.librdkafka import librdkafka_settings
+from kgroup.security.settings import SecurityProtocol
 
 LARGEST_QUEUE_KILOBYTES: Final = 2_097_151
 """The largest ``queued.max.messages.kbytes`` that librdkafka accepts."""
@@ -146,6 +147,13 @@ SETTINGS: Final = (
         "max.poll.interval.ms",
         _always(86_400_000),
         "Between generations there are no polls; the control plane watches the member's liveness.",
+    ),
+    ConsumerSetting(
+        "reconnect.backoff.ms",
+        lambda config: None if config.security.protocol is SecurityProtocol.PLAINTEXT else 1000,
+        "After a failed TLS handshake or login librdkafka does not increase its wait: with the"
+        " default of 100 it would connect twenty times a second. A connection that was open for"
+        " longer is opened again at once.",
     ),
     ConsumerSetting("statistics.interval.ms", _always(0), "The statistics are not used."),
     ConsumerSetting(

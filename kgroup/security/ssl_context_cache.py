@@ -1,4 +1,8 @@
-"""``SslContexts``: one TLS context for many connections, made again when its files have changed."""
+"""``SslContexts``: one TLS context for many connections, made again when its files have changed.
+
+If the changed files cannot be read, the last context is used: they may be half written, and an
+accident with a renewal should not end groups whose certificates are still valid.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ssl
 from pathlib import Path
 from typing import final
 
+from kgroup.errors import ConfigError
 from kgroup.security.settings import PEM, Security
 from kgroup.security.ssl_contexts import client_context
 
@@ -26,11 +31,16 @@ class SslContexts:
         """The context for the next connection.
 
         Raises:
-            ConfigError: as `client_context`.
+            ConfigError: as `client_context`, for the first connection.
         """
         state = [_state(file) for file in self._files]
-        if self._context is None or state != self._state:
+        if self._context is not None and state == self._state:
+            return self._context
+        try:
             self._context, self._state = client_context(self._security), state
+        except ConfigError:
+            if self._context is None:
+                raise
         return self._context
 
 

@@ -34,7 +34,7 @@ from kgroup.testing.java import (
 from kgroup.testing.limits import HEAP, PATIENCE, check_properties
 from kgroup.testing.probe import PAUSE, free_ports, wait_until_open, wait_until_serving
 from kgroup.testing.reaper import FolderLock, java_option, left_running
-from kgroup.testing.secure_listener import SecureListener
+from kgroup.testing.secure_listener import SecureListener, format_arguments, write_all
 from kgroup.testing.tools import run_tool
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -123,7 +123,7 @@ class RealKafka:
         heap: Java's largest heap.
         java_options: options of Java itself; the defaults suit the short life of a test. Give none
             to measure a broker's speed.
-        secure: a second listener, with TLS and logins; see `secure_servers`.
+        secure: a second listener, with TLS and logins, or several; see `secure_servers`.
         log_path: the file for its log, which is kept. By default a temporary file that is removed
             with the broker, but kept and named if it fails or an exception leaves the ``with``
             block.
@@ -134,6 +134,7 @@ class RealKafka:
 
     Attributes:
         secure: the second listener, or None.
+        listeners: all listeners but the plain one.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class RealKafka:
         *,
         heap: str = "512m",
         java_options: Sequence[str] = QUICK,
-        secure: SecureListener | None = None,
+        secure: SecureListener | Sequence[SecureListener] | None = None,
         log_path: Path | None = None,
     ) -> None:
         check_properties(settings or {})
@@ -154,7 +155,10 @@ class RealKafka:
         self._wanted = {**SETTINGS, **{k: _property(v) for k, v in (settings or {}).items()}}
         self._heap = heap
         self._java_options = tuple(java_options)
-        self.secure: Final = secure
+        if isinstance(secure, SecureListener):
+            secure = (secure,)
+        self.listeners: Final = tuple(secure or ())
+        self.secure: Final = self.listeners[0] if self.listeners else None
         self._given_log = log_path
         self._log_path: Path | None = None
         self._ports: tuple[int, ...] | None = None
@@ -197,9 +201,19 @@ class RealKafka:
         Raises:
             UsageError: it has none, or was never started, or is closed.
         """
-        if self.secure is None or self._ports is None:
-            raise UsageError("this Kafka has no secure listener, or does not run")
-        return f"{HOST}:{self._ports[2]}"
+        if self.secure is None:
+            raise UsageError("this Kafka has no secure listener")
+        return self.servers_of(self.secure)
+
+    def servers_of(self, listener: SecureListener) -> str:
+        """``host:port`` of one of its listeners.
+
+        Raises:
+            UsageError: it is not one of them, or the broker was never started, or is closed.
+        """
+        if listener not in self.listeners or self._ports is None:
+            raise UsageError(f"this Kafka has no listener {listener.name}, or does not run")
+        return f"{HOST}:{self._ports[2 + self.listeners.index(listener)]}"
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -367,15 +381,14 @@ class RealKafka:
         folder = Path(tempfile.mkdtemp(prefix="kgroup-kafka-"))
         self._log_path = self._given_log or folder.with_suffix(".log")
         self._lock = FolderLock.create(folder, self._log_path)
-        self._ports = tuple(free_ports(2 if self.secure is None else 3, HOST))
+        self._ports = tuple(free_ports(2 + len(self.listeners), HOST))
         self._write_properties()
         # 16 bytes in base64. A wholly random id could begin with "-" and be read as an option.
         cluster_id = base64.urlsafe_b64encode(b"kgroup" + os.urandom(10)).decode().rstrip("=")
         command = self._java(class_path)
         config = str(self._properties_file())
         arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config]
-        if self.secure is not None:
-            arguments += self.secure.format_arguments()
+        arguments += format_arguments(self.listeners)
         with self._log_path.open("ab") as log:
             try:
                 status = subprocess.run(
@@ -436,9 +449,9 @@ class RealKafka:
             "controller.quorum.voters": f"1@{HOST}:{controller}",
             "log.dirs": str(self.folder / "data"),
         }
-        if self.secure is not None:
-            properties["listeners"] += f",{self.secure.listener(HOST, *secure)}"
-            properties = {**self.secure.write(self.folder, HOST), **properties}
+        for listener, port in zip(self.listeners, secure, strict=True):
+            properties["listeners"] += f",{listener.listener(HOST, port)}"
+        properties = {**write_all(self.listeners, self.folder, HOST), **properties}
         if self._killed:
             properties = {**AFTER_KILL, **properties}
         self._properties_file().write_text(

@@ -1,6 +1,6 @@
-"""A listener of the real Kafka with TLS and logins, beside the plain one.
+"""Listeners of the real Kafka with TLS and logins, beside the plain one.
 
-The plain listener stays, for administration: whoever connects to it is a superuser. Users of the
+The plain listener stays, for administration: whoever connects to it is a superuser. Users of a
 secure listener may do what ACLs allow them.
 
 Source: Kafka's documentation of security; the keys are converted because Kafka's PEM store reads
@@ -13,7 +13,8 @@ import base64
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -31,7 +32,6 @@ from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol, 
 
 MECHANISMS: Final = tuple(SaslMechanism)
 _WORD: Final = re.compile(r"[A-Za-z0-9._-]+")
-_LISTENER: Final = "SECURE"
 _MODULES: Final = "org.apache.kafka.common.security"
 
 
@@ -56,9 +56,11 @@ class SecureListener:
         session_lifetime: the seconds after which a client has to log in again (KIP-368).
         properties: further properties of the broker, for example of the listener
             (``listener.name.secure...``).
-
-    Attributes:
-        authority: the certificate authority that issued the broker's certificate.
+        name: its name in Kafka's properties; each listener of a broker needs its own.
+        certified: the hosts that the broker's certificate names; by default those that it has.
+        expires_at: when the broker's certificate expires; long after the test, by default.
+        authority: the certificate authority that issues the broker's certificate, and whose client
+            certificates it accepts; by default one of its own.
     """
 
     users: Mapping[str, str] = attrs.field(factory=dict, validator=_check_users)
@@ -66,7 +68,10 @@ class SecureListener:
     client_certificates: bool = False
     session_lifetime: float | None = None
     properties: Mapping[str, str] = attrs.field(factory=dict)
-    authority: trustme.CA = attrs.field(init=False, factory=trustme.CA)
+    name: str = attrs.field(default="SECURE", validator=attrs.validators.matches_re(r"[A-Z]+"))
+    certified: Sequence[str] = ()
+    expires_at: datetime | None = None
+    authority: trustme.CA = attrs.field(factory=trustme.CA)
 
     @property
     def protocol(self) -> SecurityProtocol:
@@ -94,15 +99,12 @@ class SecureListener:
 
     def listener(self, host: str, port: int) -> str:
         """Its entry in Kafka's ``listeners``."""
-        return f"{_LISTENER}://{host}:{port}"
+        return f"{self.name}://{host}:{port}"
 
     def write(self, folder: Path, host: str) -> dict[str, str]:
         """Write the certificates into a folder; return the broker's properties."""
-        prefix = f"listener.name.{_LISTENER.lower()}"
+        prefix = f"listener.name.{self.name.lower()}"
         properties = {
-            "listener.security.protocol.map": (
-                f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{_LISTENER}:{self.protocol.value}"
-            ),
             "inter.broker.listener.name": "PLAINTEXT",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             # The clients of the plain listener and of the controller's have no other name.
@@ -127,32 +129,52 @@ class SecureListener:
             properties |= self._certificates(folder, prefix, host)
         return properties | dict(self.properties)
 
-    def format_arguments(self) -> list[str]:
-        """Options of Kafka's StorageTool that make the users of SCRAM."""
-        return [
-            part
-            for name, word in self.users.items()
-            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-            for part in ("--add-scram", f"{mechanism}=[name={name},password={word}]")
-        ]
-
     def _certificates(self, folder: Path, prefix: str, host: str) -> dict[str, str]:
-        certificate = self.authority.issue_cert(host, "localhost")
-        (folder / "ca.pem").write_text(self.ca)
-        (folder / "server.pem").write_bytes(
+        hosts = self.certified or (host, "localhost")
+        certificate = self.authority.issue_cert(*hosts, not_after=self.expires_at)
+        authority, own = folder / f"{self.name}-ca.pem", folder / f"{self.name}.pem"
+        authority.write_text(self.ca)
+        own.write_bytes(
             in_pkcs8(certificate.private_key_pem.bytes())
             + b"".join(blob.bytes() for blob in certificate.cert_chain_pems)
         )
         properties = {
             f"{prefix}.ssl.keystore.type": "PEM",
-            f"{prefix}.ssl.keystore.location": str(folder / "server.pem"),
+            f"{prefix}.ssl.keystore.location": str(own),
             f"{prefix}.ssl.truststore.type": "PEM",
-            f"{prefix}.ssl.truststore.location": str(folder / "ca.pem"),
+            f"{prefix}.ssl.truststore.location": str(authority),
         }
         if self.client_certificates:
             properties[f"{prefix}.ssl.client.auth"] = "required"
             properties["ssl.principal.mapping.rules"] = "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT"
         return properties
+
+
+def write_all(listeners: Sequence[SecureListener], folder: Path, host: str) -> dict[str, str]:
+    """Write the certificates of a broker's listeners into a folder; return its properties."""
+    if not listeners:
+        return {}
+    protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+    properties: dict[str, str] = {}
+    for listener in listeners:
+        properties |= listener.write(folder, host)
+        protocols[listener.name] = listener.protocol.value
+    if len(protocols) < 2 + len(listeners):
+        names = ", ".join(listener.name for listener in listeners)
+        raise ConfigError("name", names, "each listener needs a name of its own")
+    pairs = ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
+    return {"listener.security.protocol.map": pairs, **properties}
+
+
+def format_arguments(listeners: Sequence[SecureListener]) -> list[str]:
+    """Options of Kafka's StorageTool that make the users of SCRAM, which all listeners share."""
+    users = {name: word for listener in listeners for name, word in listener.users.items()}
+    return [
+        part
+        for name, word in users.items()
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        for part in ("--add-scram", f"{mechanism}=[name={name},password={word}]")
+    ]
 
 
 def in_pkcs8(key: bytes) -> bytes:

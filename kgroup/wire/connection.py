@@ -55,6 +55,10 @@ Fields = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 LARGE_RESPONSE: Final = 256 * 1024
 """Responses from this size on, in bytes, are decoded in a thread: 8 MB take seconds."""
 _NEGOTIATION: Final = "api_versions"
+_NO_LOGIN: Final = (
+    ". If this repeats, the port may belong to a listener that asks for a login: use protocol"
+    " SASL_SSL or SASL_PLAINTEXT, or another port"
+)
 _CLOSING: Final = 1.0
 """Seconds after which closing a stream by force is abandoned."""
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -78,6 +82,8 @@ class Connection:
     ) -> None:
         self._security = security
         self._session = NO_SESSION
+        self._answered = False
+        """Whether a request after ApiVersions was answered."""
         self._stream = stream
         self._frames = FrameStream(stream, broker, max_frame)
         self._compute = compute
@@ -308,13 +314,20 @@ class Connection:
             raise
         except BaseException as error:
             await self._break(f"{kafka_name(api)}: {error}")
+            if _closed_by_peer(error) and self._may_need_login(api):
+                raise ConnectionLostError(f"{error}{_NO_LOGIN}", sent=True) from error
             raise
+        self._answered = self._answered or api != _NEGOTIATION
         if self._frames.unread:
             # The response itself is complete, but what follows it belongs to no request.
             await self._break(
                 f"{self._frames.unread} bytes followed the response to {kafka_name(api)}"
             )
         return response
+
+    def _may_need_login(self, api: str) -> bool:
+        """Whether a broker that closes the connection may have waited for a login."""
+        return not (self._answered or self._security.logs_in or api == _NEGOTIATION)
 
     async def _decode(self, api: str, chosen: int, response: bytes) -> Any:
         try:

@@ -161,12 +161,12 @@ PLAINTEXT: Final = ConnectionSecurity(Security())
 
 def _handshake_error(answer: Any, mechanism: SaslMechanism, broker: str) -> AuthenticationError:
     enabled = ", ".join(sorted(str(name) for name in answer.mechanisms)) or "none"
-    return _failed(
-        int(answer.error_code),
-        mechanism,
-        broker,
-        f"the broker has these mechanisms: {enabled:.500}",
-    )
+    code = int(answer.error_code)
+    if code == ErrorCode.ILLEGAL_SASL_STATE:
+        told = "this port has no login; use protocol SSL or PLAINTEXT, or another port"
+    else:
+        told = f"the broker has these mechanisms: {enabled:.500}; use one of them"
+    return _failed(code, mechanism, broker, told)
 
 
 def _refused(

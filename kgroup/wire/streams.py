@@ -1,7 +1,7 @@
 """Byte streams to a broker: how one is opened, and how it is cut into frames.
 
 A frame is four bytes of length, then that many bytes; `kgroup.wire.codec` knows what is in it.
-``open_tcp`` opens a PLAINTEXT stream; TLS is not implemented. Everything above takes a
+``open_tcp`` opens a TCP stream, and `kgroup.wire.tls` puts TLS on it. Everything above takes a
 `kgroup.interfaces.StreamOpener`, so that tests can replace the network by memory.
 
 INVARIANT: memory grows with the bytes that have arrived, never with a length that was only
@@ -10,13 +10,14 @@ announced.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Final, final
 
 import trio
 
 from kgroup.addresses import host_fault, port_fault
-from kgroup.errors import ConnectionLostError, ProtocolError
+from kgroup.errors import AuthenticationError, ConnectionLostError, ProtocolError
 
 
 async def open_tcp(host: str, port: int) -> trio.SocketStream:
@@ -47,6 +48,9 @@ MAX_FRAME: Final = 100 * 1024 * 1024
 
 _LENGTH: Final = struct.Struct(">i")
 _SHORTEST: Final = 4
+_TLS_ALERT: Final = re.compile(rb"\x15\x03[\x00-\x04]\x00")
+"""How the answer to a request begins if the port expects TLS: an alert record, of 2 bytes. Read as
+a length, that is 352 MB; no response is as large as that."""
 _CHUNK: Final = 64 * 1024
 
 
@@ -94,10 +98,16 @@ class FrameStream:
             ConnectionLostError: the stream ended or broke; ``answer_begun`` says whether that was
                 within a frame.
             ProtocolError: the announced length is too small for a frame, or over the limit.
+            AuthenticationError: the other side expects TLS.
 
         Cancellation: bytes that have arrived are kept.
         """
         await self._fill(_LENGTH.size)
+        if _TLS_ALERT.match(self._received):
+            raise AuthenticationError.in_tls(
+                f"{self._peer} answered with a TLS alert: its port expects TLS; use protocol SSL or"
+                " SASL_SSL, or the port of a listener without TLS"
+            )
         (length,) = _LENGTH.unpack_from(self._received)
         if length < _SHORTEST:
             raise ProtocolError(f"{self._peer} announced a frame of {length} bytes", sent=True)

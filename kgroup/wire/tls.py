@@ -17,7 +17,6 @@ import trio
 
 from kgroup.errors import AuthenticationError, ConnectionLostError
 
-_CERTIFICATE: Final = "CERTIFICATE_VERIFY_FAILED"
 _REFUSED_BY_BROKER: Final[Mapping[str, str]] = {
     "BAD_CERTIFICATE": "it asks for a client certificate, and got none that it knows",
     "CERTIFICATE_REQUIRED": "it asks for a client certificate, and got none",
@@ -31,6 +30,24 @@ _REFUSED_BY_BROKER: Final[Mapping[str, str]] = {
     "PROTOCOL_VERSION": "it supports neither TLS 1.2 nor TLS 1.3",
 }
 """The alerts by which a broker refuses a client, as OpenSSL names them at the end of a reason."""
+_CHECK_HOST: Final = (
+    "connect by a name that it has, or issue one with the names in bootstrap_servers and in the"
+    " broker's advertised.listeners"
+)
+_CHECK_AUTHORITY: Final = "set Security.ca to the certificate of the authority that issued it"
+_CHECK_TIME: Final = "renew it on the broker, and check the clock of this machine"
+_REMEDIES: Final[Mapping[int, str]] = {
+    2: _CHECK_AUTHORITY,
+    9: _CHECK_TIME,
+    10: _CHECK_TIME,
+    18: _CHECK_AUTHORITY,
+    19: _CHECK_AUTHORITY,
+    20: _CHECK_AUTHORITY,
+    21: _CHECK_AUTHORITY,
+    62: _CHECK_HOST,
+    64: _CHECK_HOST,
+}
+"""What to do if a broker's certificate is not accepted, by OpenSSL's X509_V_ERR_* codes."""
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"})
 
 
@@ -90,11 +107,14 @@ async def open_tls(
 
     Cancellation: the stream is closed.
     """
-    secured = trio.SSLStream(
-        stream, context, server_hostname=host.removesuffix("."), https_compatible=True
-    )
     try:
+        secured = trio.SSLStream(
+            stream, context, server_hostname=host.removesuffix("."), https_compatible=True
+        )
         await secured.do_handshake()
+    except ValueError as error:  # OpenSSL does not take the name, which a broker may advertise
+        await trio.aclose_forcefully(stream)
+        raise ConnectionLostError(f"no certificate can be for {host!r:.80}: {error}") from error
     except trio.BrokenResourceError as error:
         await trio.aclose_forcefully(stream)
         cause = error.__cause__
@@ -111,10 +131,10 @@ def _refusal(error: ssl.SSLError, broker: str) -> AuthenticationError | None:
     """The error for a failure that trying again cannot mend."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
+        remedy = _REMEDIES.get(error.verify_code, "check it, and Security.ca")
         return AuthenticationError.in_tls(
-            f"the certificate of {broker} was not accepted: {error.verify_message}. Check the CA in"
-            " Security.ca, the certificate's dates, and that it names the host in bootstrap_servers"
-            " and in the broker's advertised.listeners"
+            f"the certificate of {broker} was not accepted: {error.verify_message.rstrip('.')};"
+            f" {remedy}"
         )
     for alert, meaning in _REFUSED_BY_BROKER.items():
         if reason.endswith(f"ALERT_{alert}"):
@@ -132,7 +152,8 @@ def _refusal(error: ssl.SSLError, broker: str) -> AuthenticationError | None:
 def _lost(cause: BaseException | None, broker: str) -> str:
     if isinstance(cause, ssl.SSLEOFError) or cause is None:
         return (
-            f"{broker} closed the connection in the TLS handshake; if that happens always, the port"
-            " does not speak TLS"
+            f"{broker} closed the connection in the TLS handshake. It may be starting or stopping;"
+            " if this repeats, the port does not speak TLS: use the port of a listener with TLS, or"
+            " a protocol without SSL"
         )
     return f"the TLS handshake with {broker} failed: {cause}"
