@@ -12,7 +12,7 @@ import trio
 from confluent_kafka import KafkaError
 
 from kgroup.config import GroupConfig
-from kgroup.errors import FetchError
+from kgroup.errors import AuthorizationError, FetchError
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.fetcher import FetchedItem, FetchedRun, FetchFailure, FetchStart, OutOfRange
 from kgroup.records.librdkafka import CONSUMERS, Consumers, LibrdkafkaSource
@@ -125,8 +125,30 @@ async def test_members_whose_consumers_would_differ_do_not_share() -> None:
             {"security": Security(credentials=lambda: Credentials("c", "d"), **login)},
         )
         for settings in different:
-            await stack.enter_async_context(source(opened, "g", **settings))
+            member = await stack.enter_async_context(source(opened, "g", **settings))
+            member.prepare(())
+            await member._started.wait()
         assert len(opened.consumers) == 1 + len(different)
+
+
+async def test_nothing_connects_before_the_first_login_was_accepted() -> None:
+    """With TLS or a login, a Consumer is made when the member prepares or begins to read."""
+    opened = Opened()
+    secured = Security(protocol="SSL")
+    async with members(opened, 2, most_own=1, security=secured) as (first, second):
+        assert not opened.consumers
+        assert not threads()
+        first.prepare(["t"])
+        await first._started.wait()
+        read(second, A)
+        await second._started.wait()
+        assert threads() == {"kgroup-records-g0", "kgroup-records-shared"}
+        opened.consumers[-1].feed(record(A, 0))
+        assert await offsets(second, A, 1) == [0]
+    async with members(opened, 1, security=secured) as (member,):
+        pass
+    member.prepare(["t"])
+    assert not threads()
 
 
 async def test_each_member_gets_the_records_of_its_partitions() -> None:
@@ -407,3 +429,20 @@ async def test_the_shared_thread_resumes_once_its_deliveries_are_taken_in() -> N
     states.append(limits.stopped)
     assert states == [True, False]
     assert shared.thread.resumed == 1
+
+
+@pytest.mark.parametrize("most_own", [0, 1])
+async def test_a_refusal_is_raised_once_and_reading_resumes(most_own: int) -> None:
+    """Who may not read a topic gets one error that says so, and later the records, if it may."""
+    opened = Opened()
+    async with members(opened, 1, most_own=most_own) as (member,):
+        read(member, A)
+        consumer = opened.consumers[0]
+        consumer.feed(failure(A, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        with pytest.raises(AuthorizationError, match="t-0 cannot be read: .* READ permission"):
+            await member.receive(1, [A], 10)
+        with trio.move_on_after(0.1) as waiting:
+            await member.receive(1, [A], 10)
+        assert waiting.cancelled_caught
+        consumer.feed(failure(A, KafkaError.TOPIC_AUTHORIZATION_FAILED), record(A, 0))
+        assert await offsets(member, A, 1) == [0]

@@ -1,0 +1,261 @@
+"""What a refused connection, login or request says on a real Kafka: one error that names the cure.
+
+``CASES`` is the table; the one in docs/security.md says the same to users. A row that is not
+retried ends the group with one error, after one event and without a line of librdkafka. A row that
+is retried, because a broker that restarts looks the same, gives an event at each attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final, final
+
+import attrs
+import pytest
+import trio
+import trustme
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+from kgroup.config import GroupConfig
+from kgroup.errors import AuthenticationError, AuthorizationError, FatalGroupError
+from kgroup.events import Event, RequestFailed, SourceFault
+from kgroup.group import ConsumerGroup
+from kgroup.security.settings import Security, Token
+from kgroup.testing.admin import create_topic
+from kgroup.testing.kafka import RealKafka
+from kgroup.testing.secure_listener import SecureListener, unsecured_token
+
+pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
+SOON: Final = 60.0
+TOPIC: Final = "login-failures"
+GROUP: Final = "login-failures"
+LONG_AGO: Final = datetime(2020, 1, 1)  # noqa: DTZ001 # trustme wants it naive
+USERS: Final = {name: f"{name}-secret" for name in ("alice", "topics", "groups", "hidden")}
+WRONG: Final = "wrong"
+AUTHORITY: Final = trustme.CA()
+FOREIGN: Final = trustme.CA()
+LISTENERS: Final = {
+    "tls": SecureListener(USERS, name="SECURE", authority=AUTHORITY),
+    "expired": SecureListener(USERS, name="EXPIRED", authority=AUTHORITY, expires_at=LONG_AGO),
+    "elsewhere": SecureListener(
+        USERS, name="ELSEWHERE", authority=AUTHORITY, certified=("elsewhere.test",)
+    ),
+    "mutual": SecureListener(name="MUTUAL", authority=AUTHORITY, client_certificates=True),
+    "password": SecureListener(
+        USERS,
+        name="PASSWORD",
+        tls=False,
+        properties={"listener.name.password.sasl.enabled.mechanisms": "PLAIN"},
+    ),
+}
+
+
+def pem(authority: trustme.CA) -> str:
+    """The authority's own certificate."""
+    return authority.cert_pem.bytes().decode()
+
+
+def login(**changes: Any) -> Security:
+    """What alice gives, with these changes; None leaves a setting out."""
+    usual: dict[str, Any] = {
+        "protocol": "SASL_SSL",
+        "ca": pem(AUTHORITY),
+        "mechanism": "PLAIN",
+        "username": "alice",
+        "password": USERS["alice"],
+    }
+    given = {**usual, **changes}
+    return Security(**{name: value for name, value in given.items() if value is not None})
+
+
+def user(name: str) -> Security:
+    """What a user gives."""
+    return login(username=name, password=USERS[name])
+
+
+def without_login(**settings: Any) -> Security:
+    """TLS alone."""
+    return Security(protocol="SSL", ca=pem(AUTHORITY), **settings)
+
+
+def shown(authority: trustme.CA, **details: Any) -> Security:
+    """A client certificate that this authority has issued."""
+    issued = authority.issue_cert("client.test", **details)
+    chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems).decode()
+    return without_login(certificate=chain, key=issued.private_key_pem.bytes().decode())
+
+
+def token(made: Token) -> Security:
+    """A login with this token."""
+    plain: dict[str, Any] = dict.fromkeys(("username", "password"))
+    return login(mechanism="OAUTHBEARER", token=lambda: made, **plain)
+
+
+@final
+@attrs.frozen
+class Case:
+    """A row of the table.
+
+    Attributes:
+        name: what is wrong.
+        port: the listener that the client connects to; "plain" has neither TLS nor a login.
+        security: what the client is given.
+        says: what the error or event must say.
+        error: the class of the error; None if kgroup tries again.
+        topics: the topics that the group subscribes to.
+    """
+
+    name: str
+    port: str
+    security: Security
+    says: str
+    error: type[FatalGroupError] | None = AuthenticationError
+    topics: tuple[str, ...] = (TOPIC,)
+
+
+CASES: Final = (
+    Case("plain text to TLS", "tls", Security(), "its port expects TLS; use protocol SSL or"),
+    Case(
+        "a login in plain text to TLS",
+        "tls",
+        login(protocol="SASL_PLAINTEXT", ca=None),
+        "its port expects TLS; use protocol SSL or",
+    ),
+    Case("TLS to plain text", "plain", without_login(), "if this repeats, the port does not", None),
+    Case("no login", "password", Security(), "a listener that asks for a login: use", None),
+    Case(
+        "a login where none is",
+        "plain",
+        login(protocol="SASL_PLAINTEXT", ca=None),
+        "this port has no login; use protocol SSL or PLAINTEXT",
+    ),
+    Case("unknown CA", "tls", login(ca=pem(FOREIGN)), "local issuer certificate; set Security.ca"),
+    Case("expired broker", "expired", login(), "certificate has expired; renew it on the broker"),
+    Case("wrong host", "elsewhere", login(), "not valid for '127.0.0.1'; connect by a name"),
+    Case("no certificate", "mutual", without_login(), "it asks for a client certificate"),
+    Case("foreign certificate", "mutual", shown(FOREIGN), "do not know the client certificate"),
+    Case("old certificate", "mutual", shown(AUTHORITY, not_after=LONG_AGO), "or it expired"),
+    Case(
+        "mechanism not enabled",
+        "password",
+        login(protocol="SASL_PLAINTEXT", ca=None, mechanism="SCRAM-SHA-256"),
+        r"\(UNSUPPORTED_SASL_MECHANISM\): the broker has these mechanisms: PLAIN; use one",
+    ),
+    Case("unknown user", "tls", login(username="nobody"), "check user name and password"),
+    Case("wrong password", "tls", login(password=WRONG), "check user name and password"),
+    Case(
+        "wrong SCRAM password",
+        "tls",
+        login(password=WRONG, mechanism="SCRAM-SHA-512"),
+        "check user name and password",
+    ),
+    Case("expired token", "tls", token(unsecured_token("alice", -5.0)), r"it expired \d+ s ago"),
+    Case(
+        "a token that is none",
+        "tls",
+        token(attrs.evolve(unsecured_token("alice"), value="garbage")),
+        "refused the token .* it is valid for",
+    ),
+    Case(
+        "topic but not group",
+        "tls",
+        user("topics"),
+        f"group '{GROUP}' was .*GROUP_AUTHORIZATION_FAILED.* needs the READ permission",
+        AuthorizationError,
+    ),
+    Case(
+        "group but not topic",
+        "tls",
+        user("groups"),
+        f"topic '{TOPIC}' was .*TOPIC_AUTHORIZATION_FAILED.* needs the READ and DESCRIBE",
+        AuthorizationError,
+    ),
+    Case(
+        "some of the topics",
+        "tls",
+        login(),
+        "topic 'another' was .*TOPIC_AUTHORIZATION_FAILED",
+        AuthorizationError,
+        (TOPIC, "another"),
+    ),
+    Case(
+        "READ without DESCRIBE",
+        "tls",
+        user("hidden"),
+        f"topic '{TOPIC}' was .*TOPIC_AUTHORIZATION_FAILED.* needs the READ and DESCRIBE",
+        AuthorizationError,
+    ),
+)
+
+
+def right(
+    kind: ResourceType,
+    name: str,
+    operation: AclOperation = AclOperation.READ,
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+) -> AclBinding:
+    """A user's right to the topic or the group of these tests."""
+    resource = TOPIC if kind is ResourceType.TOPIC else GROUP
+    literal = ResourcePatternType.LITERAL
+    return AclBinding(kind, resource, literal, f"User:{name}", "*", operation, permission)
+
+
+RIGHTS: Final = (
+    *(right(ResourceType.TOPIC, name) for name in ("alice", "topics", "hidden")),
+    *(right(ResourceType.GROUP, name) for name in ("alice", "groups", "hidden")),
+    right(ResourceType.TOPIC, "hidden", AclOperation.DESCRIBE, AclPermissionType.DENY),
+)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[RealKafka]:
+    """A Kafka with all these listeners, a topic, and the rights of the users."""
+    with RealKafka(secure=list(LISTENERS.values())) as kafka:
+        create_topic(kafka.bootstrap_servers, TOPIC)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        for made in admin.create_acls(list(RIGHTS)).values():
+            made.result(SOON)
+        yield kafka
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_what_a_failed_login_says(
+    kafka: RealKafka, case: Case, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One error and one event, or one event an attempt; librdkafka says nothing."""
+    servers = kafka.bootstrap_servers
+    if case.port != "plain":
+        servers = kafka.servers_of(LISTENERS[case.port])
+    made = GroupConfig(
+        bootstrap_servers=servers, group_id=GROUP, topics=case.topics, security=case.security
+    )
+    repeated = trio.Event()
+    told: list[str] = []
+
+    def on_event(event: Event) -> None:
+        assert not isinstance(event, SourceFault), event
+        if isinstance(event, RequestFailed):
+            told.append(event.reason)
+            if len(told) == 2:
+                repeated.set()
+
+    with trio.fail_after(SOON), caplog.at_level(logging.DEBUG, "kgroup.librdkafka"):
+        async with ConsumerGroup(made, on_event=on_event) as group:
+            if case.error is None:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(group.next)
+                    await repeated.wait()
+                    nursery.cancel_scope.cancel()
+            else:
+                with pytest.raises(case.error, match=case.says) as raised:
+                    await group.next()
+                assert told == [str(raised.value)]
+    for text in told:
+        assert re.search(case.says, text)
+    if case.security != Security():
+        assert not [line for line in caplog.records if line.name == "kgroup.librdkafka"]
