@@ -18,24 +18,31 @@ import pytest
 import trio
 import trustme
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from kgroup.config import GroupConfig
-from kgroup.errors import AuthenticationError, AuthorizationError, FatalGroupError
+from kgroup.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    CommitFailedError,
+    FatalGroupError,
+)
 from kgroup.events import Event, RequestFailed, SourceFault
+from kgroup.generation.streams import RecordStream
 from kgroup.group import ConsumerGroup
 from kgroup.security.settings import Security, Token
-from kgroup.testing.admin import create_topic
+from kgroup.testing.admin import create_topic, produce
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener, unsecured_token
+from kgroup.types import TopicPartition
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
 SOON: Final = 60.0
 TOPIC: Final = "login-failures"
 GROUP: Final = "login-failures"
 LONG_AGO: Final = datetime(2020, 1, 1)  # noqa: DTZ001 # trustme wants it naive
-USERS: Final = {name: f"{name}-secret" for name in ("alice", "topics", "groups", "hidden")}
+USERS: Final = {name: f"{name}-secret" for name in ("alice", "topics", "groups", "hidden", "taken")}
 WRONG: Final = "wrong"
 AUTHORITY: Final = trustme.CA()
 FOREIGN: Final = trustme.CA()
@@ -259,3 +266,57 @@ async def test_what_a_failed_login_says(
         assert re.search(case.says, text)
     if case.security != Security():
         assert not [line for line in caplog.records if line.name == "kgroup.librdkafka"]
+
+
+async def test_a_right_that_is_taken_away_and_given_back(kafka: RealKafka) -> None:
+    """The reader gets one error; if it reads on, records follow once it may read them again."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    made = GroupConfig(
+        bootstrap_servers=kafka.servers_of(LISTENERS["tls"]),
+        group_id=GROUP,
+        topics=[TOPIC],
+        security=user("taken"),
+    )
+    partition = TopicPartition(TOPIC, 0)
+    described = right(ResourceType.TOPIC, "taken", AclOperation.DESCRIBE)
+    read = right(ResourceType.TOPIC, "taken")
+
+    def allow(*rights: AclBinding) -> None:
+        for made in admin.create_acls(list(rights)).values():
+            made.result(SOON)
+
+    def take_away() -> None:
+        a = read
+        mine = AclBindingFilter(
+            a.restype,
+            a.name,
+            a.resource_pattern_type,
+            a.principal,
+            a.host,
+            a.operation,
+            a.permission_type,
+        )
+        for ended in admin.delete_acls([mine]).values():
+            ended.result(SOON)
+
+    async def next_value(stream: RecordStream) -> object:
+        (message,) = (await anext(stream)).messages
+        return message.value()
+
+    in_thread = trio.to_thread.run_sync
+    await in_thread(allow, described, read, right(ResourceType.GROUP, "taken"))
+    with trio.fail_after(SOON):
+        async with ConsumerGroup(made) as group:
+            generation = await group.next()
+            stream = generation.records()
+            await in_thread(produce, kafka.bootstrap_servers, TOPIC, ["first"])
+            assert await next_value(stream) == b"first"
+            await in_thread(take_away)
+            with pytest.raises(AuthorizationError, match=f"{TOPIC}-0 cannot be read: .* READ"):
+                await anext(stream)
+            with pytest.raises(CommitFailedError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await generation.commit({partition: 1})
+            await in_thread(produce, kafka.bootstrap_servers, TOPIC, ["second"])
+            await in_thread(allow, read)
+            assert await next_value(stream) == b"second"
+            await generation.commit({partition: 2})
