@@ -181,6 +181,10 @@ class BufferedSource:
         self._epoch = None
         self._ready.clear()
         self._fetcher.deactivate()
+        for queue in self._queues.values():
+            queue.waiter = (
+                None  # a thread may be slow to wake, and the next generation keeps queues
+            )
         for waiter in self._waiting:
             waiter.set()
 
@@ -501,7 +505,8 @@ class BufferedSource:
         del self._waiting[waiter]
         self._limits.waiting = len(self._waiting)
         for queue in queues:
-            queue.waiter = None
+            if queue.waiter is waiter:
+                queue.waiter = None
 
     @_locked
     def _let_another_take(self) -> None:

@@ -325,6 +325,7 @@ class Waking:
 
     def __init__(self) -> None:
         self.woken = threading.Event()
+        self.may_wake: threading.Event | None = None
 
     def set(self) -> None:
         """Wake it."""
@@ -334,6 +335,8 @@ class Waking:
         """Wait."""
         if not self.woken.wait(PATIENCE if timeout is None else timeout):
             raise TimeoutError
+        if self.may_wake is not None:
+            assert self.may_wake.wait(PATIENCE)
         self.woken.clear()
 
 
@@ -397,6 +400,31 @@ async def test_a_thread_that_waits_is_woken_by_the_end() -> None:
         source.revoke(1)
     assert answers == [None]
     assert not source._waiting
+
+
+async def test_a_thread_that_is_slow_to_wake_does_not_disturb_the_next_generation() -> None:
+    """The partition that was kept has another reader by then, which is woken by its records."""
+    consumer = WatchedConsumer()
+    async with reading(consumer, A) as source, trio.open_nursery() as nursery:
+        mine, may_wake = thread_read(A), threading.Event()
+        assert isinstance(mine.waiter, Waking)
+        mine.waiter.may_wake = may_wake
+        nursery.start_soon(trio.to_thread.run_sync, source.receive_in_thread, mine, None)
+        await holds(lambda: bool(source._waiting))
+        source.revoke(1)
+        source.assign(2, {A: 0})
+        source.open(2, [A])
+        found: list[int] = []
+
+        @nursery.start_soon
+        async def _() -> None:
+            found.extend(m.offset() for m in (await source.receive(2, [A], 10)).messages)
+
+        await holds(lambda: len(source._waiting) == 2)
+        may_wake.set()
+        await holds(lambda: len(source._waiting) == 1)
+        consumer.feed(record(A, 0))
+    assert found == [0]
 
 
 async def test_faults_that_a_thread_takes_are_delivered_in_the_event_loop() -> None:
