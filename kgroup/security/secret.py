@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import hmac
-from typing import Any, NoReturn, final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, final
+
+import attrs
 
 from kgroup.errors import UsageError
+
+T = TypeVar("T")
 
 
 @final
@@ -60,6 +67,35 @@ class Secret:
 def secret(value: Any) -> Any:
     """A converter: None, or the value as a `Secret`."""
     return value if value is None or isinstance(value, Secret) else Secret(value)
+
+
+def sealed(*names: str) -> Callable[[type[T]], type[T]]:
+    """A decorator of attrs classes: these arguments are secrets before ``__init__`` is called.
+
+    Otherwise a refusal's traceback would show them among the local variables of ``__init__``.
+    """
+
+    def seal(value: Any) -> Any:
+        return value if isinstance(value, Path) else secret(value)
+
+    def decorate(kind: type[T]) -> type[T]:
+        init: Callable[..., None] = kind.__init__
+        fields = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
+
+        @functools.wraps(init)
+        def sealing(self: T, *args: Any, **kwargs: Any) -> None:
+            for name in kwargs.keys() & set(names):
+                kwargs[name] = seal(kwargs[name])
+            args = tuple(
+                seal(value) if fields[number : number + 1] and fields[number] in names else value
+                for number, value in enumerate(args)
+            )
+            init(self, *args, **kwargs)
+
+        kind.__init__ = sealing  # type: ignore[method-assign, assignment]
+        return kind
+
+    return decorate
 
 
 def encodable(text: str) -> bool:

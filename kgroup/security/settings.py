@@ -20,7 +20,7 @@ from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.security.jaas import LoginModule
 from kgroup.security.properties import Properties, PropertySource
-from kgroup.security.secret import Secret, secret
+from kgroup.security.secret import Secret, sealed, secret
 from kgroup.security.unsecured_token import read_unsecured
 
 _SECRET: Final = bounds.Bound(
@@ -61,6 +61,7 @@ class SaslMechanism(enum.Enum):
 
 
 @final
+@sealed("password")
 @attrs.frozen
 class Credentials:
     """A user name and password.
@@ -75,6 +76,7 @@ class Credentials:
 
 
 @final
+@sealed("value")
 @attrs.frozen
 class Token:
     """A bearer token of OAuth.
@@ -162,6 +164,7 @@ def _unsecured(module: LoginModule) -> TokenProvider | None:
 
 
 @final
+@sealed("key", "key_password", "password")
 @attrs.frozen(kw_only=True)
 class Security:
     """How the group's connections are encrypted, and how the client logs in.

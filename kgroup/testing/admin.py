@@ -3,7 +3,8 @@
 A thin layer over confluent-kafka, whose ``KafkaException`` says what the broker refused. In
 addition, a call returns only when its effect is visible on the broker. From trio use
 ``trio.to_thread.run_sync``. A time-out or a number of partitions out of its bounds raises a
-``ConfigError`` that names the bounds.
+``ConfigError`` that names the bounds. With ``security`` a call connects and logs in as a group with
+that setting does.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from kgroup.broker.broker_settings import PARTITIONS
+from kgroup.security.librdkafka import librdkafka_settings
+from kgroup.security.settings import Security
 from kgroup.testing.limits import PATIENCE
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
+Setting = str | int | float | bool
 TIMEOUT: Final = 30.0
 """Seconds within which a broker must complete a request."""
 PAUSE: Final = 0.02
@@ -35,6 +39,7 @@ def create_topic(
     config: Mapping[str, str] | None = None,
     *,
     timeout: float = TIMEOUT,
+    security: Security | None = None,
 ) -> None:
     """Create a topic with one replica; returns when each of its partitions has a leader.
 
@@ -44,6 +49,7 @@ def create_topic(
         partitions: the number of partitions.
         config: its settings, by Kafka's names.
         timeout: seconds until ``TimeoutError``.
+        security: how connections are encrypted, and how the client logs in.
 
     Raises:
         KafkaException: the broker refused.
@@ -51,7 +57,7 @@ def create_topic(
     """
     PATIENCE.check("timeout", timeout)
     PARTITIONS.check("partitions", partitions)
-    admin = _admin(bootstrap_servers)
+    admin = _admin(bootstrap_servers, security)
     new = NewTopic(topic, partitions, replication_factor=1, config=dict(config or {}))
     admin.create_topics([new], operation_timeout=timeout)[topic].result(timeout)
     _wait_until(
@@ -62,7 +68,12 @@ def create_topic(
 
 
 def add_partitions(
-    bootstrap_servers: str, topic: str, total: int, *, timeout: float = TIMEOUT
+    bootstrap_servers: str,
+    topic: str,
+    total: int,
+    *,
+    timeout: float = TIMEOUT,
+    security: Security | None = None,
 ) -> None:
     """Increase a topic's partitions to ``total``; returns when each of them has a leader.
 
@@ -72,7 +83,7 @@ def add_partitions(
     """
     PATIENCE.check("timeout", timeout)
     PARTITIONS.check("total", total)
-    admin = _admin(bootstrap_servers)
+    admin = _admin(bootstrap_servers, security)
     more = NewPartitions(topic, total)
     admin.create_partitions([more], operation_timeout=timeout)[topic].result(timeout)
     _wait_until(
@@ -82,7 +93,13 @@ def add_partitions(
     )
 
 
-def delete_topic(bootstrap_servers: str, topic: str, *, timeout: float = TIMEOUT) -> None:
+def delete_topic(
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    timeout: float = TIMEOUT,
+    security: Security | None = None,
+) -> None:
     """Delete a topic; returns when the broker no longer lists it.
 
     Raises:
@@ -90,7 +107,7 @@ def delete_topic(bootstrap_servers: str, topic: str, *, timeout: float = TIMEOUT
         TimeoutError: it still exists.
     """
     PATIENCE.check("timeout", timeout)
-    admin = _admin(bootstrap_servers)
+    admin = _admin(bootstrap_servers, security)
     admin.delete_topics([topic], operation_timeout=timeout)[topic].result(timeout)
     _wait_until(lambda: _leaders(admin, topic) is None, f"topic {topic!r} still exists", timeout)
 
@@ -103,6 +120,7 @@ def produce(
     partition: int | None = None,
     keys: Sequence[str | bytes] | None = None,
     timeout: float = TIMEOUT,
+    security: Security | None = None,
 ) -> list[tuple[TopicPartition, int]]:
     """Produce one record for each value, and wait until all are acknowledged.
 
@@ -113,6 +131,7 @@ def produce(
         partition: the partition; without it, one chosen by key or at random.
         keys: for each value its key; no keys by default.
         timeout: seconds until ``TimeoutError``.
+        security: how connections are encrypted, and how the client logs in.
 
     Returns:
         For each value its partition and offset.
@@ -124,10 +143,9 @@ def produce(
     PATIENCE.check("timeout", timeout)
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap_servers,
+            **_client(bootstrap_servers, security),
             "enable.idempotence": True,
             "linger.ms": 5,
-            "log_level": 0,
             "message.timeout.ms": int(timeout * 1000),
         }
     )
@@ -175,6 +193,7 @@ def committed_offsets(
     partitions: Iterable[TopicPartition],
     *,
     timeout: float = TIMEOUT,
+    security: Security | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     """A group's committed offsets; None for a partition without one. Does not join the group.
 
@@ -185,8 +204,7 @@ def committed_offsets(
     # AdminClient.list_consumer_group_offsets would be the natural call, but in confluent-kafka
     # 2.16.1 it crashes the process if the coordinator is not ready yet.
     wanted = [confluent_kafka.TopicPartition(p.topic, p.partition) for p in partitions]
-    settings = {"bootstrap.servers": bootstrap_servers, "group.id": group_id, "log_level": 0}
-    consumer = Consumer(settings)
+    consumer = Consumer({**_client(bootstrap_servers, security), "group.id": group_id})
     try:
         found = consumer.committed(wanted, timeout=timeout)
     finally:
@@ -202,7 +220,11 @@ def committed_offsets(
 
 
 def end_offsets(
-    bootstrap_servers: str, partitions: Iterable[TopicPartition], *, timeout: float = TIMEOUT
+    bootstrap_servers: str,
+    partitions: Iterable[TopicPartition],
+    *,
+    timeout: float = TIMEOUT,
+    security: Security | None = None,
 ) -> dict[TopicPartition, int]:
     """The end offset of each partition; records of open transactions count.
 
@@ -212,10 +234,9 @@ def end_offsets(
     PATIENCE.check("timeout", timeout)
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap_servers,
+            **_client(bootstrap_servers, security),
             "group.id": "kgroup-end-offsets",
             "isolation.level": "read_uncommitted",
-            "log_level": 0,
         }
     )
     ends = {}
@@ -234,8 +255,16 @@ def _committed(answer: confluent_kafka.TopicPartition) -> OffsetAndMetadata:
     return OffsetAndMetadata(answer.offset, epoch or -1, answer.metadata or "")
 
 
-def _admin(bootstrap_servers: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+def _client(bootstrap_servers: str, security: Security | None) -> dict[str, Setting]:
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "log_level": 0,
+        **librdkafka_settings(security or Security()),
+    }
+
+
+def _admin(bootstrap_servers: str, security: Security | None) -> AdminClient:
+    return AdminClient(_client(bootstrap_servers, security))
 
 
 def _leaders(admin: AdminClient, topic: str) -> int | None:

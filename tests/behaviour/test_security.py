@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from kgroup.config import GroupConfig
 from kgroup.errors import AuthenticationError
 from kgroup.group import ConsumerGroup
 from kgroup.security.settings import Security
-from kgroup.testing.admin import create_topic
+from kgroup.testing.admin import create_topic, end_offsets
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener
+from kgroup.types import TopicPartition
 from tests.brokers import unique
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
@@ -140,3 +142,7 @@ async def test_reading_with_a_property_file(kafka: RealKafka, properties: Path) 
             CliRunner().invoke, main, [*arguments, f"--config={properties}"]
         )
     assert "group 'no-such-group' does not exist" in result.output
+    (topic,) = plain.topics
+    partition = TopicPartition(str(topic), 0)
+    ends = partial(end_offsets, kafka.secure_servers, [partition], security=made.security)
+    assert await trio.to_thread.run_sync(ends) == {partition: RECORDS // 2}

@@ -74,13 +74,21 @@ def test_no_value_shows_a_secret(make: Callable[[], object]) -> None:
     assert [text for text in texts if WORD in text] == []
 
 
+def printed(value: object) -> str:
+    """An object's repr; one that was refused half-made may have none."""
+    try:
+        return repr(value)
+    except AttributeError as error:
+        return str(error)
+
+
 def frames(error: BaseException) -> Iterator[str]:
     """Everything that a report with local variables would print of kgroup's own frames."""
     seen: BaseException | None = error
     while seen is not None:
         for frame, _ in traceback.walk_tb(seen.__traceback__):
             if "/tests/" not in frame.f_code.co_filename:
-                yield from (f"{name}={shown!r}" for name, shown in frame.f_locals.items())
+                yield from (f"{name}={printed(held)}" for name, held in frame.f_locals.items())
         yield from ("".join(traceback.format_exception(seen)), repr(vars(seen)))
         seen = seen.__cause__ or seen.__context__
 
@@ -125,6 +133,24 @@ def test_no_refusal_shows_a_secret(
         # A mapping is the program's own, which it gave to the function.
         found = [text for text in found if not text.startswith("source=")]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda word: Security(protocol="SSL", mechanism="PLAIN", username="a", password=word),
+        lambda word: Security(protocol="SASL_SSL", mechanism="GSSAPI", key=word, key_password=word),
+        lambda word: Credentials("", word),
+        lambda word: Credentials(username="", password=word),
+        lambda word: Token(word, -1.0),
+        lambda word: Token(f"{word} ", 1.0),
+    ],
+)
+def test_no_refused_value_shows_a_secret(make: Callable[[str], object]) -> None:
+    """Also the local variables of ``__init__`` do not show what the program gave directly."""
+    with pytest.raises(ConfigError) as caught:
+        make(WORD)
+    assert [text for text in frames(caught.value) if WORD in text] == []
 
 
 def test_executors_are_sent_no_secret() -> None:
