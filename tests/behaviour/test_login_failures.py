@@ -17,7 +17,7 @@ import attrs
 import pytest
 import trio
 import trustme
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
@@ -39,10 +39,14 @@ from kgroup.types import TopicPartition
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
 SOON: Final = 60.0
+SESSION: Final = 2.0
+MOST_EVENTS: Final = 6
 TOPIC: Final = "login-failures"
 GROUP: Final = "login-failures"
 LONG_AGO: Final = datetime(2020, 1, 1)  # noqa: DTZ001 # trustme wants it naive
-USERS: Final = {name: f"{name}-secret" for name in ("alice", "topics", "groups", "hidden", "taken")}
+USERS: Final = {
+    name: f"{name}-secret" for name in ("alice", "topics", "groups", "hidden", "taken", "revoked")
+}
 WRONG: Final = "wrong"
 AUTHORITY: Final = trustme.CA()
 FOREIGN: Final = trustme.CA()
@@ -53,6 +57,9 @@ LISTENERS: Final = {
         USERS, name="ELSEWHERE", authority=AUTHORITY, certified=("elsewhere.test",)
     ),
     "mutual": SecureListener(name="MUTUAL", authority=AUTHORITY, client_certificates=True),
+    "sessions": SecureListener(
+        USERS, name="SESSIONS", authority=AUTHORITY, session_lifetime=SESSION
+    ),
     "password": SecureListener(
         USERS,
         name="PASSWORD",
@@ -213,8 +220,8 @@ def right(
 
 
 RIGHTS: Final = (
-    *(right(ResourceType.TOPIC, name) for name in ("alice", "topics", "hidden")),
-    *(right(ResourceType.GROUP, name) for name in ("alice", "groups", "hidden")),
+    *(right(ResourceType.TOPIC, name) for name in ("alice", "topics", "hidden", "revoked")),
+    *(right(ResourceType.GROUP, name) for name in ("alice", "groups", "hidden", "revoked")),
     right(ResourceType.TOPIC, "hidden", AclOperation.DESCRIBE, AclPermissionType.DENY),
 )
 
@@ -320,3 +327,33 @@ async def test_a_right_that_is_taken_away_and_given_back(kafka: RealKafka) -> No
             await in_thread(allow, read)
             assert await next_value(stream) == b"second"
             await generation.commit({partition: 2})
+
+
+async def test_a_user_that_is_deleted_is_told_when_the_session_ends(kafka: RealKafka) -> None:
+    """The group ends with one error at the next login; nothing is repeated without end."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    made = GroupConfig(
+        bootstrap_servers=kafka.servers_of(LISTENERS["sessions"]),
+        group_id=GROUP,
+        topics=[TOPIC],
+        security=login(mechanism="SCRAM-SHA-512", username="revoked", password=USERS["revoked"]),
+    )
+
+    def delete_user() -> None:
+        kind = ScramMechanism.SCRAM_SHA_512
+        ended = admin.alter_user_scram_credentials([UserScramCredentialDeletion("revoked", kind)])
+        ended["revoked"].result(SOON)
+
+    events: list[Event] = []
+    with trio.fail_after(SOON):
+        async with ConsumerGroup(made, on_event=events.append) as group:
+            generation = await group.next()
+            await trio.to_thread.run_sync(delete_user)
+            await generation.ending.wait()
+            with pytest.raises(AuthenticationError, match="SCRAM-SHA-512 failed .*check user name"):
+                await group.next()
+    # The topics' watcher, the heartbeat and LeaveGroup each need a login, until one ends the group.
+    failed = [event.request for event in events if isinstance(event, RequestFailed)]
+    assert failed.count("Heartbeat") == failed.count("LeaveGroup") == 1
+    assert len(failed) <= MOST_EVENTS
+    assert len([event for event in events if isinstance(event, SourceFault)]) <= 2
