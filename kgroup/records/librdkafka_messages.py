@@ -84,6 +84,13 @@ ERROR_ACTIONS: Final = {
 }
 """The action for each of librdkafka's and Kafka's codes that a fetch can meet."""
 
+_REMEDIES: Final = {
+    KafkaError._SSL: (
+        "check Security.ca, certificate and key, and dates and names of the broker's certificate"
+    ),
+    KafkaError._AUTHENTICATION: "check the login in Security, and whether the user still exists",
+}
+"""What to do about an error that librdkafka's text does not say."""
 _SUBJECT: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+) \[(?P<partition>\d+)\]: ")
 
 
@@ -101,8 +108,9 @@ def partition_in_text(error: KafkaError) -> TopicPartition | None:
 
 
 def describe_error(error: KafkaError) -> str:
-    """Return the error's name and librdkafka's text."""
-    return f"{error.name()}: {error.str()}"
+    """Return the error's name, librdkafka's text, and what to do if that does not say it."""
+    remedy = _REMEDIES.get(error.code())
+    return f"{error.name()}: {error.str()}{f'; {remedy}' if remedy else ''}"
 
 
 def has_errors(chunk: Sequence[Message]) -> bool:

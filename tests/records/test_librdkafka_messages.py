@@ -13,6 +13,7 @@ from kgroup.records.librdkafka_messages import (
     ERROR_ACTIONS,
     ErrorAction,
     action_for,
+    describe_error,
     has_errors,
     partition_in_text,
     run_end,
@@ -90,3 +91,18 @@ def test_errors_are_found_among_records() -> None:
     records = [record(partition, at) for at in range(5)]
     assert not has_errors(records)
     assert has_errors([*records, failure(partition, 1, 5), record(partition, 6)])
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (KafkaError._SSL, "; check Security.ca, certificate and key"),
+        (KafkaError._AUTHENTICATION, "; check the login in Security"),
+        (KafkaError._TRANSPORT, "refused"),
+    ],
+)
+def test_what_librdkafka_says_of_a_refusal_is_completed(code: int, remedy: str) -> None:
+    """An error of TLS or of the login says what to check; others are passed on as they are."""
+    told = describe_error(KafkaError(code, "refused"))
+    assert told.startswith(f"{KafkaError(code).name()}: refused")
+    assert remedy in told
