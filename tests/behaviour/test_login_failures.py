@@ -17,9 +17,10 @@ import attrs
 import pytest
 import trio
 import trustme
-from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._scram import ScramMechanism, UserScramCredentialDeletion
 
 from kgroup.config import GroupConfig
 from kgroup.errors import (
