@@ -9,22 +9,25 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import click
 import trio
 
 from kgroup.addresses import split_address
-from kgroup.broker import BrokerSettings, serve_cluster
+from kgroup.broker import BrokerSecurity, BrokerSettings, serve_cluster
 from kgroup.broker.broker_settings import BROKERS, MOST_PARTITIONS, PARTITIONS
 from kgroup.broker.server import check_listener
 from kgroup.cli.options import Whole
 from kgroup.errors import ConfigError, UsageError, shown
+from kgroup.security.settings import SecurityProtocol
 from kgroup.types import topic_fault
 
 __all__ = ["broker"]
 
 _DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
+_USERS_VARIABLE: Final = "KGROUP_BROKER_USERS"
 
 
 def _address(context: click.Context, option: click.Parameter, value: str) -> tuple[str, int]:
@@ -75,6 +78,22 @@ def _topics(
     return topics
 
 
+def _users(
+    context: click.Context, option: click.Parameter, values: Sequence[str]
+) -> Mapping[str, str]:
+    del context, option
+    users: dict[str, str] = {}
+    for value in values:
+        name, colon, password = value.partition(":")
+        if not (name and colon and password):
+            # The text is not shown: it may be a password.
+            raise click.BadParameter("a user is NAME:PASSWORD, such as alice:secret")
+        if name in users:
+            raise click.BadParameter(f"the user {shown(name)} is given twice")
+        users[name] = password
+    return users
+
+
 @click.command()
 @click.option(
     "--listen",
@@ -108,8 +127,48 @@ def _topics(
     callback=_topics,
     help=f"A topic to create, with 1 to {MOST_PARTITIONS} partitions; may be given more than once.",
 )
+@click.option(
+    "--user",
+    "users",
+    metavar="NAME:PASSWORD",
+    multiple=True,
+    callback=_users,
+    envvar=_USERS_VARIABLE,
+    help="A user; may be given more than once. With users, every client has to log in by PLAIN or"
+    " SCRAM. Other users of the machine can read command lines: the environment variable"
+    f" {_USERS_VARIABLE} has the same, separated by spaces.",
+)
+@click.option(
+    "--tls",
+    is_flag=True,
+    help="Encrypt connections. Without --certificate a certificate is made, which needs trustme;"
+    " --write-ca says where clients find its authority.",
+)
+@click.option(
+    "--certificate",
+    metavar="FILE",
+    help="The broker's certificate and, unless --key names it, its private key, in PEM.",
+)
+@click.option("--key", metavar="FILE", help="The private key of the certificate, not encrypted.")
+@click.option(
+    "--write-ca",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Where to write the authority of a certificate that was made, in PEM.",
+)
+@click.option(
+    "--session-lifetime",
+    metavar="SECONDS",
+    type=float,
+    help="Seconds after which clients have to log in again.",
+)
 def broker(
-    listen: tuple[str, int], brokers: int, settings: BrokerSettings, topics: Mapping[str, int]
+    listen: tuple[str, int],
+    brokers: int,
+    settings: BrokerSettings,
+    topics: Mapping[str, int],
+    write_ca: Path | None,
+    **security: Any,
 ) -> None:
     """Run the embedded broker, or several, until SIGTERM or SIGINT.
 
@@ -119,23 +178,45 @@ def broker(
     try:
         check_listener(host, port, brokers)
         settings.check_brokers(brokers)
+        secured = BrokerSecurity(**security)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
-    trio.run(partial(_run, host, port, brokers, settings=settings, topics=topics))
+    trio.run(
+        partial(
+            _run,
+            host,
+            port,
+            brokers,
+            settings=settings,
+            topics=topics,
+            security=secured,
+            write_ca=write_ca,
+        )
+    )
 
 
 async def _run(
-    host: str, port: int, brokers: int, *, settings: BrokerSettings, topics: Mapping[str, int]
+    host: str,
+    port: int,
+    brokers: int,
+    *,
+    settings: BrokerSettings,
+    topics: Mapping[str, int],
+    security: BrokerSecurity,
+    write_ca: Path | None,
 ) -> None:
     where = f"{host}:{port}" if brokers == 1 else f"{host}:{port} to {port + brokers - 1}"
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         try:
-            async with serve_cluster(brokers, host, port, settings=settings) as running:
+            serving = serve_cluster(brokers, host, port, settings=settings, security=security)
+            async with serving as running:
+                if write_ca is not None and running.ca is not None:
+                    await trio.Path(write_ca).write_text(running.ca)
                 for name, partitions in topics.items():
                     await running.create_topic(name, partitions)
                 click.echo(
                     f"kgroup broker is ready at {running.bootstrap_servers};"
-                    " it keeps nothing on disk"
+                    f" it keeps nothing on disk{_spoken(security)}"
                 )
                 await anext(signals)
         except OSError as error:
@@ -144,3 +225,9 @@ async def _run(
             ) from error
         except UsageError as error:
             raise click.ClickException(str(error)) from error
+
+
+def _spoken(security: BrokerSecurity) -> str:
+    """The protocol of clients, if it is not the usual one."""
+    secured = security.protocol is not SecurityProtocol.PLAINTEXT
+    return f"; clients need security.protocol={security.protocol.value}" if secured else ""

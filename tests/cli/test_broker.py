@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -17,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from kgroup.cli.broker import broker
 
-READY = re.compile(r"kgroup broker is ready at (\S+:\d+); it keeps nothing on disk\n")
+READY = re.compile(r"kgroup broker is ready at (\S+:\d+); it keeps nothing on disk(; .*)?\n")
 PATIENCE = 60.0
 
 
@@ -69,6 +70,25 @@ def test_several_brokers_are_listed() -> None:
         assert {part.leader for part in found.topics["a"].partitions.values()} == {1, 2, 3}
 
 
+def test_users_and_tls(tmp_path: Path) -> None:
+    """librdkafka logs in by PLAIN and SCRAM over TLS, with the authority that was written."""
+    ca = tmp_path / "ca.pem"
+    options = ["--listen", "localhost:0", "--tls", "--write-ca", str(ca), "--topic", "a:1"]
+    with running(*options, "--user", "alice:a:b", "--session-lifetime", "60") as (_, where):
+        for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            admin = AdminClient(
+                {
+                    "bootstrap.servers": where,
+                    "security.protocol": "SASL_SSL",
+                    "ssl.ca.location": str(ca),
+                    "sasl.mechanism": mechanism,
+                    "sasl.username": "alice",
+                    "sasl.password": "a:b",
+                }
+            )
+            assert set(admin.list_topics(timeout=PATIENCE).topics) == {"a"}
+
+
 def invoke(*options: str) -> Result:
     """Run the command in this process, where it is expected to fail."""
     return CliRunner().invoke(broker, options)
@@ -117,3 +137,20 @@ def test_a_bad_topic_is_refused() -> None:
     assert result.exit_code == 2
     assert "topic name 'a/b' has a character other than" in result.output
     assert "the topic 'a' is given twice" in invoke("--topic", "a:1", "--topic", "a:2").output
+
+
+@pytest.mark.parametrize("user", ["alice", "alice:", ":hunter2", "hunter2"])
+def test_a_user_without_name_or_password_is_refused(user: str) -> None:
+    """The error says the form, and does not repeat what may be a password."""
+    ended = invoke("--user", user)
+    assert ended.exit_code == 2
+    assert "a user is NAME:PASSWORD" in ended.output
+    assert "hunter2" not in ended.output
+
+
+def test_a_certificate_that_cannot_be_read_is_a_clear_error(tmp_path: Path) -> None:
+    """The error names the option's file."""
+    ended = invoke("--tls", "--certificate", str(tmp_path / "none.pem"))
+    assert ended.exit_code == 1
+    assert "none.pem" in ended.output
+    assert "Traceback" not in ended.output

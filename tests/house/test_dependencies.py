@@ -23,6 +23,7 @@ from tests.house.sources import package_files
 
 OUR_OWN: Final = {"benchmarks", "kgroup", "tests"}
 EXTRAS: Final = {
+    "kgroup.broker.security.tls": {"kafka"},
     "kgroup.cli.demo": {"spark"},
     "kgroup.spark": {"spark"},
     "kgroup.testing": {"kafka"},
