@@ -8,11 +8,13 @@ from kgroup.broker.embedded_cluster import EmbeddedCluster
 from kgroup.broker.faults import InjectedFault
 from kgroup.broker.log_reader import LogReader
 from kgroup.broker.records import NewRecord
+from kgroup.broker.security.acls import Acl
 from kgroup.broker.security.settings import BrokerSecurity
 from kgroup.broker.server import in_memory, in_memory_cluster, serve, serve_cluster
 from kgroup.records.memory import BatchRecords, StoredRecord
 
 __all__ = [
+    "Acl",
     "BatchRecords",
     "BrokerSecurity",
     "BrokerSettings",

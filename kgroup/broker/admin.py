@@ -21,6 +21,7 @@ from kgroup.broker.groups.responses import DescribedGroup
 from kgroup.broker.log_reader import LogReader
 from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.request_error import RequestError
+from kgroup.broker.security.acls import Acl
 from kgroup.broker.security.settings import check_user
 from kgroup.broker.topics import UNSET
 from kgroup.errors import UsageError
@@ -84,6 +85,31 @@ class BrokerAdmin(ABC):
         that now.
         """
         return self.cluster.security.users.remove(name)
+
+    def add_acl(self, acl: Acl) -> None:
+        """Add a rule of access; it counts from the next request on.
+
+        Raises:
+            UsageError: the broker was made without ``BrokerSecurity.acls``: it allows everything.
+        """
+        self._acls()[acl] = None
+
+    def remove_acl(self, acl: Acl) -> bool:
+        """Remove a rule of access, and return whether there was such a rule.
+
+        Raises:
+            UsageError: as ``add_acl``.
+        """
+        acls = self._acls()
+        had = acl in acls
+        acls.pop(acl, None)
+        return had
+
+    def _acls(self) -> dict[Acl, None]:
+        authorizer = self.cluster.security.authorizer
+        if not authorizer.enabled:
+            raise UsageError("the broker has no access control; give BrokerSecurity(acls=[...])")
+        return authorizer.acls
 
     def end_sessions(self, user: str | None = None) -> int:
         """Cut the connections of a user, or of all clients, and return how many."""

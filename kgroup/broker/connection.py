@@ -20,6 +20,7 @@ from typing import Final, final
 import trio
 
 from kgroup.broker.apis import APIS
+from kgroup.broker.authorization import authorized
 from kgroup.broker.bytes_in_flight import BytesInFlight
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.error_responses import ERROR_RESPONSES
@@ -322,7 +323,7 @@ class ClientConnection:
                 )
             return error_response(context.request, error_code)
         try:
-            return await api.handler(context)
+            return await authorized(context, api.handler)
         except ConnectionAbortedError as error:
             raise _ClosedError(str(error)) from error
         except RequestError as error:

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import bounds
+from kgroup.broker.security.acls import Acl, rules
 from kgroup.errors import ConfigError
 from kgroup.security.secret import Secret, secret
 from kgroup.security.settings import SaslMechanism, SecurityProtocol
@@ -38,6 +39,13 @@ _FILE: Final = bounds.optional(
 
 def _place(value: object) -> Any:
     return str(value) if isinstance(value, Path) else value
+
+
+def _names(given: object) -> Any:
+    names = tuple(given) if isinstance(given, list | tuple | set | frozenset) else None
+    if names is None or not all(bounds.text().holds(name) for name in names):
+        raise ConfigError("super_users", given, "it must be a list of user names")
+    return names
 
 
 def _users(given: object) -> Mapping[str, Secret]:
@@ -90,6 +98,9 @@ class BrokerSecurity:
         mechanisms: how clients may log in; by default PLAIN and SCRAM if there are users.
             OAUTHBEARER accepts any token without a signature that has ``sub`` and ``exp``, from
             anybody: it is for tests only.
+        acls: the rules of access; by default everything is allowed. With rules, even none, only
+            what one of them allows.
+        super_users: users to whom everything is allowed.
         tls: whether connections are encrypted. Without a certificate one is made for the broker's
             addresses; ``EmbeddedBroker.ca`` is what clients have to trust then.
         certificate: the file with the broker's certificate, in PEM.
@@ -107,6 +118,8 @@ class BrokerSecurity:
     mechanisms: tuple[SaslMechanism, ...] | None = attrs.field(
         default=None, converter=_mechanisms, validator=_check_mechanisms
     )
+    acls: tuple[Acl, ...] | None = attrs.field(default=None, converter=rules)
+    super_users: tuple[str, ...] = attrs.field(default=(), converter=_names)
     tls: bool = attrs.field(default=False, validator=bounds.flag())
     certificate: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
     key: str | None = attrs.field(default=None, converter=_place, validator=_FILE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
+from kgroup.broker.security.acls import Authorizer
 from kgroup.broker.security.mechanisms import (
     OauthBearerServer,
     PlainServer,
@@ -26,6 +27,7 @@ class SecurityState:
 
     Attributes:
         users: every user.
+        authorizer: the rules of access.
         mechanisms: those that are enabled.
         session_lifetime: seconds; None for no end.
         protocol: the ``security.protocol`` of clients.
@@ -51,6 +53,7 @@ class SecurityState:
         self.seconds_since_1970: Final = wall_clock
         self.mechanisms: Final = security.enabled_mechanisms
         self.session_lifetime = security.session_lifetime
+        self.authorizer: Final = Authorizer(security.acls, security.super_users)
         self.users: Final = Users(random)
         for name, password in security.users.items():
             self.users.put(name, password.reveal())

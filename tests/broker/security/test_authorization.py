@@ -1,0 +1,194 @@
+"""Access control: what a user may not use is refused, and the rest of a request is served."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import trio.testing
+
+from kgroup.broker import Acl, BrokerSecurity, in_memory
+from kgroup.broker.apis import APIS
+from kgroup.broker.authorization import FREE, RIGHTS
+from kgroup.broker.security.acls import Authorizer, Operation, ResourceType
+from kgroup.errors import ConfigError, UsageError
+from tests.broker.security.logins import log_in, secured
+from tests.broker.wire import Client, commit, connected
+
+READS = (Acl("alice", "read", "topic", "open"), Acl("alice", "read", "group", "g"))
+EVERYTHING = Acl("*", "all", "topic", "*")
+TOPIC = ResourceType.TOPIC
+_SECOND = timedelta(seconds=1)
+
+
+def test_every_api_has_a_row() -> None:
+    """An API that is added to the broker needs rights, or is named as free."""
+    assert set(RIGHTS) | FREE | {"find_coordinator"} == set(APIS)
+
+
+@pytest.mark.parametrize(
+    ("acls", "operation", "allowed"),
+    [
+        ([], "READ", False),
+        ([Acl("alice", "read", "topic", "t")], "READ", True),
+        ([Acl("alice", "read", "topic", "t")], "DESCRIBE", True),
+        ([Acl("alice", "read", "topic", "t")], "WRITE", False),
+        ([Acl("alice", "describe", "topic", "t")], "READ", False),
+        ([Acl("alice", "all", "topic", "*")], "DELETE", True),
+        ([Acl("*", "write", "topic", "t")], "WRITE", True),
+        ([Acl("bob", "write", "topic", "t")], "WRITE", False),
+        ([Acl("alice", "write", "group", "t")], "WRITE", False),
+        ([Acl("alice", "write", "topic", "t", prefix=True)], "WRITE", True),
+        ([EVERYTHING, Acl("alice", "read", "topic", "t", deny=True)], "READ", False),
+        ([EVERYTHING, Acl("alice", "read", "topic", "t", deny=True)], "DESCRIBE", True),
+        ([EVERYTHING, Acl("alice", "all", "topic", "t", deny=True)], "WRITE", False),
+    ],
+)
+def test_what_rules_allow(acls: list[Acl], operation: str, allowed: bool) -> None:
+    """Denials count more than permissions; READ and the like include DESCRIBE."""
+    made = Authorizer(acls, ())
+    assert made.allows("alice", Operation[operation], TOPIC, "t") == allowed
+    assert Authorizer(acls, ["alice"]).allows("alice", Operation[operation], TOPIC, "t")
+
+
+async def test_topics_in_metadata() -> None:
+    """A topic without the right is 29 where it is named, even if it does not exist, else absent."""
+    async with secured(acls=READS) as (broker, client):
+        for name in ("open", "closed"):
+            await broker.create_topic(name, 1)
+        await log_in(client)
+        for version in (1, 3):
+            answer = await client.request("metadata", version, topics=None)
+            assert [topic.name for topic in answer.topics] == ["open"]
+            names = [{"name": name} for name in ("open", "closed", "missing")]
+            answer = await client.request("metadata", version, topics=names)
+            found = {topic.name: int(topic.error_code) for topic in answer.topics}
+            assert found == {"open": 0, "closed": 29, "missing": 29}
+        only = await client.request("metadata", 0, topics=[{"name": "closed"}])
+        assert [int(topic.error_code) for topic in only.topics] == [29]
+
+
+async def test_groups() -> None:
+    """A group without the right is 30 in every request; ListGroups leaves it out."""
+    async with secured(acls=READS) as (broker, client):
+        await broker.create_topic("open", 1)
+        await log_in(client)
+        found = await client.request(
+            "find_coordinator", 4, key_type=0, coordinator_keys=["g", "other"]
+        )
+        assert {one.key: int(one.error_code) for one in found.coordinators} == {"g": 0, "other": 30}
+        alone = await client.request("find_coordinator", 3, key="other", key_type=0)
+        assert int(alone.error_code) == 30
+        assert await commit(client, topics=["open"]) == 0
+        assert await commit(client, topics=["open"], group_id="other") == 30
+        assert await commit(client, topics=["closed"]) == 29
+        beat = await client.request(
+            "heartbeat", 3, group_id="other", generation_id=1, member_id="m"
+        )
+        assert int(beat.error_code) == 30
+
+
+async def test_committed_offsets_of_a_topic_without_the_right() -> None:
+    """OffsetFetch answers 29 for its partitions if they are named, and leaves them out if not."""
+    async with secured(acls=[*READS, Acl("alice", "read", "topic", "closed")]) as (broker, client):
+        await log_in(client)
+        for name in ("open", "closed"):
+            await broker.create_topic(name, 1)
+            assert await commit(client, topics=[name]) == 0
+        assert broker.remove_acl(Acl("alice", "read", "topic", "closed"))
+        named: list[dict[str, Any]] = [
+            {"name": name, "partition_indexes": [0]} for name in ("open", "closed")
+        ]
+        for topics, expected in ((named, {"open": 0, "closed": 29}), (None, {"open": 0})):
+            new = await client.request(
+                "offset_fetch", 9, groups=[{"group_id": "g", "topics": topics, "member_id": None}]
+            )
+            old = await client.request("offset_fetch", 7, group_id="g", topics=topics)
+            for found in (new.groups[0].topics, old.topics):
+                codes = {one.name: int(one.partitions[0].error_code) for one in found}
+                assert codes == expected
+
+
+async def test_a_right_is_taken_away_and_given_back(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Rules count from the next request on."""
+    acl = READS[0]
+    async with secured(acls=READS) as (broker, client):
+        await broker.create_topic("open", 1)
+        await log_in(client)
+        wanted = [{"name": "open", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+        codes = []
+        for change in (None, broker.remove_acl, broker.add_acl):
+            if change is not None:
+                change(acl)
+            answer = await client.request("list_offsets", 1, replica_id=-1, topics=wanted)
+            codes.append(int(answer.topics[0].partitions[0].error_code))
+        assert codes == [0, 29, 0]
+
+
+async def test_the_cluster() -> None:
+    """Requests about the cluster are 31; topics can be created by name."""
+    async with secured(acls=[Acl("alice", "create", "topic", "new", prefix=True)]) as (_, client):
+        await log_in(client)
+        answer = await client.request("list_partition_reassignments", 0, timeout=_SECOND, topics=[])
+        assert int(answer.error_code) == 31
+        made = await client.request(
+            "create_topics",
+            4,
+            timeout=_SECOND,
+            validate_only=False,
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": 1,
+                    "replication_factor": 1,
+                    "assignments": [],
+                    "configs": [],
+                }
+                for name in ("new-1", "old")
+            ],
+        )
+        assert {one.name: int(one.error_code) for one in made.topics} == {"new-1": 0, "old": 29}
+
+
+async def test_super_users_and_anonymous_ones() -> None:
+    """A listener without logins has the user ANONYMOUS, who may be a super user."""
+    for super_users, seen in ((["ANONYMOUS"], ["t"]), ([], [])):
+        security = BrokerSecurity(acls=[], super_users=super_users)
+        async with in_memory(security=security) as broker:
+            await broker.create_topic("t", 1)
+            client = await Client.open(broker)
+            answer = await client.request("metadata", 1, topics=None)
+            assert [topic.name for topic in answer.topics] == seen
+            await client.stream.aclose()
+
+
+async def test_without_access_control_no_rule_can_be_added() -> None:
+    """The error says which setting is missing."""
+    async with connected() as (broker, _):
+        with pytest.raises(UsageError, match="BrokerSecurity"):
+            broker.add_acl(READS[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        (("", "read", "topic"), "user"),
+        (("a", "fly", "topic"), "operation"),
+        (("a", "read", "moon"), "resource_type"),
+        (("a", "read", "topic", ""), "name"),
+    ],
+)
+def test_rules_that_are_refused(values: tuple[Any, ...], field: str) -> None:
+    """The error names the field."""
+    with pytest.raises(ConfigError, match=f"^{field}="):
+        Acl(*values)
+
+
+@pytest.mark.parametrize("settings", [{"acls": ["x"]}, {"acls": 5}, {"super_users": "alice"}])
+def test_settings_that_are_refused(settings: dict[str, Any]) -> None:
+    """What is not a list of rules or names is refused."""
+    with pytest.raises(ConfigError):
+        BrokerSecurity(**settings)
