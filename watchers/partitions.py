@@ -74,13 +74,14 @@ async def partition_watcher(
 
     A topic counts as deleted only after all polls of about `DELETED_AFTER` seconds, and at least
     two, miss it: a broker that has just started may lack metadata. A failed poll is reported, and
-    the next one follows.
+    the next one follows. The same failure is not reported again before a poll succeeds: a topic
+    that may not be described would otherwise be reported every second.
 
     Args:
         poll: waits for the next poll and returns the metadata.
         baseline: the metadata from which the assignment was computed.
         interval: the seconds between two polls.
-        report: called for each failure.
+        report: called for a failure, if it is not the same as that of the poll before.
 
     Returns:
         the end of the generation.
@@ -89,13 +90,17 @@ async def partition_watcher(
     """
     suspected: list[str] = []
     suspected_at = 0.0
+    reported = ""
     while True:
         try:
             # INVARIANT: what may be let pass is only what was compared and is no change.
             now = await poll(only_changed=not suspected)
         except (BrokerError, TransportError) as error:
-            report(Request.METADATA, error, POLL_AGAIN)
+            if str(error) != reported:
+                reported = str(error)
+                report(Request.METADATA, error, POLL_AGAIN)
             continue
+        reported = ""
         found = changes(baseline, now)
         if found != suspected:
             suspected, suspected_at = found, trio.current_time()

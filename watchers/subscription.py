@@ -28,7 +28,8 @@ async def subscription_watcher(
         resolve: returns the topics to which the member subscribes now.
         baseline: the topics with which the member joined.
         interval: the seconds between two polls.
-        report: called for each failure; a failed poll is repeated after the interval.
+        report: called for a failure, if it is not the same as that of the poll before; a failed
+            poll is repeated after the interval.
 
     Returns:
         the end of the generation.
@@ -36,13 +37,17 @@ async def subscription_watcher(
     Cancellation: at any time.
     """
     suspected = baseline
+    reported = ""
     while True:
         await trio.sleep(interval)
         try:
             now = await resolve()
         except (BrokerError, TransportError) as error:
-            report(Request.METADATA, error, POLL_AGAIN)
+            if str(error) != reported:
+                reported = str(error)
+                report(Request.METADATA, error, POLL_AGAIN)
             continue
+        reported = ""
         # A topic counts as deleted only after two consecutive polls miss it: a broker that has
         # just started may lack metadata.
         if now != baseline and (now - baseline or now == suspected):

@@ -142,3 +142,12 @@ async def test_a_failed_poll_is_reported_and_repeated(autojump_clock: MockClock)
     assert end.detail == "topic t was deleted"
     assert polls.made == 4
     assert [reaction.action for reaction in polls.reports] == [Action.RETRY, Action.RETRY]
+
+
+async def test_a_failure_that_lasts_is_reported_once(autojump_clock: MockClock) -> None:
+    """A topic that may not be described is one event, and another one after it was described."""
+    refused = BrokerError(29, "TOPIC_AUTHORIZATION_FAILED", "Metadata", "refused")
+    lost = ConnectionLostError("gone")
+    polls = Polls(refused, refused, refused, lost, refused, topic(1), refused, topic(2))
+    await watch(polls, topic(1), 1.0)
+    assert len(polls.reports) == 4
