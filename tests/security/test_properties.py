@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shlex
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,12 +12,21 @@ from typing import Any, Final
 import attrs
 import confluent_kafka
 import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    load_pem_private_key,
+    pkcs12,
+)
+from cryptography.x509 import load_pem_x509_certificate
 
 from kgroup.config import GroupConfig
 from kgroup.errors import ConfigError
+from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.property_table import BY_NAME, GROUP, ROWS, SECURITY, Part
 from kgroup.security.secret import Secret
 from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol, Token
+from kgroup.security.ssl_contexts import client_context
 from kgroup.types import AutoOffsetReset
 
 KAFKA: Final = {"bootstrap.servers": "localhost:9092", "group.id": "orders"}
@@ -412,3 +423,32 @@ def test_rows_are_consistent() -> None:
         for row in rows:
             assert row.part is Part.STORE or row.field is None or row.field in fields
             assert (row.field is None) == bool(row.reason)
+
+
+def test_the_command_of_an_error_converts(tmp_path: Path) -> None:
+    """Run as it is shown, the command makes a file that both planes accept."""
+    issued = trustme.CA().issue_cert("client")
+    store = tmp_path / "the client.p12"
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"client",
+            load_pem_private_key(issued.private_key_pem.bytes(), None),
+            load_pem_x509_certificate(issued.cert_chain_pems[0].bytes()),
+            None,
+            BestAvailableEncryption(b"old"),
+        )
+    )
+    with pytest.raises(ConfigError) as caught:
+        Security.from_properties({"security.protocol": "SSL", "ssl.keystore.location": store})
+    command = str(caught.value).split("`")[1]
+    words = [*shlex.split(command), "-passin", "pass:old", "-passout", "pass:new1"]
+    subprocess.run(words, check=True, timeout=30, capture_output=True)
+    made = Security.from_properties(
+        {
+            "security.protocol": "SSL",
+            "ssl.certificate.location": store.with_suffix(".pem"),
+            "ssl.key.password": "new1",
+        }
+    )
+    assert client_context(made).check_hostname
+    confluent_kafka.Consumer({"group.id": "x", **librdkafka_settings(made)}).close()
