@@ -13,6 +13,7 @@ import attrs
 import confluent_kafka
 import pytest
 import trustme
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     load_pem_private_key,
@@ -428,11 +429,13 @@ def test_rows_are_consistent() -> None:
 def test_the_command_of_an_error_converts(tmp_path: Path) -> None:
     """Run as it is shown, the command makes a file that both planes accept."""
     issued = trustme.CA().issue_cert("client")
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey)
     store = tmp_path / "the client.p12"
     store.write_bytes(
         pkcs12.serialize_key_and_certificates(
             b"client",
-            load_pem_private_key(issued.private_key_pem.bytes(), None),
+            key,
             load_pem_x509_certificate(issued.cert_chain_pems[0].bytes()),
             None,
             BestAvailableEncryption(b"old"),
