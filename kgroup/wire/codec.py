@@ -150,6 +150,11 @@ def decode_response(
     return correlation_id, entity
 
 
+_SECRET: Final = frozenset({"sasl_authenticate"})
+"""Requests that carry passwords and tokens, which no cache may keep."""
+_NEVER: Final = -1
+
+
 def decode_request(data: bytes, offset: int = 0, *, max_items: int | None = None) -> RequestFrame:
     """Decode a request, for a server. Bytes after its last field are ignored, as in Kafka's broker.
 
@@ -171,11 +176,12 @@ def decode_request(data: bytes, offset: int = 0, *, max_items: int | None = None
         raise UnknownRequestError(api_key, version, correlation_id) from error
     api = api_key_map[api_key]
     what = f"a {kafka_name(api)} v{version} request"
+    id_at, most = offset + _ID_IN_REQUEST, _NEVER if api in _SECRET else _SMALL
     if max_items is None or len(data) - offset <= max_items:  # no item takes less than a byte
-        header, entity, _ = _decode(codec, data, offset, offset + _ID_IN_REQUEST, what)
+        header, entity, _ = _decode(codec, data, offset, id_at, what, cached_up_to=most)
     else:
         with limit_items(max_items):
-            header, entity, _ = _decode(codec, data, offset, offset + _ID_IN_REQUEST, what)
+            header, entity, _ = _decode(codec, data, offset, id_at, what, cached_up_to=most)
     return RequestFrame(
         api=api,
         version=version,

@@ -11,6 +11,7 @@ import trio.testing
 
 from kgroup.broker.security.users import Users
 from kgroup.security.settings import SaslMechanism
+from kgroup.wire import codec
 from tests.broker.security.logins import (
     ALL,
     authenticate,
@@ -76,6 +77,15 @@ def test_no_password_is_kept() -> None:
     users.put("alice", "a very secret word")
     assert users.has_password("alice", "a very secret word")
     assert b"a very secret word" not in pickle.dumps(users)
+
+
+def test_no_message_of_a_login_is_cached() -> None:
+    """The codec keeps small requests that it has read, but none with a password."""
+    fields = {"auth_bytes": b"a password"}
+    sent = codec.encode_request("sasl_authenticate", 2, fields, correlation_id=9, client_id=None)
+    before = codec._decode_small.cache_info()
+    assert codec.decode_request(sent).entity.auth_bytes == b"a password"
+    assert codec._decode_small.cache_info() == before
 
 
 async def test_a_login_by_token(autojump_clock: trio.testing.MockClock) -> None:
