@@ -59,7 +59,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if backslashes % 2:
             pieces.append(line[:-1])
             continue
-        yield start, "".join((*pieces, line))
+        if line or any(pieces):
+            yield start, "".join((*pieces, line))
         pieces = []
     if any(pieces):
         yield start, "".join(pieces)
