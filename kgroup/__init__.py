@@ -46,6 +46,7 @@ if typing.TYPE_CHECKING:
     from kgroup.generation.streams import RecordStream
     from kgroup.group import ConsumerGroup
     from kgroup.interfaces import Assignor, Batch, Message
+    from kgroup.security.oidc import OidcClientCredentials
     from kgroup.security.settings import Credentials, Security, Token
     from kgroup.types import (
         Assignment,
@@ -97,6 +98,7 @@ __all__ = (
     "OffsetBehindCommitError",
     "OffsetBeyondReadError",
     "OffsetOutOfRangeError",
+    "OidcClientCredentials",
     "ProtocolError",
     "RecordStream",
     "RequestTimeoutError",
@@ -118,6 +120,7 @@ __getattr__, __dir__ = kgroup.lazy.lazy_names(
         "types",
         "errors",
         "interfaces",
+        "security.oidc",
         "security.settings",
         "config",
         "generation.states",

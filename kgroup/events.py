@@ -416,6 +416,18 @@ class SourceFault(Event):
 
 
 @attrs.frozen(kw_only=True)
+class LoginDelayed(Event):
+    """A token, or user name and password, could not be looked up; kgroup tries again."""
+
+    level: ClassVar[int] = logging.WARNING
+    reason: str
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return f"the login was not looked up: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
 class HandlerOutstayed(Event):
     """A handler thread is still running after the drain; threads cannot be cancelled."""
 

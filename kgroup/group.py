@@ -36,7 +36,7 @@ from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
 from kgroup.event_emitter import EventEmitter
-from kgroup.events import EventHandler, GenerationStarted
+from kgroup.events import EventHandler, GenerationStarted, LoginDelayed
 from kgroup.extension_checks import check_source
 from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Lifecycle, inside_of
@@ -48,6 +48,7 @@ from kgroup.notifier import Notifier
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.types import Cause, End
+from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
@@ -129,6 +130,7 @@ class ConsumerGroup:
         self._cancelled_by_closing: trio.CancelScope | None = None
         self._leave_by = -math.inf
         self._body = trio.CancelScope()
+        self._logins = trio.CancelScope()
         self._closing: str | None = None
         self._fatal: Exception | None = None
         self._fatal_raised = False
@@ -308,6 +310,9 @@ class ConsumerGroup:
         body_error: BaseException | None = None
         try:
             async with trio.open_nursery() as nursery:
+                if self._config.security.dynamic:
+                    logins = logins_of(self._config.security, self._runtime.compute)
+                    nursery.start_soon(self._keep_fresh, logins)
                 nursery.start_soon(self._manage)
                 try:
                     with self._body:
@@ -348,8 +353,14 @@ class ConsumerGroup:
         finally:
             if self._errors:
                 self._body.cancel()
+            self._logins.cancel()
             self._done.set()
             self._changed.notify()
+
+    async def _keep_fresh(self, logins: Logins) -> None:
+        """Look up tokens and passwords ahead of time, until the group has closed."""
+        with self._logins:
+            await logins.keep_fresh(lambda reason: self._emitter.emit(LoginDelayed, reason=reason))
 
     async def _run_member(self, around: trio.CancelScope) -> None:
         """Enter the record source, run the member, leave; `around` is the scope of all this."""

@@ -30,6 +30,7 @@ from kgroup.events import (
     Joined,
     Joining,
     Left,
+    LoginDelayed,
     LoopBlocked,
     OffsetReset,
     PartitionsNotRead,
@@ -258,6 +259,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
     ),
     (SourceFault, {"partition": P0, "reason": "away"}, WARNING, "fault while reading t-0: away"),
     (SourceFault, {"partition": None, "reason": "away"}, WARNING, "fault while reading: away"),
+    (LoginDelayed, {"reason": "away"}, WARNING, "the login was not looked up: away"),
     (
         HandlerOutstayed,
         {"thread": "worker-1", "stack": "here\nthere"},

@@ -55,6 +55,9 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   was on its way in the other direction. The source drops that by its fetch id.
 - Errors arrive as messages, but some only in the error callback, with the partition named in the
   text. librdkafka calls it within ``poll`` and ``consume``, so in this thread.
+- It takes a token by a callback, and other credentials and certificates only in part
+  (``kgroup.records.consumer_login``): once files of certificates have changed, the thread makes
+  another Consumer.
 - It can lose all its brokers for good, while they are there. The thread then replaces the Consumer
   (``kgroup.records.lost_brokers``).
 - Its own position is past what was handed out, so it is never used: the source says where each
@@ -81,6 +84,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kgroup.interfaces import Message
 from kgroup.records.buffer import BufferLimits
+from kgroup.records.consumer_login import ConsumerLogin
 from kgroup.records.fetcher import (
     FetchedItem,
     FetchedRun,
@@ -101,6 +105,7 @@ from kgroup.records.librdkafka_messages import (
 from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.records.lost_brokers import LostBrokers
 from kgroup.records.topic_requests import has_broker, request_leaders
+from kgroup.security.settings import Security
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import post_to
 
@@ -134,6 +139,10 @@ _REPLACED: Final = (
     " Consumer takes its place and continues where it was"
 )
 
+_RENEWED: Final = (
+    "the files of the certificates have changed; a Consumer that has read them continues where the"
+    " last one was"
+)
 OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
 
@@ -203,6 +212,7 @@ class ConsumerThread:
         self._active = False
         self._closing = False
         self._callback_items: list[FetchedItem] = []
+        self._login: ConsumerLogin | None = None
 
     # Called in the event loop's thread.
 
@@ -211,8 +221,16 @@ class ConsumerThread:
         deliver: Callable[[Sequence[FetchedItem]], None],
         started: Callable[[], None],
         ended: Callable[[], None],
+        security: Security | None = None,
     ) -> None:
-        """Start the thread; it calls these callbacks in the event loop's thread."""
+        """Start the thread; it calls these callbacks in the event loop's thread.
+
+        Args:
+            deliver: takes in what was fetched.
+            started: the Consumer has been made.
+            ended: the thread has ended, or is about to.
+            security: what the Consumer logs in with, if that changes.
+        """
 
         def deliver_and_count(items: Sequence[FetchedItem]) -> None:
             try:
@@ -224,10 +242,14 @@ class ConsumerThread:
         self._deliver = deliver_and_count
         self._started = started
         self._ended = ended
+        if security is not None:
+            self._login = ConsumerLogin(security, partial(self._commands.put, self._apply_login))
         self.thread.start()
 
     def end(self) -> None:
         """Close the Consumer and end the thread."""
+        if self._login is not None:
+            self._login.end()
         self._commands.put(self._close)
 
     def prepare(self, topics: Collection[str]) -> None:
@@ -327,9 +349,15 @@ class ConsumerThread:
             self._call(self._ended)
 
     def _serve(self) -> None:
+        early = self._await_login()
+        if early is None:
+            return
         self._consumer = self._new_consumer()
         try:
             self._call(self._started)
+            for each in early:
+                each()
+            self._commands.put(_only_wake)  # what they have started is applied at once
             command = None
             while True:
                 self._run_commands(command)
@@ -338,30 +366,55 @@ class ConsumerThread:
                 command = self._fetch() if self._may_poll() else None
                 if self._lost_brokers.must_check(monotonic()) and self._may_poll():
                     self._check_brokers()
+                if self._login is not None and self._login.files_renewed(monotonic()):
+                    self._replace_consumer("CERTIFICATES_RENEWED", _RENEWED)
         finally:
             self._consumer.close()
 
+    def _await_login(self) -> list[Callable[[], None]] | None:
+        """Wait until there is something to log in with.
+
+        Returns:
+            the commands that came meanwhile; None if one of them ends the thread.
+        """
+        early: list[Callable[[], None]] = []
+        while self._login is not None and not self._login.ready:
+            command = self._commands.get()
+            if command == self._close:
+                return None
+            if command != self._apply_login:
+                early.append(command)
+        return early
+
     def _new_consumer(self) -> confluent_kafka.Consumer:
         self._lost_brokers = LostBrokers(monotonic())
-        return self._open_consumer({**self._settings, "error_cb": self._on_error, "logger": LOGGER})
+        login = {} if self._login is None else self._login.settings()
+        callbacks = {"error_cb": self._on_error, "logger": LOGGER}
+        return self._open_consumer({**self._settings, **login, **callbacks})
+
+    def _apply_login(self) -> None:
+        if self._login is not None:
+            self._login.apply(self._consumer)
 
     def _check_brokers(self) -> None:
-        """Replace the Consumer if it has lost its brokers (``kgroup.records.lost_brokers``).
-
-        The new one continues every fetch after the last record that arrived.
-        """
+        """Replace the Consumer if it has lost its brokers (``kgroup.records.lost_brokers``)."""
         now = monotonic()
         if has_broker(self._consumer, next(iter(self._fetches)).topic):
             self._lost_brokers.connected(now)
         elif self._lost_brokers.must_replace(now):
-            lost, self._consumer = self._consumer, self._new_consumer()
-            lost.close()
+            self._replace_consumer("NO_BROKER", _REPLACED)
+
+    def _replace_consumer(self, error: str, reason: str) -> None:
+        """Continue every fetch in another Consumer, after the last record that arrived."""
+        old, self._consumer = self._consumer, self._new_consumer()
+        old.close()
+        if self._fetches:
             self._consumer.incremental_assign(
                 [_to_confluent(name, fetch.next_offset) for name, fetch in self._fetches.items()]
             )
-            if self._held:
-                self._consumer.pause([_to_confluent(name) for name in self._held])
-            self._deliver_items([FetchFailure(None, "NO_BROKER", _REPLACED)])
+        if self._held:
+            self._consumer.pause([_to_confluent(name) for name in self._held])
+        self._deliver_items([FetchFailure(None, error, reason)])
 
     def _may_poll(self) -> bool:
         return self._active and bool(self._fetches) and not self._limits.stopped
@@ -579,6 +632,8 @@ class ConsumerThread:
     def _on_error(self, error: KafkaError) -> None:
         """Take an error from librdkafka's callback, which runs within ``poll`` and ``consume``."""
         self._lost_brokers.suspect(monotonic())
+        if self._login is not None and error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+            self._login.refused()
         partition = partition_in_text(error)
         fetch = self._fetches.get(partition) if partition else None
         self._callback_items.append(self._item_for_error(error, partition, fetch))

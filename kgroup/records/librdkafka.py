@@ -40,7 +40,7 @@ from kgroup.records.shared_consumer import (
     SharedConsumer,
     SharedFetcher,
 )
-from kgroup.security.settings import SecurityProtocol
+from kgroup.security.settings import Security, SecurityProtocol
 from kgroup.types import TopicPartition, name_fault
 
 _GROUP: Final = "group.id"
@@ -212,6 +212,10 @@ class LibrdkafkaSource(BufferedSource):
         else:
             self._share()
 
+    def _watched_security(self) -> Security | None:
+        security = self._config.security
+        return security if security.protocol.tls or security.dynamic else None
+
     def _new_limits(self) -> BufferLimits:
         return BufferLimits(self._config.max_buffered_records, self._config.max_buffered_bytes)
 
@@ -236,7 +240,7 @@ class LibrdkafkaSource(BufferedSource):
             if thread is self._thread:
                 self.deliver(items)
 
-        thread.launch(deliver, self._started.set, on_ended)
+        thread.launch(deliver, self._started.set, on_ended, self._watched_security())
 
     def _replace_fetcher(self) -> None:
         """End the thread if it still runs, and start another one, or share one."""
@@ -267,7 +271,12 @@ class LibrdkafkaSource(BufferedSource):
             )
             shared = _Shared(SharedConsumer(thread, limits), thread, trio.Event(), trio.Event())
             self._consumers.shared[key] = shared
-            thread.launch(shared.consumer.deliver, shared.started.set, _both(shared))
+            thread.launch(
+                shared.consumer.deliver,
+                shared.started.set,
+                _both(shared),
+                self._watched_security(),
+            )
             thread.activate()
         self._shared, self._started = shared, shared.started
         self._fetcher = SharedFetcher(shared.consumer, self._limits, self.deliver, self._move_out)

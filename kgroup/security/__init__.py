@@ -3,5 +3,6 @@
 ``settings`` has the values that programs give. ``ssl_contexts`` makes Python's TLS from them,
 ``mechanisms`` the messages of a SASL login, and ``librdkafka`` the properties of the data plane.
 ``properties`` reads the properties of other clients, by the one table of ``property_table``.
-Nothing here does network I/O: ``kgroup.wire.tls`` and ``kgroup.wire.login`` do.
+Only ``oidc`` does network I/O: it requests tokens from an identity provider. Connections to
+brokers are ``kgroup.wire``'s, by ``tls``, ``login`` and ``logins``.
 """

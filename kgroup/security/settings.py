@@ -9,6 +9,7 @@ Source: KIP-12 (SASL and TLS), KIP-255 (OAUTHBEARER); docs/security.md explains 
 from __future__ import annotations
 
 import enum
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.security.jaas import LoginModule
 from kgroup.security.properties import Properties, PropertySource
-from kgroup.security.secret import Secret, sealed, secret
+from kgroup.security.secret import Secret, encodable, sealed, secret
 from kgroup.security.unsecured_token import read_unsecured
 
 _SECRET: Final = bounds.Bound(
@@ -75,6 +76,18 @@ class Credentials:
     password: Secret = attrs.field(converter=secret, validator=_SECRET)
 
 
+_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
+EXTENSIONS: Final = bounds.Bound(
+    lambda value: all(
+        _EXTENSION_NAME.fullmatch(name) and name != "auth" and _EXTENSION_VALUE.fullmatch(text)
+        for name, text in value.items()
+    ),
+    "it must be a mapping from names of ASCII letters, but not 'auth', to printable ASCII",
+)
+"""RFC 7628's names and values; brokers close the connection on all others."""
+
+
 @final
 @sealed("value")
 @attrs.frozen
@@ -96,8 +109,14 @@ class Token:
         ),
     )
     expires_at: float = attrs.field(validator=bounds.number(0, 1e11))
-    principal: str = attrs.field(default="", validator=attrs.validators.instance_of(str))
-    extensions: Mapping[str, str] = attrs.field(factory=dict)
+    principal: str = attrs.field(
+        default="",
+        validator=bounds.Bound(
+            lambda value: isinstance(value, str) and "\0" not in value and encodable(value),
+            "it must be a str without NUL",
+        ),
+    )
+    extensions: Mapping[str, str] = attrs.field(factory=dict, validator=EXTENSIONS, hash=False)
 
     @property
     def lifetime(self) -> float:
@@ -214,10 +233,10 @@ class Security:
         default=None, converter=secret, validator=bounds.optional(_SECRET)
     )
     credentials: CredentialsProvider | None = attrs.field(
-        default=None, validator=bounds.optional(bounds.function()), repr=False
+        default=None, validator=bounds.optional(bounds.function()), repr=False, hash=False
     )
     token: TokenProvider | None = attrs.field(
-        default=None, validator=bounds.optional(bounds.function()), repr=False
+        default=None, validator=bounds.optional(bounds.function()), repr=False, hash=False
     )
 
     def __attrs_post_init__(self) -> None:
@@ -292,6 +311,11 @@ class Security:
         if module is not None and (token := _unsecured(module)) is not None:
             read["token"] = token
         return cls(**{**read, **given})
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether what to log in with is looked up by a function."""
+        return self.credentials is not None or self.token is not None
 
     @property
     def static_credentials(self) -> Credentials | None:

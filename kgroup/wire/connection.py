@@ -39,7 +39,13 @@ from kgroup.errors import (
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.codec import decode_response, encode_request
 from kgroup.wire.entities import LostFieldError
-from kgroup.wire.login import NO_SESSION, PLAINTEXT, ConnectionSecurity
+from kgroup.wire.login import (
+    NO_SESSION,
+    PLAINTEXT,
+    ConnectionSecurity,
+    LoginRejectedError,
+    SessionNotRenewedError,
+)
 from kgroup.wire.streams import MAX_FRAME, FrameStream
 from kgroup.wire.versions import (
     API_KEYS,
@@ -54,6 +60,8 @@ Fields = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 
 LARGE_RESPONSE: Final = 256 * 1024
 """Responses from this size on, in bytes, are decoded in a thread: 8 MB take seconds."""
+LOGIN_WAIT: Final = 1.0
+"""Seconds after which a refused login is tried once more, with what is looked up again."""
 _NEGOTIATION: Final = "api_versions"
 _NO_LOGIN: Final = (
     ". If this repeats, the port may belong to a listener that asks for a login: use protocol"
@@ -123,7 +131,8 @@ class Connection:
             security: makes the TLS handshake and the login.
 
         Raises:
-            AuthenticationError: the certificates or the login were not accepted.
+            AuthenticationError: the certificates or the login were not accepted; a login that was
+                refused is tried once more.
             ConfigError: a certificate or key cannot be read.
             ConnectionLostError: the connection could not be opened, or ended.
             RequestTimeoutError: it took longer than `timeout`.
@@ -136,6 +145,7 @@ class Connection:
         name = broker or f"{host}:{port}"
         step = "no connection to"
         version = SUPPORTED_REQUESTS[_NEGOTIATION].highest
+        tried = False
         with trio.move_on_after(timeout):
             while True:
                 try:
@@ -158,6 +168,14 @@ class Connection:
                     step = "no login at"
                     await connection._log_in()
                     return connection
+                except LoginRejectedError as rejected:
+                    await connection.aclose()
+                    left = trio.current_effective_deadline() - trio.current_time()
+                    if tried or left < LOGIN_WAIT:
+                        raise rejected.error from rejected
+                    tried = True
+                    await trio.sleep(LOGIN_WAIT)
+                    continue
                 except BaseException as error:
                     await connection.aclose()
                     if (
@@ -374,8 +392,9 @@ class Connection:
         A broker takes a login also after the end of the session, but nothing else.
         """
         try:
-            await self._log_in()
-        except TransportError as error:
+            self._session = await self._security.log_in_again(self._send_login, self._broker)
+        except (TransportError, SessionNotRenewedError) as error:
+            await self._break(f"the session was not renewed: {error}")
             raise ConnectionLostError(
                 f"the session at {self._broker} could not be renewed ({error}); {kafka_name(api)}"
                 " was not sent"

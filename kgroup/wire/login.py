@@ -9,10 +9,9 @@ Source: KIP-43 and KIP-152 (SaslHandshake v1, SaslAuthenticate), KIP-368 (the se
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 import attrs
 import trio
@@ -24,15 +23,14 @@ from kgroup.security.mechanism import Login, LoginRefusedError
 from kgroup.security.oauthbearer import OauthBearerLogin
 from kgroup.security.plain import PlainLogin
 from kgroup.security.scram import ScramLogin
-from kgroup.security.settings import Credentials, SaslMechanism, Security
+from kgroup.security.settings import Credentials, SaslMechanism, Security, Token
 from kgroup.security.ssl_context_cache import SslContexts
+from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.tls import open_tls
 from kgroup.worker_thread import compute_inline
 
-T = TypeVar("T")
 _HANDSHAKE: Final = "sasl_handshake"
 _AUTHENTICATE: Final = "sasl_authenticate"
-_THREAD: Final = "kgroup-credentials"
 RENEW_AT: Final = 0.85
 """The part of a session's lifetime after which the client logs in again, as in Kafka's client."""
 SHORTEST_SESSION: Final = 1.1
@@ -58,6 +56,24 @@ NO_SESSION: Final = Session(math.inf)
 
 
 @final
+class LoginRejectedError(Exception):
+    """The broker does not accept what the client logs in with; what it says is in ``error``.
+
+    Trying again can help: brokers learn of a new SCRAM user one after the other, and tokens and
+    passwords change.
+    """
+
+    def __init__(self, error: AuthenticationError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@final
+class SessionNotRenewedError(Exception):
+    """A connection cannot continue, but another one may be opened; the text says why."""
+
+
+@final
 class ConnectionSecurity:
     """Secures the connections of one client.
 
@@ -70,6 +86,7 @@ class ConnectionSecurity:
         self._security = security
         self._compute = compute
         self._contexts = SslContexts(security)
+        self._logins: Logins | None = None
 
     @property
     def logs_in(self) -> bool:
@@ -96,27 +113,65 @@ class ConnectionSecurity:
         return await open_tls(stream, context, host, broker)
 
     async def log_in(self, send: Send, broker: str) -> Session:
-        """Log in, for the first time or again.
+        """Log in on a new connection.
 
         Raises:
-            AuthenticationError: the broker refused the login, or is not the one it claims to be.
+            LoginRejectedError: the broker does not accept the token, or the user and password.
+            AuthenticationError: the login failed otherwise: the broker is not the one it claims to
+                be, does not have the mechanism, or there is nothing to log in with.
             TransportError: as `send`.
 
         Cancellation: the connection is of no use any more.
         """
+        logins = self._logins_of_loop()
+        return await self._log_in(send, broker, await logins.for_new_connection())
+
+    async def log_in_again(self, send: Send, broker: str) -> Session:
+        """Renew the session of a connection; no function of the program is called for it.
+
+        Raises:
+            SessionNotRenewedError: another connection may log in: the token has expired, or the
+                broker does not accept it, or the password, any more.
+            AuthenticationError: as `log_in`.
+            TransportError: as `send`.
+
+        Cancellation: the connection is of no use any more.
+        """
+        usable = self._logins_of_loop().for_renewal()
+        if usable is None:
+            raise SessionNotRenewedError("the token has expired")
+        try:
+            return await self._log_in(send, broker, usable)
+        except LoginRejectedError as error:
+            raise SessionNotRenewedError(str(error.error)) from error
+        except AuthenticationError as error:
+            if error.code == ErrorCode.ILLEGAL_SASL_STATE:  # to the broker it is too early
+                raise SessionNotRenewedError(str(error)) from error
+            raise
+
+    def _logins_of_loop(self) -> Logins:
+        if self._logins is None:
+            self._logins = logins_of(self._security, lambda: self._compute)
+        return self._logins
+
+    async def _log_in(self, send: Send, broker: str, given: Token | Credentials) -> Session:
         mechanism = self._security.mechanism
         assert mechanism is not None  # Security has checked it
-        login = await self._login(mechanism)
+        login = _login(mechanism, given)
         answer = await send(_HANDSHAKE, {"mechanism": mechanism.value})
         if answer.error_code:
             raise _handshake_error(answer, mechanism, broker)
         message: bytes | None = login.first()
-        lifetime = 0
+        lifetime = 0.0
         for _ in range(_MOST_ROUNDS):
             answer = await send(_AUTHENTICATE, {"auth_bytes": message})
             if answer.error_code:
-                raise _refused(answer, login, mechanism, broker)
-            lifetime = int(getattr(answer, "session_lifetime_ms", 0))
+                refused = _refused(answer, login, mechanism, broker)
+                if refused.code != ErrorCode.SASL_AUTHENTICATION_FAILED:
+                    raise refused
+                self._logins_of_loop().refuse(given)
+                raise LoginRejectedError(refused)
+            lifetime = answer.session_lifetime.total_seconds() if answer.__version__ else 0.0
             try:
                 message = login.answer(bytes(answer.auth_bytes))
             except LoginRefusedError as error:
@@ -131,32 +186,19 @@ class ConnectionSecurity:
             )
         if lifetime <= 0:
             return NO_SESSION
-        return Session(trio.current_time() + max(SHORTEST_SESSION, lifetime / 1000 * RENEW_AT))
-
-    async def _login(self, mechanism: SaslMechanism) -> Login:
-        security = self._security
-        if mechanism is SaslMechanism.OAUTHBEARER:
-            assert security.token is not None  # Security has checked it
-            return OauthBearerLogin(await self._call(security.token))
-        credentials: Credentials | None = security.static_credentials
-        if credentials is None:
-            assert security.credentials is not None  # Security has checked it
-            credentials = await self._call(security.credentials)
-        if mechanism is SaslMechanism.PLAIN:
-            return PlainLogin(credentials)
-        return ScramLogin(mechanism, credentials)
-
-    async def _call(self, function: Callable[[], T | Awaitable[T]]) -> T:
-        """Call a function of the program, async or not."""
-        if inspect.iscoroutinefunction(function):
-            found: T | Awaitable[T] = function()
-        else:
-            found = await self._compute(function, _THREAD)
-        return await found if inspect.isawaitable(found) else found
+        return Session(trio.current_time() + max(SHORTEST_SESSION, lifetime * RENEW_AT))
 
 
 PLAINTEXT: Final = ConnectionSecurity(Security())
 """For connections that are neither encrypted nor logged in."""
+
+
+def _login(mechanism: SaslMechanism, given: Token | Credentials) -> Login:
+    if isinstance(given, Token):
+        return OauthBearerLogin(given)
+    if mechanism is SaslMechanism.PLAIN:
+        return PlainLogin(given)
+    return ScramLogin(mechanism, given)
 
 
 def _handshake_error(answer: Any, mechanism: SaslMechanism, broker: str) -> AuthenticationError:

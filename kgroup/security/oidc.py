@@ -1,0 +1,212 @@
+"""``OidcClientCredentials``: tokens from an identity provider, by OAuth's client credentials grant.
+
+It is a function for ``Security.token``, called in a thread. One POST is sent for each token; kgroup
+keeps the token for both planes, and calls again ahead of its end.
+
+Source: RFC 6749, section 4.4; KIP-768, KIP-1139.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup import bounds
+from kgroup.errors import ConfigError
+from kgroup.security.secret import Secret, secret
+from kgroup.security.settings import EXTENSIONS, PEM, Token
+
+MOST_BYTES: Final = 1024 * 1024
+"""The longest response of an identity provider that is read."""
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@final
+class TokenRequestError(Exception):
+    """The identity provider gave no token; the text says why, without a secret."""
+
+
+@final
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirection would send the client's secret to another place."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow none: the response is an error then."""
+
+
+def _path(value: object) -> object:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _is_endpoint(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    parts = urllib.parse.urlsplit(value)
+    safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+    return safe and bool(parts.hostname) and parts.username is None and value.isprintable()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class OidcClientCredentials:
+    """Fetches tokens with a client's id and secret; pass it as ``Security.token``.
+
+    Attributes:
+        token_endpoint: the URL; ``http`` is allowed on this machine only.
+        client_id: the client.
+        client_secret: its secret.
+        scope: the scopes to request, separated by spaces, or None.
+        ca: the authorities of the provider's certificate: a file or a folder of PEM, or PEM itself;
+            None means those of the system.
+        extensions: SASL extensions that are sent with the token, such as Confluent Cloud's
+            ``logicalCluster`` and ``identityPoolId``.
+        timeout: seconds in which the provider has to respond at each step.
+
+    Raises:
+        ConfigError: a value is not allowed, or the authorities cannot be read.
+    """
+
+    token_endpoint: str = attrs.field(
+        validator=bounds.Bound(
+            _is_endpoint, "it must be an https URL without a user, or http on this machine"
+        )
+    )
+    client_id: str = attrs.field(validator=bounds.text())
+    client_secret: Secret = attrs.field(
+        converter=secret,
+        validator=bounds.Bound(
+            lambda value: value.usable, "it must be a str that is not empty, without NUL"
+        ),
+    )
+    scope: str | None = attrs.field(default=None, validator=bounds.optional(bounds.text()))
+    ca: str | None = attrs.field(default=None, converter=_path)
+    extensions: Mapping[str, str] = attrs.field(factory=dict, validator=EXTENSIONS, hash=False)
+    timeout: float = attrs.field(default=10.0, validator=bounds.number(0.1, 60.0))
+    _opener: urllib.request.OpenerDirector = attrs.field(init=False, eq=False, repr=False)
+
+    @_opener.default
+    def _make_opener(self) -> urllib.request.OpenerDirector:
+        return urllib.request.build_opener(
+            _NoRedirect(), urllib.request.HTTPSHandler(context=_context(self.ca))
+        )
+
+    def __call__(self) -> Token:
+        """Request a token.
+
+        Raises:
+            TokenRequestError: there is none; the text says why.
+        """
+        began = time.time()
+        answer = self._post()
+        text = answer.get("access_token")
+        if not isinstance(text, str) or not text:
+            raise TokenRequestError(f"{self._place} answered without an access_token")
+        claims = _claims(text)
+        expires_at = _number(claims.get("exp"))
+        if (lifetime := _number(answer.get("expires_in"))) is not None:
+            # It does not depend on the provider's clock.
+            expires_at = began + lifetime
+        if expires_at is None:
+            raise TokenRequestError(f"{self._place} does not say when its token expires")
+        try:
+            principal = str(claims.get("sub") or self.client_id)
+            return Token(text, expires_at, principal, self.extensions)
+        except ConfigError as error:
+            raise TokenRequestError(f"the token of {self._place} cannot be used: {error}") from None
+
+    @property
+    def _place(self) -> str:
+        parts = urllib.parse.urlsplit(self.token_endpoint)
+        return f"the identity provider {parts.scheme}://{parts.netloc}{parts.path}"
+
+    def _post(self) -> Mapping[str, Any]:
+        fields = {"grant_type": "client_credentials"}
+        if self.scope is not None:
+            fields["scope"] = self.scope
+        login = f"{self.client_id}:{self.client_secret.reveal()}".encode()
+        request = urllib.request.Request(  # noqa: S310 # the scheme has been checked
+            self.token_endpoint,
+            urllib.parse.urlencode(fields).encode(),
+            {
+                "Authorization": f"Basic {base64.b64encode(login).decode()}",
+                "Content-Type": "application/x-www-form-urlencoded",
+                "Accept": "application/json",
+            },
+        )
+        try:
+            with self._opener.open(request, timeout=self.timeout) as response:
+                body = response.read(MOST_BYTES)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise TokenRequestError(self._refusal(error)) from None
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise TokenRequestError(f"{self._place} cannot be reached: {reason}") from None
+        answer = _object(body)
+        if answer is None:
+            raise TokenRequestError(f"{self._place} answered with something that is no JSON object")
+        return answer
+
+    def _refusal(self, error: urllib.error.HTTPError) -> str:
+        told = f"{self._place} answered with status {error.code}"
+        try:
+            answer = _object(error.read(MOST_BYTES)) or {}
+        except (OSError, HTTPException):
+            answer = {}
+        if answer.get("error"):
+            told += f", {answer['error']!s:.100}"
+        if answer.get("error_description"):
+            told += f" ({answer['error_description']!s:.200})"
+        return told.replace(self.client_secret.reveal(), "<secret>")
+
+
+def _context(ca: str | None) -> ssl.SSLContext:
+    try:
+        if ca is None:
+            return ssl.create_default_context()
+        if ca.lstrip().startswith(PEM):
+            return ssl.create_default_context(cadata=ca)
+        if Path(ca).is_dir():
+            return ssl.create_default_context(capath=ca)
+        return ssl.create_default_context(cafile=ca)
+    except (AttributeError, TypeError, OSError, ValueError) as error:
+        raise ConfigError("ca", ca, f"no certificates can be read: {error}") from None
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    """The claims of a token that is a JWT; nothing is checked, since that is the broker's task."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        return _object(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))) or {}
+    except (binascii.Error, ValueError):
+        return {}
+
+
+def _object(body: bytes) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e11:
+        return float(value)
+    return None

@@ -1,0 +1,172 @@
+"""Logins that change while a group reads from a real Kafka: sessions, tokens, passwords."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+import trio
+import trio.lowlevel
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from kgroup.config import GroupConfig
+from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted
+from kgroup.group import ConsumerGroup
+from kgroup.security.settings import Credentials, Security, Token
+from kgroup.testing.admin import create_topic
+from kgroup.testing.kafka import RealKafka
+from kgroup.testing.secure_listener import SecureListener, unsecured_token
+from tests.brokers import unique
+
+pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("logins")]
+USERS = {"alice": "alice-secret", "rosa": "rosa-secret"}
+LIFETIME = 3.0
+"""Seconds of a session; two of them pass in each test."""
+STEP = 0.1
+SOON = 60.0
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[RealKafka]:
+    """A Kafka whose sessions are short, on which every user may read everything."""
+    with RealKafka(secure=SecureListener(USERS, session_lifetime=LIFETIME)) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        rights = [
+            AclBinding(
+                resource,
+                "*",
+                ResourcePatternType.LITERAL,
+                "User:*",
+                "*",
+                AclOperation.READ,
+                AclPermissionType.ALLOW,
+            )
+            for resource in (ResourceType.TOPIC, ResourceType.GROUP)
+        ]
+        for made in admin.create_acls(rights).values():
+            made.result(SOON)
+        yield kafka
+
+
+class Reader:
+    """A group that reads for some time, and what became of it."""
+
+    def __init__(self, kafka: RealKafka, security: Security) -> None:
+        self.topic = unique("logins")
+        self.read: Counter[str] = Counter()
+        self.events: list[Event] = []
+        self.begun = trio.Event()
+        self.config = GroupConfig(
+            bootstrap_servers=kafka.secure_servers,
+            group_id=self.topic,
+            topics=[self.topic],
+            security=security,
+        )
+
+    async def run(self, last: str) -> None:
+        """Read and commit each batch until a record arrives."""
+        async with ConsumerGroup(self.config, on_event=self.events.append) as group:
+            generation = await group.next()
+            self.begun.set()
+            async for batch in generation.records():
+                self.read.update((message.value() or b"").decode() for message in batch)
+                await generation.commit({batch.partition: batch.next_offset})
+                if last in self.read:
+                    return
+
+    def count(self, kind: type[Event]) -> int:
+        """How many events there were of a class."""
+        return sum(isinstance(event, kind) for event in self.events)
+
+    def check(self, records: int) -> None:
+        """One generation read each record once, and no commit was refused."""
+        assert self.read == Counter({str(number): 1 for number in range(records)})
+        assert self.count(GenerationStarted) == self.count(GenerationEnded) == 1
+        assert self.count(CommitRefused) == 0
+
+
+async def read_for(kafka: RealKafka, readers: list[Reader], seconds: float) -> int:
+    """Let them read what is written for so long; return how many records that was."""
+    steps = int(seconds / STEP)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for reader in readers:
+        await trio.to_thread.run_sync(create_topic, kafka.bootstrap_servers, reader.topic, 1)
+    with trio.fail_after(SOON):
+        async with trio.open_nursery() as nursery:
+            for reader in readers:
+                nursery.start_soon(reader.run, str(steps - 1))
+                await reader.begun.wait()
+            for number in range(steps):
+                for reader in readers:
+                    producer.produce(reader.topic, str(number))
+                producer.poll(0)
+                await trio.sleep(STEP)
+            await trio.to_thread.run_sync(producer.flush)
+    return steps
+
+
+async def test_sessions_are_renewed_while_groups_read(kafka: RealKafka) -> None:
+    """By every mechanism: no rebalance, no record lost or repeated, no commit refused."""
+    tokens = 0
+
+    async def token() -> Token:
+        nonlocal tokens
+        tokens += 1
+        await trio.lowlevel.checkpoint()
+        return unsecured_token("alice", 2 * LIFETIME)
+
+    secure = kafka.secure
+    assert secure is not None
+    by_token: dict[str, Any] = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "ca": secure.ca}
+    readers = [
+        Reader(kafka, secure.login("alice", "PLAIN")),
+        Reader(kafka, secure.login("alice", "SCRAM-SHA-256")),
+        Reader(kafka, Security(**by_token, token=token)),
+    ]
+    records = await read_for(kafka, readers, 2.5 * LIFETIME)
+    for reader in readers:
+        reader.check(records)
+    assert 2 <= tokens <= 5, tokens
+
+
+async def test_a_password_changes_while_a_group_reads(kafka: RealKafka) -> None:
+    """The function is called again, for both planes: no rebalance and no record lost."""
+    passwords = ["rosa-secret"]
+    secure = kafka.secure
+    assert secure is not None
+    security = Security(
+        protocol="SASL_SSL",
+        mechanism="SCRAM-SHA-512",
+        ca=secure.ca,
+        credentials=lambda: Credentials("rosa", passwords[-1]),
+    )
+    reader = Reader(kafka, security)
+
+    def change() -> None:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        passwords.append("rosa-changed")
+        changes = admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("rosa", info, b"rosa-changed")]
+        )
+        for changed in changes.values():
+            changed.result(SOON)
+
+    async def change_later() -> None:
+        await reader.begun.wait()
+        await trio.to_thread.run_sync(change)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(change_later)
+        records = await read_for(kafka, [reader], 2.5 * LIFETIME)
+    reader.check(records)

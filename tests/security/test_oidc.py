@@ -1,0 +1,159 @@
+"""``OidcClientCredentials`` with a scripted identity provider."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from kgroup.errors import ConfigError
+from kgroup.security.oidc import OidcClientCredentials, TokenRequestError
+
+SECRET = "client-secret"  # noqa: S105
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Answers every POST with what the test wants, and keeps what was sent."""
+
+    status = 200
+    body: bytes = b""
+    seen: list[tuple[str, str, str]] = []  # noqa: RUF012 # of the one test that runs
+
+    def do_POST(self) -> None:
+        """Answer."""
+        length = int(self.headers["Content-Length"])
+        sent = self.rfile.read(length).decode()
+        type(self).seen.append((self.path, self.headers["Authorization"], sent))
+        self.send_response(self.status)
+        if self.status == 302:
+            self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@contextmanager
+def provider(status: int, body: bytes) -> Iterator[str]:
+    """An identity provider that answers so; its URL."""
+    Provider.status, Provider.body, Provider.seen = status, body, []
+    server = HTTPServer(("127.0.0.1", 0), Provider)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/token"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def client(url: str, **settings: Any) -> OidcClientCredentials:
+    """A client of that provider."""
+    return OidcClientCredentials(
+        token_endpoint=url, client_id="kgroup", client_secret=SECRET, **settings
+    )
+
+
+def jwt(**claims: object) -> str:
+    """A token with these claims."""
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{body}.c2ln"
+
+
+def test_a_token_is_requested_with_the_clients_secret() -> None:
+    """One POST with HTTP Basic; the answer's lifetime and the token's subject are taken over."""
+    token = jwt(sub="service", exp=5)
+    body = json.dumps({"access_token": token, "expires_in": 300}).encode()
+    with provider(200, body) as url:
+        found = client(url, scope="kafka read", extensions={"logicalCluster": "lkc-1"})()
+    assert (found.value.reveal(), found.principal) == (token, "service")
+    assert 200 < found.expires_at - time.time() <= 300
+    assert found.extensions == {"logicalCluster": "lkc-1"}
+    login = base64.b64encode(f"kgroup:{SECRET}".encode()).decode()
+    sent = "grant_type=client_credentials&scope=kafka+read"
+    assert Provider.seen == [("/token", f"Basic {login}", sent)]
+
+
+def test_without_a_lifetime_the_tokens_own_claim_counts() -> None:
+    """``expires_in`` is optional in RFC 6749."""
+    body = json.dumps({"access_token": jwt(exp=7e9)}).encode()
+    with provider(200, body) as url:
+        assert client(url)().expires_at == 7e9
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (
+            401,
+            json.dumps({"error": "invalid_client", "error_description": f"no {SECRET}"}).encode(),
+            r"answered with status 401, invalid_client \(no <secret>\)",
+        ),
+        (503, b"<html>", "answered with status 503$"),
+        (302, b"", "answered with status 302$"),
+        (200, b"<html>", "no JSON object"),
+        (200, b"[1]", "no JSON object"),
+        (200, b"{}", "without an access_token"),
+        (200, b'{"access_token": "opaque"}', "does not say when its token expires"),
+        (200, b'{"access_token": "a b", "expires_in": 5}', "cannot be used"),
+        (200, b'{"access_token": "a.%.c", "expires_in": true}', "does not say when"),
+    ],
+)
+def test_what_a_failure_says(status: int, body: bytes, told: str) -> None:
+    """Which provider, which status and error; the secret never, and no redirection is followed."""
+    with provider(status, body) as url, pytest.raises(TokenRequestError, match=told) as caught:
+        client(url)()
+    assert SECRET not in str(caught.value)
+    assert url in str(caught.value) or "cannot be used" in str(caught.value)
+    assert len(Provider.seen) == 1
+
+
+def test_a_provider_that_is_away() -> None:
+    """The error names it."""
+    with provider(200, b"") as url:
+        pass
+    with pytest.raises(TokenRequestError, match="/token cannot be reached: .*refused"):
+        client(url)()
+
+
+@pytest.mark.parametrize(
+    ("field", "settings"),
+    [
+        ("token_endpoint", {"token_endpoint": "http://example.com/token"}),
+        ("token_endpoint", {"token_endpoint": "https://user:word@example.com/token"}),
+        ("token_endpoint", {"token_endpoint": "ftp://localhost/token"}),
+        ("token_endpoint", {"token_endpoint": "https://example.com/\r\n"}),
+        ("client_id", {"client_id": ""}),
+        ("client_secret", {"client_secret": ""}),
+        ("ca", {"ca": "/nowhere.pem"}),
+        ("ca", {"ca": 5}),
+        ("extensions", {"extensions": {"auth": "x"}}),
+        ("extensions", {"extensions": {"a b": "x"}}),
+        ("timeout", {"timeout": 0}),
+    ],
+)
+def test_settings_that_are_refused(field: str, settings: dict[str, Any]) -> None:
+    """By name, at construction, without the secret."""
+    usual = {
+        "token_endpoint": "https://example.com/token",
+        "client_id": "kgroup",
+        "client_secret": SECRET,
+    }
+    with pytest.raises(ConfigError, match=field) as caught:
+        OidcClientCredentials(**{**usual, **settings})
+    assert SECRET not in str(caught.value)
+
+
+def test_its_repr_has_no_secret() -> None:
+    """Not even in a config that holds it."""
+    assert SECRET not in repr(client("https://example.com/token"))
