@@ -5,8 +5,11 @@ In the test's process it would leave sockets and threads behind, for which other
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -14,14 +17,16 @@ VALUES = [b"%d" % number for number in range(100)]
 PATIENCE = 60.0
 
 
-def main(servers: str) -> None:
+def main(servers: str, security: Mapping[str, Any]) -> None:
     """Produce records, consume all of them, and commit."""
-    producer = KafkaProducer(bootstrap_servers=servers)
+    producer = KafkaProducer(bootstrap_servers=servers, **security)
     for value in VALUES:
         producer.send("t", value)
     producer.flush(PATIENCE)
     producer.close(PATIENCE)
-    consumer = KafkaConsumer(bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest")
+    consumer = KafkaConsumer(
+        bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest", **security
+    )
     # One that learns of the topic only while it joins, and so joins again, sometimes hangs (seen
     # with kafka-python 3.0.12 on Apache Kafka as well).
     consumer.partitions_for_topic("t")
@@ -40,4 +45,4 @@ def main(servers: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], json.loads(sys.argv[2]) if sys.argv[2:] else {})
