@@ -117,7 +117,7 @@ async def test_one_poll_that_misses_a_topic_ends_nothing(autojump_clock: MockClo
 
 
 async def test_a_poll_that_is_not_authorized_ends_nothing(autojump_clock: MockClock) -> None:
-    """An authorization error of a poll is reported, and the watcher polls again."""
+    """An authorization error of polls is reported once, and the watcher polls again."""
     async with world() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(1)
@@ -125,7 +125,7 @@ async def test_a_poll_that_is_not_authorized_ends_nothing(autojump_clock: MockCl
         await trio.sleep(30)
         assert first.state is State.RUNNING
         actions = [event.next_action for event in here.events_of(RequestFailed)]
-        assert actions == ["send the request again, after a backoff"] * 2
+        assert actions == ["send the request again, after a backoff"]
         await here.broker.add_partitions("topic", 2)
         end, _ = await ended(group, first)
         assert end.cause is Cause.PARTITIONS_CHANGED
@@ -142,7 +142,7 @@ async def test_a_poll_with_an_error_is_no_empty_list(
         here.broker.inject("metadata", ErrorCode.REBOOTSTRAP_REQUIRED, times=6)
         await trio.sleep(30)
         assert first.state is State.RUNNING
-        assert len(here.events_of(RequestFailed)) == 6
+        assert 1 <= len(here.events_of(RequestFailed)) <= 2  # each of the two watchers, once
 
 
 async def test_a_topic_that_is_deleted_and_created_again(autojump_clock: MockClock) -> None:
