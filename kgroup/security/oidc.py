@@ -25,7 +25,7 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
-from kgroup.security.secret import Secret, secret
+from kgroup.security.secret import Secret, sealed, secret
 from kgroup.security.settings import EXTENSIONS, PEM, Token
 
 MOST_BYTES: Final = 1024 * 1024
@@ -59,6 +59,7 @@ def _is_endpoint(value: object) -> bool:
 
 
 @final
+@sealed("client_secret")
 @attrs.frozen(kw_only=True)
 class OidcClientCredentials:
     """Fetches tokens with a client's id and secret; pass it as ``Security.token``.
