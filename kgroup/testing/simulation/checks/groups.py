@@ -159,6 +159,10 @@ class GroupsView:
             direct = before is None or before.state != PREPARING
             group.prepared[entry.generation_id] = entry.at if direct else group.preparing_since
             group.completed[entry.generation_id] = entry.at
+            # After a failover the id may be that of a generation that was never written down.
+            for member in entry.members:
+                if self.synced.get(member.member_id) == entry.generation_id:
+                    del self.synced[member.member_id]
         members = {member.member_id: member for member in entry.members}
         self._find_replaced(group, members, entry.at)
         for name in group.replaced.keys() & members.keys():

@@ -116,6 +116,20 @@ def test_only_a_member_that_does_not_sync_in_time_may_be_removed() -> None:
     assert story.broken(Handovers) == []
 
 
+def test_a_generation_id_that_is_used_again_needs_another_sync() -> None:
+    """After a failover the same id may be another generation, for which nobody has synced."""
+    story = pair()
+    story.move()
+    story.live("a", "b", seconds=1)
+    story.group("PreparingRebalance")
+    story.park_join("a")
+    story.park_join("b")
+    story.group("CompletingRebalance")
+    story.live("a", "b", seconds=REBALANCE + 1)
+    story.group("PreparingRebalance", {"b": [P1]})
+    assert story.broken(Handovers) == []
+
+
 def test_records_for_an_evicted_member_break_it() -> None:
     """After a freeze no record may be handed out without a valid lease."""
     story = pair()
