@@ -153,6 +153,16 @@ def versions(text: str) -> None:
         raise ValueError("it must contain TLSv1.2 or TLSv1.3")
 
 
+def enabled_versions(text: str) -> None:
+    """Refuse a list that would forbid TLS 1.2, too: librdkafka has no setting for that."""
+    versions(text)
+    if {piece.strip().lower() for piece in text.split(",")} == {"tlsv1.3"}:
+        raise ValueError(
+            "it must contain TLSv1.2, too, because librdkafka cannot be kept from it; allow only"
+            " TLSv1.3 on the brokers"
+        )
+
+
 def _set(
     part: Part,
     java: str | None,
@@ -261,7 +271,7 @@ SECURITY: Final = (
         part=Part.SECURITY,
     ),
     _fixed("ssl.protocol", "", versions, _NO_EQUAL, part=Part.SECURITY),
-    _fixed("ssl.enabled.protocols", "", versions, _NO_EQUAL, part=Part.SECURITY),
+    _fixed("ssl.enabled.protocols", "", enabled_versions, _NO_EQUAL, part=Part.SECURITY),
     *(
         _fixed(java, names, nothing, _NO_EQUAL, part=Part.SECURITY)
         for java, names in (

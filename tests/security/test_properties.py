@@ -324,6 +324,7 @@ def test_a_token_that_the_program_gives() -> None:
         ({"ssl.keystore.location": "a.p12"}, "`openssl pkcs12 -in a.p12 -out a.pem`"),
         ({"ssl.endpoint.identification.algorithm": "x"}, "must be 'https'"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "must contain TLSv1.2"),
+        ({"ssl.enabled.protocols": "TLSv1.3"}, "must contain TLSv1.2, too"),
         ({"ssl.cipher.suites": "x"}, "cannot be limited"),
         ({"enable.ssl.certificate.verification": False}, "always verified"),
         ({"sasl.jaas.config": "hunter2"}, "sasl.jaas.config=<secret> .*semicolon"),
