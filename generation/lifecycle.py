@@ -472,7 +472,8 @@ class Lifecycle:
 
     def _recent_batch_time(self) -> float:
         """The longest time for which a handler had a batch; older ones count less and less."""
-        passed = self._member.clock.now() - self._batch_time_at
+        # A program's own clock may go back.
+        passed = max(0.0, self._member.clock.now() - self._batch_time_at)
         return self._batch_time * math.exp2(-passed / self._member.config.heartbeat_interval)
 
     # How tasks end.

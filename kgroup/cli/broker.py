@@ -18,8 +18,9 @@ import trio
 from kgroup.addresses import split_address
 from kgroup.broker import BrokerSecurity, BrokerSettings, serve_cluster
 from kgroup.broker.broker_settings import BROKERS, MOST_PARTITIONS, PARTITIONS
+from kgroup.broker.security.settings import SESSION_LIFETIME
 from kgroup.broker.server import check_listener
-from kgroup.cli.options import Whole
+from kgroup.cli.options import FilePath, Number, Whole
 from kgroup.errors import ConfigError, UsageError, shown
 from kgroup.security.settings import SecurityProtocol
 from kgroup.types import topic_fault
@@ -153,13 +154,12 @@ def _users(
 @click.option(
     "--write-ca",
     metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=FilePath(dir_okay=False, writable=True, path_type=Path),
     help="Where to write the authority of a certificate that was made, in PEM.",
 )
 @click.option(
     "--session-lifetime",
-    metavar="SECONDS",
-    type=float,
+    type=Number(SESSION_LIFETIME),
     help="Seconds after which clients have to log in again.",
 )
 def broker(

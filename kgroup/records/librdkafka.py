@@ -111,7 +111,7 @@ class LibrdkafkaSource(BufferedSource):
         self._config = config
         self._open_consumer = open_consumer
         self._close_timeout = config.close_timeout
-        self._begun = False
+        self._begun = True  # before the entry there is nothing to begin
         self._started = trio.Event()
         self._ended: dict[ConsumerThread, trio.Event] = {}
         self._shared: _Shared | None = None
@@ -133,6 +133,7 @@ class LibrdkafkaSource(BufferedSource):
         except LookupError:
             self._consumers = Consumers()
             CONSUMERS.set(self._consumers)
+        self._begun = False
         if self._config.security.protocol is not SecurityProtocol.PLAINTEXT:
             await trio.lowlevel.checkpoint()
             return self

@@ -23,6 +23,7 @@ _BY_PASSWORD: Final = (
     SaslMechanism.SCRAM_SHA_512,
 )
 _LONGEST_LIFETIME: Final = 2**31 - 1
+SESSION_LIFETIME: Final = bounds.number(bounds.SHORTEST_DURATION, _LONGEST_LIFETIME)
 ANONYMOUS: Final = "ANONYMOUS"
 """The user of a client that neither logs in nor shows a certificate."""
 
@@ -126,7 +127,7 @@ class BrokerSecurity:
     client_ca: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
     session_lifetime: float | None = attrs.field(
         default=None,
-        validator=bounds.optional(bounds.number(bounds.SHORTEST_DURATION, _LONGEST_LIFETIME)),
+        validator=bounds.optional(SESSION_LIFETIME),
     )
 
     def __attrs_post_init__(self) -> None:
