@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 from unittest import mock
 from uuid import uuid4
 
@@ -259,7 +259,7 @@ class Members:
             clock=self.clock,
             wall_clock=ShiftedClock(self.wall_clock, shift),
             random=draw,
-            record_source=lambda *_: NoRecords(),
+            record_source=lambda _, __: cast("Any", NoRecords()),
             compute=lambda: self.meter.compute,
         )
         async with ConsumerGroup(config, runtime=runtime) as group:

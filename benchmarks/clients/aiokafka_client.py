@@ -22,7 +22,9 @@ class WaitForBatch(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka 
     def __init__(self) -> None:
         self.batch = asyncio.Lock()
 
-    async def on_partitions_revoked(self, revoked: Any) -> None:
+    async def on_partitions_revoked(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, revoked: Any
+    ) -> None:
         """Wait until nothing is in hand."""
         del revoked
         async with self.batch:
@@ -39,7 +41,9 @@ def run(job: Job, note: Note, ended: Ended) -> None:
         "heartbeat_interval_ms": job.heartbeat,
         "metadata_max_age_ms": job.refresh,
     }
-    timeouts = {name: int(value * 1000) for name, value in milliseconds.items() if value}
+    timeouts: dict[str, Any] = {
+        name: int(value * 1000) for name, value in milliseconds.items() if value
+    }
 
     async def member(group: str, stopped: asyncio.Event) -> None:
         listener = WaitForBatch()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from time import sleep
+from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.errors import CommitFailedError
@@ -21,7 +22,9 @@ def run(job: Job, note: Note, ended: Ended) -> None:
         "heartbeat_interval_ms": job.heartbeat,
         "metadata_max_age_ms": job.refresh,
     }
-    timeouts = {name: int(value * 1000) for name, value in milliseconds.items() if value}
+    timeouts: dict[str, Any] = {
+        name: int(value * 1000) for name, value in milliseconds.items() if value
+    }
 
     def member(group: str) -> None:
         consumer = KafkaConsumer(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
 import trio
@@ -45,7 +44,8 @@ def _run(job: Job, note: Note, ended: Ended, *, each: bool) -> None:
 
     async def member(group_id: str) -> None:
         async with ConsumerGroup(config_of(job, group_id)) as group:
-            ended.call(partial(trio.lowlevel.current_trio_token().run_sync_soon, group.shutdown))
+            token = trio.lowlevel.current_trio_token()
+            ended.call(lambda: token.run_sync_soon(group.shutdown))
             async for generation in group:
                 for partition in generation.assignment if each else [None]:
                     generation.start_soon(handle, generation, partition)

@@ -241,12 +241,13 @@ class BufferedSource:
                     queue = self._next_ready(partitions)
                     if queue is not None:
                         return self._hand_out(queue, epoch, limit)
-                    takes = may_take and self._can_take()
-                    if not takes:
+                    queues: Sequence[PartitionQueue] = ()
+                    waiter: WaitingTask | None = None
+                    if not (may_take and self._can_take()):
                         queues = self._without_reader(partitions)
                         waiter = WaitingTask()
                         self._begin_wait(waiter, queues)
-                if takes:
+                if waiter is None:
                     may_take = self._fetcher.take_into(self._take_in)
                     if may_take and not self._ready:
                         await trio.lowlevel.checkpoint()
@@ -283,6 +284,7 @@ class BufferedSource:
                     batch = self._hand_out(queue, read.epoch, read.limit)
                     read.handed_out(batch)
                     return batch
+                queues: Sequence[PartitionQueue] = ()
                 takes = may_take and self._can_take() and not self._reported_at
                 if not takes:
                     queues = self._owned(read.partitions)

@@ -42,11 +42,17 @@ class TokenRequestError(Exception):
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirection would send the client's secret to another place."""
 
-    def redirect_request(self, *_: object) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         """Follow none: the response is an error then."""
 
 
-def _path(value: object) -> object:
+def _new_opener(ca: str | None) -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(
+        _NoRedirect(), urllib.request.HTTPSHandler(context=_context(ca))
+    )
+
+
+def _path(value: str | Path | None) -> str | None:
     return str(value) if isinstance(value, Path) else value
 
 
@@ -95,13 +101,12 @@ class OidcClientCredentials:
     ca: str | None = attrs.field(default=None, converter=_path)
     extensions: Mapping[str, str] = attrs.field(factory=dict, validator=EXTENSIONS, hash=False)
     timeout: float = attrs.field(default=10.0, validator=bounds.number(0.1, 60.0))
-    _opener: urllib.request.OpenerDirector = attrs.field(init=False, eq=False, repr=False)
-
-    @_opener.default
-    def _make_opener(self) -> urllib.request.OpenerDirector:
-        return urllib.request.build_opener(
-            _NoRedirect(), urllib.request.HTTPSHandler(context=_context(self.ca))
-        )
+    _opener: urllib.request.OpenerDirector = attrs.field(
+        init=False,
+        eq=False,
+        repr=False,
+        default=attrs.Factory(lambda self: _new_opener(self.ca), takes_self=True),
+    )
 
     def __call__(self) -> Token:
         """Request a token.

@@ -134,12 +134,12 @@ def _is_token(text: str) -> bool:
     return all("!" <= character <= "~" for character in text)
 
 
-def _protocol(value: object) -> object:
+def _protocol(value: str | SecurityProtocol) -> SecurityProtocol:
     text = value.upper() if isinstance(value, str) else value
     return bounds.member_of(SecurityProtocol, text)
 
 
-def _mechanism(value: object) -> object:
+def _mechanism(value: str | SaslMechanism | None) -> SaslMechanism | None:
     text = value.upper() if isinstance(value, str) else value
     if text == "GSSAPI":
         raise ConfigError(
@@ -151,12 +151,13 @@ def _mechanism(value: object) -> object:
     return value if value is None else bounds.member_of(SaslMechanism, text)
 
 
-def _place(value: object) -> object:
+def _place(value: str | Path | None) -> str | None:
     return str(value) if isinstance(value, Path) else value
 
 
-def _secret_place(value: object) -> object:
-    return secret(_place(value))
+def _secret_place(value: str | Path | Secret | None) -> Secret | None:
+    place: Secret | None = secret(str(value) if isinstance(value, Path) else value)
+    return place
 
 
 _FILE: Final = bounds.optional(

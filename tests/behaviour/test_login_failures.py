@@ -299,7 +299,7 @@ async def test_a_right_that_is_taken_away_and_given_back(kafka: RealKafka) -> No
             made.result(SOON)
 
     def take_away() -> None:
-        a = read
+        a: Any = read
         mine = AclBindingFilter(
             a.restype,
             a.name,
