@@ -36,14 +36,6 @@ class WaitForBatch(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka 
 
 def run(job: Job, note: Note, ended: Ended) -> None:
     """Run all members in one event loop."""
-    milliseconds = {
-        "session_timeout_ms": job.session,
-        "heartbeat_interval_ms": job.heartbeat,
-        "metadata_max_age_ms": job.refresh,
-    }
-    timeouts: dict[str, Any] = {
-        name: int(value * 1000) for name, value in milliseconds.items() if value
-    }
 
     async def member(group: str, stopped: asyncio.Event) -> None:
         listener = WaitForBatch()
@@ -52,7 +44,7 @@ def run(job: Job, note: Note, ended: Ended) -> None:
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            **timeouts,
+            **job.python_timeouts(),
         )
         consumer.subscribe([job.topic], listener=listener)
         async with consumer:

@@ -70,6 +70,15 @@ class Job:
             **{field.name: _READ[str(field.type)](given[field.name]) for field in attrs.fields(cls)}
         )
 
+    def python_timeouts(self) -> dict[str, Any]:
+        """Session, heartbeat and refresh for aiokafka and kafka-python, if they are set."""
+        seconds = {
+            "session_timeout_ms": self.session,
+            "heartbeat_interval_ms": self.heartbeat,
+            "metadata_max_age_ms": self.refresh,
+        }
+        return {name: int(value * 1000) for name, value in seconds.items() if value}
+
     def groups(self) -> list[str]:
         """The group of each member."""
         if self.members == 1:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from time import sleep
-from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.errors import CommitFailedError
@@ -17,14 +16,6 @@ from benchmarks.clients.job import Ended, Job, Note, in_threads
 
 def run(job: Job, note: Note, ended: Ended) -> None:
     """Run each member in a thread."""
-    milliseconds = {
-        "session_timeout_ms": job.session,
-        "heartbeat_interval_ms": job.heartbeat,
-        "metadata_max_age_ms": job.refresh,
-    }
-    timeouts: dict[str, Any] = {
-        name: int(value * 1000) for name, value in milliseconds.items() if value
-    }
 
     def member(group: str) -> None:
         consumer = KafkaConsumer(
@@ -34,7 +25,7 @@ def run(job: Job, note: Note, ended: Ended) -> None:
             max_poll_records=job.batch,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            **timeouts,
+            **job.python_timeouts(),
         )
         while not ended:
             fetched = consumer.poll(timeout_ms=1000)

@@ -47,7 +47,7 @@ A *gap* is a time in which a partition had a record to read and none of it was p
 event, the longest gap of each partition counts; the table has their median, their 95th percentile
 and the longest. *Lost* are records that were passed over and never processed; *twice*, records
 that were processed again; *back*, offsets that a worker processed not above its last one;
-*unread*, records that nobody had read when all had become quiet.
+*unread*, records that had still not been read when no member read any more.
 
 Each worker is a process. It takes batches of up to 100 records, works for 10 ms on each batch, and
 commits after each batch. All clients have the same session timeout and the same heartbeat

@@ -8,8 +8,8 @@ response is another one than that which it has read already. The codec returns t
 the same bytes, so that comparing costs nothing.
 
 Members watch together if they would send the same request to the same brokers in the same way: they
-have the same network, bootstrap servers, client id, interval and security: what a member may read,
-and is told, depends on its login.
+have the same network, bootstrap servers, client id, interval and security. The security counts
+because a broker tells a user only of topics that this user may see.
 
 INVARIANTS: while tasks wait, exactly one of them polls. If that one is cancelled, another one takes
 over. A request that fails fails for all who wait, so that each reports it.
@@ -25,6 +25,7 @@ import attrs
 import trio
 
 from kgroup.errors import KgroupError
+from kgroup.loop_local import loop_local
 
 Send = Callable[[frozenset[str]], Awaitable[Any]]
 """Requests the metadata of these topics; returns the response, or raises a ``KgroupError``."""
@@ -100,7 +101,7 @@ class TopicWatch:
         return wait if wait >= self._interval / 100 else wait + self._interval
 
     async def _poll(self, send: Send) -> None:
-        """Send one request at the next multiple of the interval, and wake those whom it concerns.
+        """Send one request at the next multiple of the interval, and wake those for whom it is new.
 
         A waiter that has joined while the request was under way may want other topics, and its
         topics may have changed since. It waits for the next one.
@@ -130,11 +131,7 @@ _WATCHES: Final = trio.lowlevel.RunVar[WeakValueDictionary[Hashable, TopicWatch]
 
 def watch_of(key: Hashable, interval: float) -> TopicWatch:
     """What the members with this key and interval share, in the event loop that runs here."""
-    try:
-        known = _WATCHES.get()
-    except LookupError:
-        known = WeakValueDictionary()
-        _WATCHES.set(known)
+    known = loop_local(_WATCHES, WeakValueDictionary)
     watch = known.get((key, interval))
     if watch is None:
         watch = known[key, interval] = TopicWatch(interval)

@@ -477,7 +477,7 @@ class BufferedSource:
         )
 
     def _can_take(self) -> bool:
-        """Whether a reader without records should take: nobody else's wait in the queues.
+        """Whether a reader without records should take: no records of other readers wait.
 
         If more were taken while some are ready, they would have left the processor's cache before
         their reader gets them. If that one is slow, the fetcher goes on by itself.

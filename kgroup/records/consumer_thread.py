@@ -93,6 +93,7 @@ from kgroup.records.fetcher import (
     FetchStart,
     OutOfRange,
     Unreadable,
+    count_records,
 )
 from kgroup.records.librdkafka_messages import (
     ErrorAction,
@@ -550,11 +551,7 @@ class ConsumerThread:
 
     def _count(self, items: Sequence[FetchedItem]) -> None:
         """Count what is about to be delivered, and stop if the buffer is full."""
-        records = size = 0
-        for item in items:
-            if isinstance(item, FetchedRun):
-                records += len(item.messages)
-                size += item.size
+        records, size = count_records(items)
         self._limits.count_delivered(records, size)
         if records:
             self._most_to_take = max(1, min(TAKE, TAKE_BYTES * records // max(1, size)))

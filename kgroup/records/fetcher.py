@@ -12,7 +12,7 @@ sides can work in different threads without ever waiting for each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, final
 
 import attrs
@@ -133,6 +133,16 @@ class FetcherBroken:
 
 
 FetchedItem = FetchedRun | OutOfRange | Unreadable | FetchFailure | FetcherBroken
+
+
+def count_records(items: Iterable[FetchedItem]) -> tuple[int, int]:
+    """The number of all records in these items, and of their bytes."""
+    records = size = 0
+    for item in items:
+        if isinstance(item, FetchedRun):
+            records += len(item.messages)
+            size += item.size
+    return records, size
 
 
 class Fetcher(Protocol):

@@ -29,6 +29,7 @@ import trio
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError
+from kgroup.loop_local import loop_local
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource, OnFault
 from kgroup.records.consumer_thread import ConsumerThread, OpenConsumer
@@ -128,11 +129,7 @@ class LibrdkafkaSource(BufferedSource):
 
         Cancellation: the thread is closed first, which takes up to ``close_timeout``.
         """
-        try:
-            self._consumers = CONSUMERS.get()
-        except LookupError:
-            self._consumers = Consumers()
-            CONSUMERS.set(self._consumers)
+        self._consumers = loop_local(CONSUMERS, Consumers)
         self._begun = False
         if self._config.security.protocol is not SecurityProtocol.PLAINTEXT:
             await trio.lowlevel.checkpoint()

@@ -64,6 +64,7 @@ from kgroup.records.fetcher import (
     FetchStart,
     OutOfRange,
     Unreadable,
+    count_records,
 )
 from kgroup.types import TopicPartition
 
@@ -356,11 +357,7 @@ class SharedFetcher:
 
     def take_in(self, items: Sequence[FetchedItem]) -> None:
         """Take what has arrived, and move out if that is too much for one of many."""
-        records = size = 0
-        for item in items:
-            if isinstance(item, FetchedRun):
-                records += len(item.messages)
-                size += item.size
+        records, size = count_records(items)
         self._limits.count_delivered(records, size)
         self._deliver(items)
         if records and self._is_busy(records, size):

@@ -24,7 +24,6 @@ import inspect
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final, final
 from weakref import WeakKeyDictionary
 
@@ -33,6 +32,7 @@ import trio
 from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import AuthenticationError
 from kgroup.interfaces import Compute
+from kgroup.loop_local import loop_local
 from kgroup.security.settings import Credentials, Security, Token
 
 REFRESH_AT: Final = 0.8
@@ -283,10 +283,7 @@ _LOGINS: Final = trio.lowlevel.RunVar[WeakKeyDictionary[Security, Logins]]("kgro
 
 def logins_of(security: Security, compute: Callable[[], Compute]) -> Logins:
     """Those of this event loop for such settings; `compute` is called if they are the first."""
-    known: WeakKeyDictionary[Security, Logins] = WeakKeyDictionary()
-    with suppress(LookupError):
-        known = _LOGINS.get()
-    _LOGINS.set(known)
+    known = loop_local(_LOGINS, WeakKeyDictionary)
     if security not in known:
         known[security] = Logins(security, compute())
     return known[security]

@@ -19,7 +19,7 @@ import trio
 import trustme
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.admin._scram import ScramMechanism, UserScramCredentialDeletion
 
 from kgroup.config import GroupConfig
@@ -37,6 +37,7 @@ from kgroup.testing.admin import create_topic, produce
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener, unsecured_token
 from kgroup.types import TopicPartition
+from tests.behaviour.rights import grant, right
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
 SOON: Final = 60.0
@@ -213,22 +214,19 @@ CASES: Final = (
 )
 
 
-def right(
-    kind: ResourceType,
-    name: str,
+def topic_right(
+    user: str,
     operation: AclOperation = AclOperation.READ,
     permission: AclPermissionType = AclPermissionType.ALLOW,
 ) -> AclBinding:
-    """A user's right to the topic or the group of these tests."""
-    resource = TOPIC if kind is ResourceType.TOPIC else GROUP
-    literal = ResourcePatternType.LITERAL
-    return AclBinding(kind, resource, literal, f"User:{name}", "*", operation, permission)
+    """A user's right to the topic of these tests."""
+    return right(ResourceType.TOPIC, TOPIC, user, operation, permission)
 
 
 RIGHTS: Final = (
-    *(right(ResourceType.TOPIC, name) for name in ("alice", "topics", "hidden", "revoked")),
-    *(right(ResourceType.GROUP, name) for name in ("alice", "groups", "hidden", "revoked")),
-    right(ResourceType.TOPIC, "hidden", AclOperation.DESCRIBE, AclPermissionType.DENY),
+    *(topic_right(name) for name in ("alice", "topics", "hidden", "revoked")),
+    *(right(ResourceType.GROUP, GROUP, name) for name in ("alice", "groups", "hidden", "revoked")),
+    topic_right("hidden", AclOperation.DESCRIBE, AclPermissionType.DENY),
 )
 
 
@@ -237,9 +235,7 @@ def kafka() -> Iterator[RealKafka]:
     """A Kafka with all these listeners, a topic, and the rights of the users."""
     with RealKafka(secure=list(LISTENERS.values())) as kafka:
         create_topic(kafka.bootstrap_servers, TOPIC)
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        for made in admin.create_acls(list(RIGHTS)).values():
-            made.result(SOON)
+        grant(kafka.bootstrap_servers, *RIGHTS)
         yield kafka
 
 
@@ -291,12 +287,8 @@ async def test_a_right_that_is_taken_away_and_given_back(kafka: RealKafka) -> No
         security=user("taken"),
     )
     partition = TopicPartition(TOPIC, 0)
-    described = right(ResourceType.TOPIC, "taken", AclOperation.DESCRIBE)
-    read = right(ResourceType.TOPIC, "taken")
-
-    def allow(*rights: AclBinding) -> None:
-        for made in admin.create_acls(list(rights)).values():
-            made.result(SOON)
+    described = topic_right("taken", AclOperation.DESCRIBE)
+    read = topic_right("taken")
 
     def take_away() -> None:
         a: Any = read
@@ -317,7 +309,8 @@ async def test_a_right_that_is_taken_away_and_given_back(kafka: RealKafka) -> No
         return message.value()
 
     in_thread = trio.to_thread.run_sync
-    await in_thread(allow, described, read, right(ResourceType.GROUP, "taken"))
+    allowed_group = right(ResourceType.GROUP, GROUP, "taken")
+    await in_thread(grant, kafka.bootstrap_servers, described, read, allowed_group)
     with trio.fail_after(SOON):
         async with ConsumerGroup(made) as group:
             generation = await group.next()
@@ -330,7 +323,7 @@ async def test_a_right_that_is_taken_away_and_given_back(kafka: RealKafka) -> No
             with pytest.raises(CommitFailedError, match="TOPIC_AUTHORIZATION_FAILED"):
                 await generation.commit({partition: 1})
             await in_thread(produce, kafka.bootstrap_servers, TOPIC, ["second"])
-            await in_thread(allow, read)
+            await in_thread(grant, kafka.bootstrap_servers, read)
             assert await next_value(stream) == b"second"
             await generation.commit({partition: 2})
 

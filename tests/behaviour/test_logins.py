@@ -11,8 +11,6 @@ import pytest
 import trio
 import trio.lowlevel
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
     ScramMechanism,
@@ -26,6 +24,7 @@ from kgroup.security.settings import Credentials, Security, Token
 from kgroup.testing.admin import create_topic
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener, unsecured_token
+from tests.behaviour.rights import EVERYONE_READS, grant
 from tests.brokers import unique
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("logins")]
@@ -40,21 +39,7 @@ SOON = 60.0
 def kafka() -> Iterator[RealKafka]:
     """A Kafka whose sessions are short, on which every user may read everything."""
     with RealKafka(secure=SecureListener(USERS, session_lifetime=LIFETIME)) as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        rights = [
-            AclBinding(
-                resource,
-                "*",
-                ResourcePatternType.LITERAL,
-                "User:*",
-                "*",
-                AclOperation.READ,
-                AclPermissionType.ALLOW,
-            )
-            for resource in (ResourceType.TOPIC, ResourceType.GROUP)
-        ]
-        for made in admin.create_acls(rights).values():
-            made.result(SOON)
+        grant(kafka.bootstrap_servers, *EVERYONE_READS)
         yield kafka
 
 

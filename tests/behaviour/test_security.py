@@ -11,9 +11,6 @@ import confluent_kafka
 import pytest
 import trio
 from click.testing import CliRunner
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from kgroup.cli import main
 from kgroup.config import GroupConfig
@@ -24,6 +21,7 @@ from kgroup.testing.admin import create_topic, end_offsets
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener
 from kgroup.types import TopicPartition
+from tests.behaviour.rights import EVERYONE_READS, grant
 from tests.brokers import unique
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
@@ -36,21 +34,7 @@ SOON = 30.0
 def kafka() -> Iterator[RealKafka]:
     """A Kafka with a secure listener, on which every user may read everything."""
     with RealKafka(secure=SecureListener(USERS)) as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        rights = [
-            AclBinding(
-                resource,
-                "*",
-                ResourcePatternType.LITERAL,
-                "User:*",
-                "*",
-                AclOperation.READ,
-                AclPermissionType.ALLOW,
-            )
-            for resource in (ResourceType.TOPIC, ResourceType.GROUP)
-        ]
-        for made in admin.create_acls(rights).values():
-            made.result(SOON)
+        grant(kafka.bootstrap_servers, *EVERYONE_READS)
         yield kafka
 
 

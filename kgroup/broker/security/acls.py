@@ -125,7 +125,7 @@ class Authorizer:
 
     Args:
         acls: the rules at the start; None allows everything to everybody.
-        super_users: users to whom everything is allowed.
+        super_users: users that may do everything, as Kafka's `super.users`.
     """
 
     def __init__(self, acls: Collection[Acl] | None, super_users: Collection[str]) -> None:

@@ -101,7 +101,7 @@ class BrokerSecurity:
             anybody: it is for tests only.
         acls: the rules of access; by default everything is allowed. With rules, even none, only
             what one of them allows.
-        super_users: users to whom everything is allowed.
+        super_users: users that may do everything, as Kafka's `super.users`.
         tls: whether connections are encrypted. Without a certificate one is made for the broker's
             addresses; ``EmbeddedBroker.ca`` is what clients have to trust then.
         certificate: the file with the broker's certificate, in PEM.
