@@ -6,8 +6,11 @@ topics it does not know when its timer looks at them.
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, cast, final
 
 import confluent_kafka
@@ -30,16 +33,14 @@ CONNECTED = r"GroupCoordinator\]: .*: connected"
 
 @final
 class DebugLog:
-    """What the clients of this process write to standard error."""
+    """What the clients of this process write to standard error, which is a file meanwhile."""
 
-    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
-        self._capfd = capfd
-        self._text = ""
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def read(self) -> str:
         """All of it."""
-        self._text += self._capfd.readouterr().err
-        return self._text
+        return self._path.read_text(errors="replace")
 
     def since_assigned(self) -> list[str]:
         """The lines after the last time that one partition was assigned."""
@@ -49,6 +50,25 @@ class DebugLog:
         """Wait until there is a line in which this is found."""
         while not re.search(pattern, self.read()):  # noqa: ASYNC110 - nothing says it
             await trio.sleep(0.01)
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[DebugLog]:
+    """Standard error in a file of its own, which is shown when the test fails.
+
+    pytest's capfd empties its file after it has read it, and loses what is written in between. This
+    fixture is async because pytest sets standard error again before the test's event loop begins.
+    """
+    path = tmp_path / "stderr"
+    before = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield DebugLog(path)
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        sys.stderr.write(path.read_text(errors="replace"))
 
 
 def verbose_source(config: GroupConfig, on_fault: OnFault) -> LibrdkafkaSource:
@@ -73,10 +93,9 @@ async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environme
 
 
 async def test_a_prepared_topic_is_known_when_it_is_assigned(
-    environment: Environment, capfd: pytest.CaptureFixture[str]
+    environment: Environment, log: DebugLog
 ) -> None:
     """After ``prepare``, librdkafka's timer never meets the assigned topic without its leaders."""
-    log = DebugLog(capfd)
     partition = TopicPartition(await environment.topic(), 0)
     await environment.produce(partition, ["a"])
     async with environment.source() as source:
@@ -89,9 +108,8 @@ async def test_a_prepared_topic_is_known_when_it_is_assigned(
     assert [line for line in lines if f"{partition.topic} {UNKNOWN}" in line] == []
 
 
-async def test_a_topic_is_known_once_there_is_a_broker(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_topic_is_known_once_there_is_a_broker(log: DebugLog) -> None:
     """``prepare`` need not be repeated: librdkafka asks for the topic as soon as it connects."""
-    log = DebugLog(capfd)
     async with broker.serve() as running:
         environment = Environment(running.bootstrap_servers, verbose_source)
         topic = await environment.topic()
@@ -104,10 +122,9 @@ async def test_a_topic_is_known_once_there_is_a_broker(capfd: pytest.CaptureFixt
 
 
 async def test_an_added_partition_is_requested_when_it_is_assigned(
-    environment: Environment, capfd: pytest.CaptureFixture[str]
+    environment: Environment, log: DebugLog
 ) -> None:
     """The first request after the assignment is kgroup's, before any of librdkafka's timer."""
-    log = DebugLog(capfd)
     first = TopicPartition(await environment.topic(), 0)
     added = TopicPartition(first.topic, 1)
     await environment.produce(first, ["a"])
@@ -127,12 +144,11 @@ async def test_an_added_partition_is_requested_when_it_is_assigned(
 
 async def test_without_requests_the_timer_finds_the_topic(
     environment: Environment,
-    capfd: pytest.CaptureFixture[str],
+    log: DebugLog,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If kgroup requests nothing, no record comes before librdkafka's timer has met the topic."""
     monkeypatch.setattr(consumer_thread, "request_leaders", lambda *_: None)
-    log = DebugLog(capfd)
     read, topic = await environment.topic(), await environment.topic()
     before, partition = TopicPartition(read, 0), TopicPartition(topic, 0)
     await environment.produce(before, ["a"])
