@@ -46,8 +46,9 @@ if typing.TYPE_CHECKING:
     from kgroup.generation.streams import RecordStream
     from kgroup.group import ConsumerGroup
     from kgroup.interfaces import Assignor, Batch, Message
+    from kgroup.security.credentials import Credentials, Token
     from kgroup.security.oidc import OidcClientCredentials
-    from kgroup.security.settings import Credentials, Security, Token
+    from kgroup.security.settings import Security
     from kgroup.types import (
         Assignment,
         AutoOffsetReset,
@@ -120,6 +121,7 @@ __getattr__, __dir__ = kgroup.lazy.lazy_names(
         "types",
         "errors",
         "interfaces",
+        "security.credentials",
         "security.oidc",
         "security.settings",
         "config",

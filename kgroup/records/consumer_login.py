@@ -20,7 +20,8 @@ from typing import Any, Final, final
 import confluent_kafka
 import trio
 
-from kgroup.security.settings import Credentials, Security, Token
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.settings import Security
 from kgroup.security.ssl_context_cache import RenewedFiles
 from kgroup.wire.logins import Logins, logins_of
 from kgroup.worker_thread import WorkerThread, post_to

@@ -5,7 +5,8 @@ Source: librdkafka's CONFIGURATION.md (2.16).
 
 from __future__ import annotations
 
-from kgroup.security.settings import PEM, Security
+from kgroup.security.pem import PEM
+from kgroup.security.settings import Security
 from kgroup.security.ssl_contexts import system_authorities
 
 

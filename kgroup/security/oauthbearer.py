@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from kgroup.security.credentials import Token
 from kgroup.security.mechanism import LoginRefusedError
-from kgroup.security.settings import Token
 
 _SEPARATOR: Final = "\x01"
 

@@ -25,8 +25,9 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
+from kgroup.security.credentials import EXTENSIONS, SECRET, Token
+from kgroup.security.pem import PEM, PLACE, place
 from kgroup.security.secret import Secret, sealed, secret
-from kgroup.security.settings import EXTENSIONS, PEM, Token
 
 MOST_BYTES: Final = 1024 * 1024
 """The longest response of an identity provider that is read."""
@@ -52,10 +53,6 @@ def _new_opener(ca: str | None) -> urllib.request.OpenerDirector:
     )
 
 
-def _path(value: str | Path | None) -> str | None:
-    return str(value) if isinstance(value, Path) else value
-
-
 def _is_endpoint(value: object) -> bool:
     if not isinstance(value, str):
         return False
@@ -79,6 +76,8 @@ class OidcClientCredentials:
             None means those of the system.
         extensions: SASL extensions that are sent with the token, such as Confluent Cloud's
             ``logicalCluster`` and ``identityPoolId``.
+        url_encode: whether id and secret are URL-encoded before they become the user and password
+            of HTTP's Basic login, as RFC 6749 demands; many providers expect it to be left out.
         timeout: seconds in which the provider has to respond at each step.
 
     Raises:
@@ -91,15 +90,11 @@ class OidcClientCredentials:
         )
     )
     client_id: str = attrs.field(validator=bounds.text())
-    client_secret: Secret = attrs.field(
-        converter=secret,
-        validator=bounds.Bound(
-            lambda value: value.usable, "it must be a str that is not empty, without NUL"
-        ),
-    )
+    client_secret: Secret = attrs.field(converter=secret, validator=SECRET)
     scope: str | None = attrs.field(default=None, validator=bounds.optional(bounds.text()))
-    ca: str | None = attrs.field(default=None, converter=_path)
+    ca: str | None = attrs.field(default=None, converter=place, validator=PLACE)
     extensions: Mapping[str, str] = attrs.field(factory=dict, validator=EXTENSIONS, hash=False)
+    url_encode: bool = attrs.field(default=False, validator=bounds.flag())
     timeout: float = attrs.field(default=10.0, validator=bounds.number(0.1, 60.0))
     _opener: urllib.request.OpenerDirector = attrs.field(
         init=False,
@@ -141,7 +136,10 @@ class OidcClientCredentials:
         fields = {"grant_type": "client_credentials"}
         if self.scope is not None:
             fields["scope"] = self.scope
-        login = f"{self.client_id}:{self.client_secret.reveal()}".encode()
+        pair = self.client_id, self.client_secret.reveal()
+        if self.url_encode:
+            pair = urllib.parse.quote_plus(pair[0]), urllib.parse.quote_plus(pair[1])
+        login = ":".join(pair).encode()
         request = urllib.request.Request(  # noqa: S310 # the scheme has been checked
             self.token_endpoint,
             urllib.parse.urlencode(fields).encode(),

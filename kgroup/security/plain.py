@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from kgroup.security.settings import Credentials
+from kgroup.security.credentials import Credentials
 
 
 @final

@@ -20,7 +20,8 @@ from kgroup.security.config_providers import resolve
 from kgroup.security.jaas import LoginModule, parse_jaas
 from kgroup.security.properties_file import decode, parse
 from kgroup.security.property_table import BY_NAME, Part, Row
-from kgroup.security.secret import Secret
+from kgroup.security.secret import Hidden, Secret
+from kgroup.security.token_properties import token_provider
 
 PropertySource = str | os.PathLike[str] | Mapping[str, Any]
 """The path of a properties file, or names and values."""
@@ -28,6 +29,7 @@ T = TypeVar("T")
 _LOGGER: Final = logging.getLogger("kgroup.security.properties")
 _PROVIDER_SETTINGS: Final = "config.providers."
 _STORES: Final = {"truststore": "ca", "keystore": "certificate"}
+_OAUTHBEARER_MODULE: Final = "OAuthBearerLoginModule"
 _PASSWORD_MODULES: Final = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM"}
 _OTHER_MODULES: Final = {
     "IAMLoginModule": "for Amazon MSK use OAUTHBEARER with aws-msk-iam-sasl-signer-python, as"
@@ -57,12 +59,12 @@ class Properties:
             pairs, fault = _of_file(source)
         del source
         if fault:
-            raise ConfigError("properties", _Hidden(place), fault)
+            raise ConfigError("properties", Hidden(place), fault)
         for name, value in pairs:
             if name not in BY_NAME and not name.startswith(_PROVIDER_SETTINGS):
-                raise ConfigError(name, _Hidden("..."), _unknown(name))
+                raise ConfigError(name, Hidden("..."), _unknown(name))
             if self._values.setdefault(name, value) != value:
-                raise ConfigError(name, _Hidden("..."), "it is given twice; leave one out")
+                raise ConfigError(name, Hidden("..."), "it is given twice; leave one out")
 
     def __repr__(self) -> str:
         return f"<properties {', '.join(self._values)}>"
@@ -84,26 +86,26 @@ class Properties:
             row = BY_NAME.get(name)
             if row is None or row.part is not part:
                 continue
+            if row.without in given or (row.field is None and row.read is str.strip):
+                ignored.append(name)
+                continue
             if row.field is None:
-                if row.read is str.strip or (row.without and row.without in given):
-                    ignored.append(name)
-                else:
-                    _read(name, row, value)
+                _read(name, row, value)
                 continue
             if row.field in given:
                 continue
             read = _read(name, row, value)
             if row.field in fields and fields[row.field] != read:
                 raise ConfigError(
-                    name, _Hidden("..."), f"{origins[row.field]} says otherwise; leave one out"
+                    name, Hidden("..."), f"{origins[row.field]} says otherwise; leave one out"
                 )
             fields[row.field], origins[row.field] = read, name
         if ignored:
             _LOGGER.info("these properties have no effect in kgroup: %s", ", ".join(ignored))
         return fields
 
-    def security(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], LoginModule | None]:
-        """The fields of ``Security``, and the login module if a token has to be made of it."""
+    def security(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of ``Security``, without those that the program gives itself."""
         fields = self.settings(Part.SECURITY, given)
         stores = self.settings(Part.STORE, given)
         for store, field in _STORES.items():
@@ -113,25 +115,22 @@ class Properties:
                     raise ConfigError(
                         f"ssl.{store}.location", place, f"another property gives {field}, too"
                     )
-        if "jaas" not in stores:
-            return fields, None
         if {"token", "credentials"} & given.keys():
-            return fields, None
-        module, fault = _attempt(parse_jaas, stores["jaas"])
-        if module is None:
-            raise ConfigError("sasl.jaas.config", _Hidden("<secret>"), fault)
-        return _with_login(fields, module, given)
-
-
-@final
-class _Hidden:
-    """Stands in an error for a value that is not shown."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def __repr__(self) -> str:
-        return self._words
+            return fields
+        module = None
+        if "jaas" in stores:
+            module, fault = _attempt(parse_jaas, stores["jaas"])
+            if module is None:
+                raise ConfigError("sasl.jaas.config", Hidden("<secret>"), fault)
+            _add_login(fields, module, given)
+        mechanism = given.get("mechanism", fields.get("mechanism"))
+        if str(getattr(mechanism, "value", mechanism)).upper() == "OAUTHBEARER" or (
+            module is not None and module.name == _OAUTHBEARER_MODULE
+        ):
+            token = token_provider(self.settings(Part.TOKEN, given), module)
+            if token is not None:
+                fields["token"] = token
+        return fields
 
 
 def _attempt(function: Callable[[str], T], value: Secret) -> tuple[T | None, str]:
@@ -174,7 +173,7 @@ def _read(name: str, row: Row, value: Secret) -> Any:
     """The value of a property's field; that of a secret one is still a `Secret`."""
     resolved, fault = _attempt(resolve, value)
     if resolved is None:
-        raise ConfigError(name, _Hidden("..."), fault)
+        raise ConfigError(name, Hidden("..."), fault)
     value = Secret(resolved)
     del resolved
     if row.secret:
@@ -183,7 +182,7 @@ def _read(name: str, row: Row, value: Secret) -> Any:
         read, fault = _attempt(row.read, value)
     if fault:
         reason = f"{fault}: {row.reason}" if row.reason else fault
-        raise ConfigError(name, _Hidden("<secret>" if row.secret else repr(value.reveal())), reason)
+        raise ConfigError(name, Hidden("<secret>" if row.secret else repr(value.reveal())), reason)
     return read
 
 
@@ -224,15 +223,16 @@ def _pem_store(store: str, place: str, kind: str | None) -> str:
     )
 
 
-def _with_login(
-    fields: dict[str, Any], module: LoginModule, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], LoginModule | None]:
-    name, hidden = "sasl.jaas.config", _Hidden("<secret>")
+def _add_login(fields: dict[str, Any], module: LoginModule, given: Mapping[str, Any]) -> None:
+    """Add the user and password of a login module, unless it is one that makes tokens."""
+    name, hidden = "sasl.jaas.config", Hidden("<secret>")
     mechanism = str(fields.get("mechanism", "")).upper()
-    if module.name == "OAuthBearerLoginModule":
-        return fields, module
+    if module.name == _OAUTHBEARER_MODULE:
+        if mechanism in {"", "OAUTHBEARER"}:
+            return
+        raise ConfigError(name, hidden, f"{module.name} does not fit sasl.mechanism={mechanism}")
     if module.name not in _PASSWORD_MODULES:
-        known = ", ".join((*_PASSWORD_MODULES, "OAuthBearerLoginModule"))
+        known = ", ".join((*_PASSWORD_MODULES, _OAUTHBEARER_MODULE))
         why = _OTHER_MODULES.get(module.name, f"the module must be one of {known}")
         raise ConfigError(name, hidden, why)
     if mechanism and not mechanism.startswith(_PASSWORD_MODULES[module.name]):
@@ -245,4 +245,3 @@ def _with_login(
             value = Secret(value) if option == "password" else value
             if fields.setdefault(option, value) != value:
                 raise ConfigError(name, hidden, f"sasl.{option} says otherwise; leave one out")
-    return fields, None

@@ -50,6 +50,8 @@ class Part(enum.Enum):
     GROUP = "group"
     STORE = "store"
     """A part of a key store or of a trust store; several of them give one setting."""
+    TOKEN = "token"  # noqa: S105
+    """How tokens are requested: a field of ``OidcClientCredentials``."""
 
 
 @final
@@ -65,7 +67,7 @@ class Row:
         read: makes the field's value of the text; it raises a ValueError, with what is allowed, for
             a text that is not. Without a field, it raises for each value that is refused.
         secret: whether errors hide its value.
-        without: a property that is refused is ignored if the program gives this field itself.
+        without: the property is ignored if the program gives this field itself.
         reason: why it is ignored or refused.
     """
 
@@ -163,6 +165,21 @@ def enabled_versions(text: str) -> None:
         )
 
 
+def extensions(text: str) -> dict[str, str]:
+    """SASL extensions, as librdkafka writes them: ``name=value,name=value``."""
+    pairs = [piece.strip().partition("=") for piece in text.split(",") if piece.strip()]
+    if not all(mark for _, mark, _ in pairs):
+        raise ValueError("it must be 'NAME=VALUE,NAME=VALUE'")
+    return {name: value for name, _, value in pairs}
+
+
+def boolean(text: str) -> bool:
+    """True or False."""
+    if text.strip().lower() not in {"true", "false"}:
+        raise ValueError("it must be true or false")
+    return text.strip().lower() == "true"
+
+
 def _set(
     part: Part,
     java: str | None,
@@ -171,9 +188,10 @@ def _set(
     read: Callable[[str], Any] = str.strip,
     *,
     secret: bool = False,
+    without: str | None = None,
 ) -> Row:
     names = tuple(librdkafka.split()) if isinstance(librdkafka, str) else tuple(librdkafka)
-    return Row(java, names, part, field, read, secret)
+    return Row(java, names, part, field, read, secret, without)
 
 
 def _fixed(
@@ -199,9 +217,22 @@ def _ignored(reason: str, java: str = "", librdkafka: str = "") -> Iterable[Row]
             yield Row(None, (name,), reason=reason)
 
 
+_OAUTHBEARER: Final = "org.apache.kafka.common.security.oauthbearer."
+_CREDENTIALS: Final = "sasl.oauthbearer.client.credentials."
 _OAUTH: Final = (
-    "kgroup takes tokens from a function: Security.from_properties(..., token=...), as"
-    " docs/security.md shows"
+    "kgroup requests tokens with a client's id and secret only; for all else give a function,"
+    " Security.from_properties(..., token=...), as docs/security.md shows"
+)
+_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_IDS: Final = f"{_CREDENTIALS}client.id sasl.oauthbearer.client.id"
+_SECRETS: Final = f"{_CREDENTIALS}client.secret sasl.oauthbearer.client.secret"
+_HANDLERS: Final = (
+    f"{_OAUTHBEARER}OAuthBearerLoginCallbackHandler".lower(),
+    f"{_OAUTHBEARER}secured.OAuthBearerLoginCallbackHandler".lower(),
+)
+_RETRIEVERS: Final = (
+    f"{_OAUTHBEARER}DefaultJwtRetriever".lower(),
+    f"{_OAUTHBEARER}ClientCredentialsJwtRetriever".lower(),
 )
 _NO_EQUAL: Final = "the group's own connections cannot be limited to the same; leave it out"
 _GSSAPI: Final = "Kerberos is impossible with the wheels of confluent-kafka"
@@ -258,6 +289,28 @@ SECURITY: Final = (
     _set(Part.SECURITY, "sasl.mechanism", "sasl.mechanism sasl.mechanisms", "mechanism"),
     _set(Part.SECURITY, None, "sasl.username", "username", str),
     _set(Part.SECURITY, None, "sasl.password", "password", str, secret=True),
+    *(
+        _set(Part.TOKEN, java, names, field, read, secret=secret, without="token")
+        for java, names, field, read, secret in (
+            (_ENDPOINT, _ENDPOINT, "token_endpoint", str.strip, False),
+            (f"{_CREDENTIALS}client.id", _IDS, "client_id", str, False),
+            (f"{_CREDENTIALS}client.secret", _SECRETS, "client_secret", str, True),
+            ("sasl.oauthbearer.scope", "sasl.oauthbearer.scope", "scope", str.strip, False),
+            ("sasl.oauthbearer.header.urlencode", "", "url_encode", boolean, False),
+            (None, "sasl.oauthbearer.extensions", "extensions", extensions, False),
+            (None, "https.ca.location", "ca", authorities, False),
+            (None, "https.ca.pem", "ca", str.strip, False),
+        )
+    ),
+    *(
+        _fixed(java, names, only(*values), _OAUTH, part=Part.SECURITY, without="token")
+        for java, names, values in (
+            ("sasl.login.callback.handler.class", "", _HANDLERS),
+            ("sasl.oauthbearer.jwt.retriever.class", "", _RETRIEVERS),
+            (None, "sasl.oauthbearer.method", ("oidc",)),
+            (None, "sasl.oauthbearer.grant.type", ("client_credentials",)),
+        )
+    ),
     _set(Part.STORE, "sasl.jaas.config", "", "jaas", secret=True),
     _set(Part.STORE, "ssl.truststore.location", "", "truststore"),
     _set(Part.STORE, "ssl.truststore.type", "", "truststore_type"),
@@ -291,29 +344,10 @@ SECURITY: Final = (
         _fixed(java, names, nothing, _OAUTH, part=Part.SECURITY, without="token", secret=True)
         for java, names in (
             ("sasl.client.callback.handler.class", ""),
-            ("sasl.login.callback.handler.class", ""),
             ("sasl.login.class", ""),
-            ("sasl.oauthbearer.jwt.retriever.class", ""),
-            ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.token.endpoint.url"),
-            (None, "sasl.oauthbearer.client.id"),
-            (None, "sasl.oauthbearer.client.secret"),
-            (
-                "sasl.oauthbearer.client.credentials.client.id",
-                "sasl.oauthbearer.client.credentials.client.id",
-            ),
-            (
-                "sasl.oauthbearer.client.credentials.client.secret",
-                "sasl.oauthbearer.client.credentials.client.secret",
-            ),
-            ("sasl.oauthbearer.scope", "sasl.oauthbearer.scope"),
             (None, "sasl.oauthbearer.config"),
-            (None, "sasl.oauthbearer.extensions"),
-            (None, "sasl.oauthbearer.grant.type"),
             (None, "sasl.oauthbearer.metadata.authentication.type"),
-            (None, "sasl.oauthbearer.method"),
             (None, "enable.sasl.oauthbearer.unsecure.jwt"),
-            (None, "https.ca.location"),
-            (None, "https.ca.pem"),
             *(
                 (name, name if name != "sasl.oauthbearer.assertion.template.file" else "")
                 for name in (
@@ -357,7 +391,7 @@ SECURITY: Final = (
         " sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds"
         " sasl.login.refresh.window.factor sasl.login.refresh.window.jitter"
         " sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms"
-        " sasl.oauthbearer.header.urlencode sasl.oauthbearer.sub.claim.name"
+        " sasl.oauthbearer.sub.claim.name"
         " sasl.oauthbearer.scope.claim.name",
         "sasl.oauthbearer.sub.claim.name",
     ),

@@ -16,8 +16,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Final, final
 
+from kgroup.security.credentials import Credentials
 from kgroup.security.mechanism import LoginRefusedError
-from kgroup.security.settings import Credentials, SaslMechanism
+from kgroup.security.settings import SaslMechanism
 
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 1_000_000

@@ -64,6 +64,17 @@ class Secret:
         return self
 
 
+@final
+class Hidden:
+    """Stands in an error for a value that is not shown."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
 def secret(value: Any) -> Any:
     """A converter: None, or the value as a `Secret`."""
     return value if value is None or isinstance(value, Secret) else Secret(value)

@@ -9,26 +9,21 @@ Source: KIP-12 (SASL and TLS), KIP-255 (OAUTHBEARER); docs/security.md explains 
 from __future__ import annotations
 
 import enum
-import re
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
-from kgroup.security.jaas import LoginModule
-from kgroup.security.properties import Properties, PropertySource
-from kgroup.security.secret import Secret, encodable, sealed, secret
-from kgroup.security.unsecured_token import read_unsecured
-
-_SECRET: Final = bounds.Bound(
-    lambda value: value.usable, "it must be a str that is not empty, without NUL"
+from kgroup.security.credentials import (
+    SECRET,
+    Credentials,
+    CredentialsProvider,
+    TokenProvider,
 )
-PEM: Final = "-----BEGIN "
-"""How a text in PEM begins; a setting that begins otherwise is the path of a file."""
+from kgroup.security.pem import PLACE, place, secret_place
+from kgroup.security.properties import Properties, PropertySource
+from kgroup.security.secret import Secret, sealed, secret
 
 
 @final
@@ -61,79 +56,6 @@ class SaslMechanism(enum.Enum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
-@final
-@sealed("password")
-@attrs.frozen
-class Credentials:
-    """A user name and password.
-
-    Attributes:
-        username: the name; for SCRAM it must be ASCII, because brokers refuse all others.
-        password: any text without NUL.
-    """
-
-    username: str = attrs.field(validator=bounds.text())
-    password: Secret = attrs.field(converter=secret, validator=_SECRET)
-
-
-_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
-_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
-EXTENSIONS: Final = bounds.Bound(
-    lambda value: all(
-        _EXTENSION_NAME.fullmatch(name) and name != "auth" and _EXTENSION_VALUE.fullmatch(text)
-        for name, text in value.items()
-    ),
-    "it must be a mapping from names of ASCII letters, but not 'auth', to printable ASCII",
-)
-"""RFC 7628's names and values; brokers close the connection on all others."""
-
-
-@final
-@sealed("value")
-@attrs.frozen
-class Token:
-    """A bearer token of OAuth.
-
-    Attributes:
-        value: the token, as the ``Authorization`` header would carry it.
-        expires_at: when it expires, in seconds since 1970.
-        principal: the name of the user, which librdkafka logs; it may be empty.
-        extensions: SASL extensions (KIP-342), sent with the token.
-    """
-
-    value: Secret = attrs.field(
-        converter=secret,
-        validator=bounds.Bound(
-            lambda value: value.usable and _is_token(value.reveal()),
-            "it must be a str of printable ASCII without spaces",
-        ),
-    )
-    expires_at: float = attrs.field(validator=bounds.number(0, 1e11))
-    principal: str = attrs.field(
-        default="",
-        validator=bounds.Bound(
-            lambda value: isinstance(value, str) and "\0" not in value and encodable(value),
-            "it must be a str without NUL",
-        ),
-    )
-    extensions: Mapping[str, str] = attrs.field(factory=dict, validator=EXTENSIONS, hash=False)
-
-    @property
-    def lifetime(self) -> float:
-        """Seconds until it expires, by the system's clock."""
-        return self.expires_at - time.time()
-
-
-CredentialsProvider = Callable[[], Credentials | Awaitable[Credentials]]
-"""Looks up user name and password; it is called for each login."""
-TokenProvider = Callable[[], Token | Awaitable[Token]]
-"""Fetches a token; it is called before the last one expires."""
-
-
-def _is_token(text: str) -> bool:
-    return all("!" <= character <= "~" for character in text)
-
-
 def _protocol(value: str | SecurityProtocol) -> SecurityProtocol:
     text = value.upper() if isinstance(value, str) else value
     return bounds.member_of(SecurityProtocol, text)
@@ -149,38 +71,6 @@ def _mechanism(value: str | SaslMechanism | None) -> SaslMechanism | None:
             f" read; it must be one of {', '.join(one.value for one in SaslMechanism)}",
         )
     return value if value is None else bounds.member_of(SaslMechanism, text)
-
-
-def _place(value: str | Path | None) -> str | None:
-    return str(value) if isinstance(value, Path) else value
-
-
-def _secret_place(value: str | Path | Secret | None) -> Secret | None:
-    place: Secret | None = secret(str(value) if isinstance(value, Path) else value)
-    return place
-
-
-_FILE: Final = bounds.optional(
-    bounds.Bound(
-        lambda value: isinstance(value, str) and bool(value.strip()) and "\0" not in value,
-        "it must be the path of a file, or text in PEM",
-    )
-)
-
-
-def _unsecured(module: LoginModule) -> TokenProvider | None:
-    try:
-        made = read_unsecured(module.options)
-    except ValueError as error:
-        raise ConfigError("sasl.jaas.config", secret(module.name), str(error)) from None
-    if made is None:
-        return None
-
-    def token() -> Token:
-        value, expires_at = made.make()
-        return Token(value, expires_at, made.principal, made.extensions)
-
-    return token
 
 
 @final
@@ -215,13 +105,13 @@ class Security:
         converter=_protocol,
         validator=bounds.one_of(SecurityProtocol),
     )
-    ca: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
-    certificate: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
+    ca: str | None = attrs.field(default=None, converter=place, validator=PLACE)
+    certificate: str | None = attrs.field(default=None, converter=place, validator=PLACE)
     key: Secret | None = attrs.field(
-        default=None, converter=_secret_place, validator=bounds.optional(_SECRET)
+        default=None, converter=secret_place, validator=bounds.optional(SECRET)
     )
     key_password: Secret | None = attrs.field(
-        default=None, converter=secret, validator=bounds.optional(_SECRET)
+        default=None, converter=secret, validator=bounds.optional(SECRET)
     )
     check_hostname: bool = attrs.field(default=True, validator=bounds.flag())
     mechanism: SaslMechanism | None = attrs.field(
@@ -231,7 +121,7 @@ class Security:
     )
     username: str | None = attrs.field(default=None, validator=bounds.optional(bounds.text()))
     password: Secret | None = attrs.field(
-        default=None, converter=secret, validator=bounds.optional(_SECRET)
+        default=None, converter=secret, validator=bounds.optional(SECRET)
     )
     credentials: CredentialsProvider | None = attrs.field(
         default=None, validator=bounds.optional(bounds.function()), repr=False, hash=False
@@ -308,10 +198,7 @@ class Security:
             for name, value in fields.items()
         }
         del fields
-        read, module = properties.security(given)
-        if module is not None and (token := _unsecured(module)) is not None:
-            read["token"] = token
-        return cls(**{**read, **given})
+        return cls(**{**properties.security(given), **given})
 
     @property
     def dynamic(self) -> bool:

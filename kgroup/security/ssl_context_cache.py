@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import final
 
 from kgroup.errors import ConfigError
-from kgroup.security.settings import PEM, Security
+from kgroup.security.pem import PEM
+from kgroup.security.settings import Security
 from kgroup.security.ssl_contexts import client_context
 
 State = tuple[tuple[int, int, int] | None, ...]

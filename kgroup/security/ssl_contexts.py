@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from kgroup.errors import ConfigError
+from kgroup.security.pem import PEM
 from kgroup.security.secret import Secret
-from kgroup.security.settings import PEM, Security
+from kgroup.security.settings import Security
 
 _PASSWORD: Final = "key_password"  # noqa: S105 # the name of the setting
 

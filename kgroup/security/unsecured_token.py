@@ -45,14 +45,17 @@ class UnsecuredToken:
         return f"{_part({'alg': 'none'})}.{_part(claims)}.", expires_at
 
 
-def read_unsecured(options: Mapping[str, str]) -> UnsecuredToken | None:
-    """Read the options of the login module; None if they ask for no unsecured token.
+def is_unsecured(options: Mapping[str, str]) -> bool:
+    """Whether the options of the login module ask for an unsecured token."""
+    return any(name.startswith(_CLAIMS) for name in options)
+
+
+def read_unsecured(options: Mapping[str, str]) -> UnsecuredToken:
+    """Read the options of the login module.
 
     Raises:
         ValueError: an option is wrong; the message names it.
     """
-    if not any(name.startswith(_CLAIMS) for name in options):
-        return None
     claims: dict[str, Any] = {}
     for name, value in options.items():
         if name.startswith(_STRING):

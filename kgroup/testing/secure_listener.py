@@ -28,7 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from kgroup.errors import ConfigError
-from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol, Token
+from kgroup.security.credentials import Token
+from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol
 
 MECHANISMS: Final = tuple(SaslMechanism)
 _WORD: Final = re.compile(r"[A-Za-z0-9._-]+")

@@ -19,11 +19,12 @@ import trio
 from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import AuthenticationError
 from kgroup.interfaces import Compute
+from kgroup.security.credentials import Credentials, Token
 from kgroup.security.mechanism import Login, LoginRefusedError
 from kgroup.security.oauthbearer import OauthBearerLogin
 from kgroup.security.plain import PlainLogin
 from kgroup.security.scram import ScramLogin
-from kgroup.security.settings import Credentials, SaslMechanism, Security, Token
+from kgroup.security.settings import SaslMechanism, Security
 from kgroup.security.ssl_context_cache import SslContexts
 from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.tls import open_tls

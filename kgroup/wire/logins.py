@@ -33,7 +33,8 @@ from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import AuthenticationError
 from kgroup.interfaces import Compute
 from kgroup.loop_local import loop_local
-from kgroup.security.settings import Credentials, Security, Token
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.settings import Security
 
 REFRESH_AT: Final = 0.8
 """The part of its lifetime after which a token is replaced, as in Kafka's client and librdkafka."""

@@ -32,7 +32,8 @@ from kgroup.errors import (
 from kgroup.events import Event, RequestFailed, SourceFault
 from kgroup.generation.streams import RecordStream
 from kgroup.group import ConsumerGroup
-from kgroup.security.settings import Security, Token
+from kgroup.security.credentials import Token
+from kgroup.security.settings import Security
 from kgroup.testing.admin import create_topic, produce
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener, unsecured_token

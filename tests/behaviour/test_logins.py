@@ -20,7 +20,8 @@ from confluent_kafka.admin._scram import (
 from kgroup.config import GroupConfig
 from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted
 from kgroup.group import ConsumerGroup
-from kgroup.security.settings import Credentials, Security, Token
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.settings import Security
 from kgroup.testing.admin import create_topic
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener, unsecured_token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,12 +18,14 @@ from kgroup.config import GroupConfig
 from kgroup.errors import AuthenticationError
 from kgroup.group import ConsumerGroup
 from kgroup.security.settings import Security
+from kgroup.security.unsecured_token import UnsecuredToken
 from kgroup.testing.admin import create_topic, end_offsets
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener
 from kgroup.types import TopicPartition
 from tests.behaviour.rights import EVERYONE_READS, grant
 from tests.brokers import unique
+from tests.security.identity_provider import Provider, provider
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
 USERS = {"alice": "alice-secret"}
@@ -130,3 +133,56 @@ async def test_reading_with_a_property_file(kafka: RealKafka, properties: Path) 
     partition = TopicPartition(str(topic), 0)
     ends = partial(end_offsets, kafka.secure_servers, [partition], security=made.security)
     assert await trio.to_thread.run_sync(ends) == {partition: RECORDS // 2}
+
+
+def token_properties(url: str) -> dict[str, str]:
+    """The properties of a client of librdkafka that requests tokens there."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": url,
+        "sasl.oauthbearer.client.id": "alice",
+        "sasl.oauthbearer.client.secret": "client-secret",
+    }
+
+
+async def test_reading_with_tokens_of_an_identity_provider(kafka: RealKafka) -> None:
+    """Properties alone let both planes log in with tokens of a provider, requested once."""
+    assert kafka.secure is not None
+    plain = await trio.to_thread.run_sync(config, kafka, kafka.secure.login("alice"))
+    value, _ = UnsecuredToken({"sub": "alice"}, "alice", 600.0, {}).make()
+    body = json.dumps({"access_token": value, "expires_in": 600}).encode()
+    with provider(200, body) as url, trio.fail_after(SOON):
+        made = GroupConfig.from_properties(
+            {**token_properties(url), "ssl.ca.pem": kafka.secure.ca},
+            group_id=plain.group_id,
+            topics=plain.topics,
+            bootstrap_servers=plain.bootstrap_servers,
+        )
+        read = 0
+        async with ConsumerGroup(made) as group:
+            generation = await group.next()
+            async for batch in generation.records():
+                read += len(batch)
+                await generation.commit({batch.partition: batch.next_offset})
+                if read == RECORDS:
+                    break
+        assert [path for path, _, _ in Provider.seen] == ["/token"]
+
+
+async def test_an_identity_provider_that_is_away(kafka: RealKafka) -> None:
+    """The group ends with one error that names the provider, and not its secret."""
+    assert kafka.secure is not None
+    url = "http://127.0.0.1:1/token"
+    made = GroupConfig.from_properties(
+        {**token_properties(url), "ssl.ca.pem": kafka.secure.ca},
+        group_id="g",
+        topics=["t"],
+        bootstrap_servers=kafka.secure_servers,
+    )
+    with trio.fail_after(SOON), pytest.raises(AuthenticationError) as caught:
+        async with ConsumerGroup(made) as group:
+            await group.next()
+    assert f"the identity provider {url} cannot be reached" in str(caught.value)
+    assert "client-secret" not in repr(caught.value)

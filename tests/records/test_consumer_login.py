@@ -9,7 +9,8 @@ import trio
 import trustme
 
 from kgroup.records import consumer_login
-from kgroup.security.settings import Credentials, Security, Token
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.settings import Security
 from kgroup.security.ssl_context_cache import RenewedFiles
 from kgroup.wire.logins import logins_of
 from kgroup.worker_thread import compute_inline

@@ -23,7 +23,8 @@ from kgroup.records.shared_consumer import (
     SharedConsumer,
     SharedFetcher,
 )
-from kgroup.security.settings import Credentials, Security
+from kgroup.security.credentials import Credentials
+from kgroup.security.settings import Security
 from kgroup.types import TopicPartition
 from tests.records.scripted import ScriptedFetcher, failure, record, run_of
 from tests.records.test_consumer_thread import ScriptedConsumer

@@ -17,15 +17,21 @@ import pytest
 from kgroup.config import GroupConfig
 from kgroup.errors import ConfigError, KgroupError
 from kgroup.records.librdkafka_settings import consumer_settings
+from kgroup.security.credentials import Credentials, Token
 from kgroup.security.jaas import parse_jaas
 from kgroup.security.properties import Properties
-from kgroup.security.settings import Credentials, Security, Token
+from kgroup.security.settings import Security
 from kgroup.spark.reader_settings import ReaderSettings
 
 WORD: Final = "hunter2"
 KEY: Final = f"-----BEGIN PRIVATE KEY-----\n{WORD}\n-----END PRIVATE KEY-----"
 LOGIN: Final = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
 JAAS: Final = f'a.PlainLoginModule required username="alice" password="{WORD}";'
+TOKENS: Final = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.jaas.config": f'a.OAuthBearerLoginModule required clientId="a" clientSecret="{WORD}";',
+    "sasl.oauthbearer.token.endpoint.url": "https://localhost:1/token",
+}
 PROPERTIES: Final = {
     **LOGIN,
     "bootstrap.servers": "localhost:1",
@@ -56,6 +62,8 @@ VALUES: Final[tuple[Callable[[], object], ...]] = (
     lambda: Credentials("alice", WORD),
     lambda: Token(WORD, 1.0),
     lambda: Properties(PROPERTIES),
+    lambda: Security.from_properties({**LOGIN, **TOKENS}),
+    lambda: Security.from_properties({**LOGIN, **TOKENS}).token,
     lambda: parse_jaas(JAAS),
 )
 
@@ -106,7 +114,10 @@ def frames(error: BaseException) -> Iterator[str]:
         {"sasl.username": "bob"},
         {"sasl.password": f"{WORD}${{env:KGROUP_NOT_SET}}"},
         {"ssl.key.pasword": WORD},
-        {"sasl.oauthbearer.client.secret": WORD},
+        {**TOKENS, "sasl.oauthbearer.token.endpoint.url": "http://example.com"},
+        {**TOKENS, "sasl.oauthbearer.client.secret": f"not-{WORD}"},
+        {**TOKENS, "sasl.jaas.config": f'OAuthBearerLoginModule required secret="{WORD}";'},
+        {**TOKENS, "sasl.oauthbearer.token.endpoint.url": None},
         {"ssl.key.password": [WORD]},
         {"session.timeout.ms": "x"},
         {"session.timeout.ms": "0"},
@@ -123,7 +134,8 @@ def test_no_refusal_shows_a_secret(
         if isinstance(properties["ssl.key.password"], list):
             properties["ssl.key.password"] = "\0"
         file = tmp_path / "client.properties"
-        lines = (f"{name}={str(value).replace(chr(10), '')}" for name, value in properties.items())
+        given = {name: value for name, value in properties.items() if value is not None}
+        lines = (f"{name}={str(value).replace(chr(10), '')}" for name, value in given.items())
         file.write_text("\n".join(lines))
         properties = file
     with pytest.raises(ConfigError) as caught:

@@ -4,57 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import attrs
 import pytest
 
 from kgroup.errors import ConfigError
 from kgroup.security.oidc import OidcClientCredentials, TokenRequestError
+from tests.security.identity_provider import Provider, provider
 
 SECRET = "client-secret"  # noqa: S105
-
-
-class Provider(BaseHTTPRequestHandler):
-    """Answers every POST with what the test wants, and keeps what was sent."""
-
-    status = 200
-    body: bytes = b""
-    seen: list[tuple[str, str, str]] = []  # noqa: RUF012 # of the one test that runs
-
-    def do_POST(self) -> None:
-        """Answer."""
-        length = int(self.headers["Content-Length"])
-        sent = self.rfile.read(length).decode()
-        type(self).seen.append((self.path, self.headers["Authorization"], sent))
-        self.send_response(self.status)
-        if self.status == 302:
-            self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-        self.send_header("Content-Length", str(len(self.body)))
-        self.end_headers()
-        self.wfile.write(self.body)
-
-    def log_message(self, *_: Any, **__: Any) -> None:
-        """Log nothing."""
-
-
-@contextmanager
-def provider(status: int, body: bytes) -> Iterator[str]:
-    """An identity provider that answers so; its URL."""
-    Provider.status, Provider.body, Provider.seen = status, body, []
-    server = HTTPServer(("127.0.0.1", 0), Provider)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/token"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def client(url: str, **settings: Any) -> OidcClientCredentials:
@@ -82,6 +42,15 @@ def test_a_token_is_requested_with_the_clients_secret() -> None:
     login = base64.b64encode(f"kgroup:{SECRET}".encode()).decode()
     sent = "grant_type=client_credentials&scope=kafka+read"
     assert Provider.seen == [("/token", f"Basic {login}", sent)]
+
+
+def test_id_and_secret_are_url_encoded_if_the_provider_wants_it() -> None:
+    """RFC 6749 encodes them before HTTP does."""
+    body = json.dumps({"access_token": "x", "expires_in": 5}).encode()
+    with provider(200, body) as url:
+        attrs.evolve(client(url), client_id="a b", client_secret="c:+", url_encode=True)()  # noqa: S106
+    ((_, login, _),) = Provider.seen
+    assert base64.b64decode(login.removeprefix("Basic ")) == b"a+b:c%3A%2B"
 
 
 def test_without_a_lifetime_the_tokens_own_claim_counts() -> None:

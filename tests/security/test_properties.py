@@ -23,10 +23,12 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from kgroup.config import GroupConfig
 from kgroup.errors import ConfigError
+from kgroup.security.credentials import Token
 from kgroup.security.librdkafka import librdkafka_settings
-from kgroup.security.property_table import BY_NAME, GROUP, ROWS, SECURITY, Part
+from kgroup.security.oidc import OidcClientCredentials
+from kgroup.security.property_table import BY_NAME, ROWS, Part
 from kgroup.security.secret import Secret
-from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol, Token
+from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol
 from kgroup.security.ssl_contexts import client_context
 from kgroup.types import AutoOffsetReset
 
@@ -34,6 +36,14 @@ KAFKA: Final = {"bootstrap.servers": "localhost:9092", "group.id": "orders"}
 MODULES: Final = "org.apache.kafka.common.security"
 OAUTH: Final = "OAuthBearerLoginModule required"
 SASL: Final = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+
+OIDC: Final = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://id.example/token",
+    "sasl.oauthbearer.client.id": "kgroup",
+    "sasl.oauthbearer.client.secret": "hunter2",
+}
 
 #: The properties of Kafka's ConsumerConfig (4.3), from its documentation.
 JAVA: Final = [
@@ -290,6 +300,63 @@ def test_an_unsecured_token_for_tests() -> None:
     assert 50 < token.lifetime <= 60
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {
+            "sasl.oauthbearer.method": "OIDC",
+            "sasl.oauthbearer.grant.type": "client_credentials",
+            "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool",
+            "sasl.oauthbearer.client.id": "kgroup",
+            "sasl.oauthbearer.client.secret": "hunter2",
+            "sasl.oauthbearer.scope": "kafka",
+        },
+        {
+            "sasl.login.callback.handler.class": f"{MODULES}.oauthbearer.secured"
+            ".OAuthBearerLoginCallbackHandler",
+            "sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required"
+            ' clientId="kgroup" clientSecret="hunter2" scope="kafka"'
+            ' extension_logicalCluster="lkc-1" extension_identityPoolId="pool";',
+        },
+        {
+            "sasl.oauthbearer.jwt.retriever.class": f"{MODULES}.oauthbearer"
+            ".ClientCredentialsJwtRetriever",
+            "sasl.oauthbearer.client.credentials.client.id": "kgroup",
+            "sasl.oauthbearer.client.credentials.client.secret": "hunter2",
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required"
+            " extension_logicalCluster=lkc-1 extension_identityPoolId=pool;",
+        },
+    ],
+    ids=["librdkafka", "java", "java-4.1"],
+)
+def test_tokens_of_an_identity_provider(properties: dict[str, str]) -> None:
+    """Both clients' names make the function that requests tokens."""
+    made = Security.from_properties(
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": "https://id.example/token",
+            **properties,
+        }
+    )
+    assert made.token == OidcClientCredentials(
+        token_endpoint="https://id.example/token",  # noqa: S106
+        client_id="kgroup",
+        client_secret="hunter2",  # noqa: S106
+        scope="kafka",
+        extensions={"logicalCluster": "lkc-1", "identityPoolId": "pool"},
+    )
+
+
+def test_a_provider_is_not_used_without_its_mechanism(caplog: pytest.LogCaptureFixture) -> None:
+    """Another mechanism logs in as it would without these properties."""
+    made = Security.from_properties(
+        {**OIDC, **SASL, "sasl.username": "alice", "sasl.password": "hunter2"}
+    )
+    assert (made.mechanism, made.token) == (SaslMechanism.PLAIN, None)
+
+
 def test_a_token_that_the_program_gives() -> None:
     """With it, properties that would fetch one are not used."""
     made = Security.from_properties(
@@ -298,6 +365,7 @@ def test_a_token_that_the_program_gives() -> None:
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;",
             "sasl.login.callback.handler.class": "org.example.Handler",
+            "sasl.oauthbearer.extensions": "not one",
         },
         token=lambda: Token("x", 1.0),
     )
@@ -352,7 +420,34 @@ def test_a_token_that_the_program_gives() -> None:
             {"sasl.jaas.config": f"{OAUTH} unsecuredLoginLifetimeSeconds=1;"},
             "no unsecuredLoginStringClaim_sub",
         ),
-        ({"sasl.oauthbearer.client.secret": "hunter2"}, "takes tokens from a function"),
+        ({"sasl.oauthbearer.method": "default"}, "only 'oidc' is possible.* give a function"),
+        ({"sasl.oauthbearer.grant.type": "urn:x"}, "only 'client_credentials'"),
+        ({"sasl.login.callback.handler.class": "a.B"}, "give a function"),
+        ({"sasl.oauthbearer.jwt.retriever.class": "a.FileJwtRetriever"}, "give a function"),
+        ({"sasl.oauthbearer.assertion.file": "a.jwt"}, "give a function"),
+        (
+            {**OIDC, "sasl.oauthbearer.token.endpoint.url": "file:///token"},
+            "^sasl.oauthbearer.token.endpoint.url='file:///token' is refused: .* https URL",
+        ),
+        (
+            {**OIDC, "sasl.oauthbearer.token.endpoint.url": None},
+            "^sasl.oauthbearer.token.endpoint.url=None .* tokens are requested with it",
+        ),
+        ({**OIDC, "sasl.oauthbearer.client.id": None}, "client.credentials.client.id=None"),
+        ({**OIDC, "sasl.oauthbearer.client.secret": None}, "client.credentials.client.secret=None"),
+        ({**OIDC, "sasl.oauthbearer.extensions": "a"}, "NAME=VALUE"),
+        ({**OIDC, "sasl.oauthbearer.extensions": "a1=b"}, "sasl.oauthbearer.extensions=.*letters"),
+        ({**OIDC, "sasl.oauthbearer.header.urlencode": "yes"}, "true or false"),
+        ({**OIDC, "https.ca.location": "/nowhere"}, "https.ca.location='/nowhere'"),
+        ({**OIDC, "sasl.jaas.config": f"{OAUTH} clientId=b;"}, "client.id says otherwise"),
+        ({**OIDC, "sasl.jaas.config": f"{OAUTH} clientSecret=b;"}, "client.secret says otherwise"),
+        ({**OIDC, "sasl.jaas.config": f"{OAUTH} cliendId=b;"}, "did you mean 'clientId'"),
+        ({**OIDC, "sasl.jaas.config": f"{OAUTH} ssl.truststore.location=b;"}, "https.ca.location"),
+        (
+            {**OIDC, "sasl.jaas.config": f"{OAUTH} unsecuredLoginStringClaim_sub=a;"},
+            "asks for unsecured tokens; leave one out",
+        ),
+        ({**SASL, "sasl.jaas.config": f"{OAUTH} clientId=b;"}, "does not fit sasl.mechanism=PLAIN"),
         (
             {"sasl.password": "${env:KGROUP_NOT_SET}"},
             r"\$\{env:KGROUP_NOT_SET\} cannot be resolved",
@@ -420,11 +515,15 @@ def test_librdkafka_knows_its_names() -> None:
 def test_rows_are_consistent() -> None:
     """A name has one row; a row sets a field that exists, or says why it does not."""
     assert sum(len(row.names) for row in ROWS) == len(BY_NAME)
-    for rows, kind in ((SECURITY, Security), (GROUP, GroupConfig)):
-        fields = set(attrs.fields_dict(kind))
-        for row in rows:
-            assert row.part is Part.STORE or row.field is None or row.field in fields
-            assert (row.field is None) == bool(row.reason)
+    kinds: dict[Part, type[Any]] = {
+        Part.SECURITY: Security,
+        Part.TOKEN: OidcClientCredentials,
+        Part.GROUP: GroupConfig,
+    }
+    for row in ROWS:
+        fields = {row.field} if row.part is Part.STORE else attrs.fields_dict(kinds[row.part])
+        assert row.field is None or row.field in fields
+        assert (row.field is None) == bool(row.reason)
 
 
 def test_the_command_of_an_error_converts(tmp_path: Path) -> None:

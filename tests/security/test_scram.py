@@ -6,9 +6,10 @@ import base64
 
 import pytest
 
+from kgroup.security.credentials import Credentials
 from kgroup.security.mechanism import LoginRefusedError
 from kgroup.security.scram import ScramLogin
-from kgroup.security.settings import Credentials, SaslMechanism
+from kgroup.security.settings import SaslMechanism
 
 # The exchange of RFC 7677, section 3.
 NONCE = "rOprNGfwEbeRWgbNEkqO"

@@ -8,8 +8,9 @@ import pickle
 import pytest
 
 from kgroup.errors import ConfigError, UsageError
+from kgroup.security.credentials import Credentials, Token
 from kgroup.security.secret import Secret, secret
-from kgroup.security.settings import Credentials, Security, Token
+from kgroup.security.settings import Security
 
 WORD = "hunter2"
 

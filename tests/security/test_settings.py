@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kgroup.errors import ConfigError
-from kgroup.security.settings import Credentials, SaslMechanism, Security, SecurityProtocol, Token
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol
 
 PASSWORD: dict[str, Any] = {"mechanism": "PLAIN", "username": "alice", "password": "secret"}
 

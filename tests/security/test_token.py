@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kgroup.errors import ConfigError
+from kgroup.security.credentials import Token
 from kgroup.security.oauthbearer import OauthBearerLogin
-from kgroup.security.settings import Token
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.errors import AuthenticationError, ConnectionLostError
-from kgroup.security.settings import Credentials, Security, Token
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.settings import Security
 from kgroup.wire.broker_connection import BrokerConnection
 from kgroup.wire.login import ConnectionSecurity
 from tests.wire.scripted import NO_TIME, Peer, ScriptedBroker

@@ -11,7 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.errors import AuthenticationError
-from kgroup.security.settings import Credentials, Security, Token
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.settings import Security
 from kgroup.wire.logins import LONGEST_LOOKUP, PATIENCE, Logins, logins_of
 from kgroup.worker_thread import compute_inline
 

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from kgroup.broker import BrokerSecurity, EmbeddedBroker, in_memory
+from kgroup.security.credentials import Credentials
 from kgroup.security.mechanism import Login
 from kgroup.security.scram import ScramLogin
-from kgroup.security.settings import Credentials, SaslMechanism
+from kgroup.security.settings import SaslMechanism
 from tests.broker.wire import Client
 
 PASSWORD: Final = "alice-secret"  # noqa: S105 # of a test
