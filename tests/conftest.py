@@ -32,7 +32,13 @@ os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".hypothesis"))
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
 # If the links are broken, kgroup cannot be imported.
 PLUGINS = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin", "tests.brokers"]
-OURS = ["tests.collecting", "tests.durations", "tests.interrupts", "tests.reruns"]
+OURS = [
+    "tests.collecting",
+    "tests.durations",
+    "tests.interrupts",
+    "tests.measuring",
+    "tests.reruns",
+]
 pytest_plugins = [] if BROKEN else [*PLUGINS, *OURS]
 
 
