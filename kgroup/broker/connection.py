@@ -25,7 +25,7 @@ from kgroup.broker.bytes_in_flight import BytesInFlight
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.faults import InjectedFaults
-from kgroup.broker.handlers import versions
+from kgroup.broker.handlers import sasl, versions
 from kgroup.broker.idle_connections import IdleClients
 from kgroup.broker.node import Node
 from kgroup.broker.request_context import NO_ACKS, NoResponse, RequestContext
@@ -198,7 +198,8 @@ class ClientConnection:
         """The next request with its length in front; bytes that came in pieces are copied once."""
         await self._receive(_LENGTH.size)
         (length,) = _LENGTH.unpack_from(self._received, self._at)
-        if not _PREFIX.size <= length <= self._most_bytes():
+        framed = self._login is None or self._login.framed
+        if not (_PREFIX.size if framed else 0) <= length <= self._most_bytes():
             raise _ClosedError(f"a request of {length} bytes")
         size = _LENGTH.size + length
         await self._receive(size)
@@ -246,6 +247,8 @@ class ClientConnection:
     # Requests.
 
     async def _answer(self, frame: bytes, work: Work) -> bytes | None:
+        if self._login is not None and not self._login.framed:
+            return await sasl.unframed(self._login, frame[_LENGTH.size :])
         api_key, version, correlation_id = _PREFIX.unpack_from(frame, _LENGTH.size)
         step = Step.SERVE
         if self._login is not None:

@@ -75,12 +75,19 @@ class Connection:
         buffer = io.BytesIO()
         entity_writer(type(header))(buffer, header)
         entity_writer(request_type)(buffer, build(request_type, fields))
+        return self._decode(response_type, await self.exchange(buffer.getvalue()))
+
+    async def exchange(self, request: bytes) -> bytes:
+        """Send the bytes of a request and return those of its answer, both without their length.
+
+        Raises:
+            NoAnswerError: the connection broke.
+        """
         try:
-            await self._stream.send_all(_LENGTH.pack(buffer.tell()) + buffer.getvalue())
-            body = await self._read(_LENGTH.unpack(await self._read(_LENGTH.size))[0])
+            await self._stream.send_all(_LENGTH.pack(len(request)) + request)
+            return await self._read(_LENGTH.unpack(await self._read(_LENGTH.size))[0])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise NoAnswerError("connection lost") from error
-        return self._decode(response_type, body)
 
     def _decode(self, response_type: type[Any], body: bytes) -> Fields:
         try:

@@ -15,12 +15,13 @@ import trio
 from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.response_versions import ResponseFields
+from kgroup.broker.security.session import LoginSession
 from kgroup.error_codes import ErrorCode
 
 _FAILURE_DELAY: Final = 0.1
 """Seconds; the default of connection.failed.authentication.delay.ms."""
 _UNFRAMED: Final = 0
-"""After this version of SaslHandshake tokens come without a request around them."""
+"""After this version of SaslHandshake messages come without a request around them."""
 
 
 async def sasl_handshake(context: RequestContext) -> ResponseFields:
@@ -28,9 +29,10 @@ async def sasl_handshake(context: RequestContext) -> ResponseFields:
     login = context.login
     if login is None:
         return ERROR_RESPONSES[context.api](context.request, ErrorCode.ILLEGAL_SASL_STATE)
-    if context.version == _UNFRAMED:
-        raise ConnectionAbortedError("a SaslHandshake v0, whose tokens have no frames")
-    answer = login.handshake(context.request.mechanism, trio.current_time())
+    mechanism, now = context.request.mechanism, trio.current_time()
+    answer = login.handshake(mechanism, now, framed=context.version != _UNFRAMED)
+    if answer is None:
+        raise ConnectionAbortedError("the mechanism may not change when a login is renewed")
     return await _delayed(answer)
 
 
@@ -43,6 +45,15 @@ async def sasl_authenticate(context: RequestContext) -> ResponseFields:
     if answer is None:
         raise ConnectionAbortedError("the mechanism may not change when a login is renewed")
     return await _delayed(answer)
+
+
+async def unframed(login: LoginSession, message: bytes) -> bytes:
+    """Answer a message that came without a request; the answer has none either."""
+    answer = login.authenticate(message, trio.current_time())
+    if answer is None or answer["error_code"]:
+        await trio.sleep(_FAILURE_DELAY)
+        raise ConnectionAbortedError("a login without requests was refused")
+    return bytes(answer["auth_bytes"])
 
 
 async def _delayed(answer: ResponseFields) -> ResponseFields:

@@ -165,7 +165,7 @@ class OauthBearerServer:
     """A login by a token without a signature, which is valid by its own claims.
 
     A refused token is answered with a text in JSON and no error; the error follows once the client
-    has acknowledged that.
+    has acknowledged that. A client may also send another token then.
 
     Args:
         now: seconds since 1970.
@@ -177,8 +177,9 @@ class OauthBearerServer:
 
     def answer(self, message: bytes) -> Challenge:
         """See `ServerLogin.answer`."""
-        if self._refused:
+        if self._refused and message == _CONTROL_A:
             raise RefusedError(_INVALID_TOKEN.decode())
+        self._refused = False
         first = _BEARER.fullmatch(message)
         if first is None:
             raise _refused(SaslMechanism.OAUTHBEARER)

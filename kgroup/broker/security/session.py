@@ -32,6 +32,7 @@ class LoginSession:
 
     Attributes:
         user: the user who is logged in, or None.
+        framed: whether the messages of the login that is going on come in requests.
 
     Args:
         security: the users and settings.
@@ -46,6 +47,7 @@ class LoginSession:
         self._ends_at = math.inf
         self._renewed_at = _FIRST_RENEWAL
         self.user: str | None = None
+        self.framed = True
 
     @property
     def logging_in(self) -> bool:
@@ -72,18 +74,31 @@ class LoginSession:
         """Close the connection after the present answer."""
         self._state = LoginState.ENDED
 
-    def handshake(self, mechanism: str, now: float) -> Mapping[str, Any]:
-        """Answer SaslHandshake; it begins a login, or fails."""
+    def handshake(
+        self, mechanism: str, now: float, *, framed: bool = True
+    ) -> Mapping[str, Any] | None:
+        """Answer SaslHandshake; it begins a login, or fails; None closes without an answer.
+
+        Args:
+            mechanism: the name that the client chose.
+            now: trio's time.
+            framed: whether the client's messages come in requests.
+        """
         enabled = self._security.mechanisms
         names = [one.value for one in enabled]
         if self._state is LoginState.AUTHENTICATED and not self._may_renew(now):
             return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": ()}
+        renews = self._state is LoginState.AUTHENTICATED
         if mechanism not in names:
             self.end()
-            return {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": names}
+            return (
+                None
+                if renews
+                else {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": names}
+            )
         self._requested = SaslMechanism(mechanism)
         self._login = self._security.begin_login(self._requested)
-        renews = self._state is LoginState.AUTHENTICATED
+        self.framed = framed
         self._state = LoginState.RENEWING if renews else LoginState.CHOSEN
         return {"error_code": ErrorCode.NONE, "mechanisms": names}
 
@@ -129,7 +144,7 @@ class LoginSession:
         if self.user is not None:
             self._renewed_at = now
         self.user, self._mechanism, self._login = challenge.user, self._requested, None
-        self._state = LoginState.AUTHENTICATED
+        self._state, self.framed = LoginState.AUTHENTICATED, True
         lifetime = min(
             self._security.session_lifetime or math.inf,
             challenge.expires_at - self._security.seconds_since_1970(),

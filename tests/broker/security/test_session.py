@@ -51,7 +51,6 @@ async def test_anything_else_first_closes_without_an_answer() -> None:
     for api, version, fields in (
         ("metadata", 1, {"topics": []}),
         ("sasl_authenticate", 2, {"auth_bytes": PLAIN}),
-        ("sasl_handshake", 0, {"mechanism": "PLAIN"}),
     ):
         async with secured() as (_, client):
             await client.send(api, version, **fields)
