@@ -5,9 +5,15 @@ Source: librdkafka's CONFIGURATION.md (2.16).
 
 from __future__ import annotations
 
+from typing import Final
+
 from kgroup.security.pem import PEM
-from kgroup.security.settings import Security
+from kgroup.security.settings import Security, TlsVersion
 from kgroup.security.ssl_contexts import system_authorities
+
+_NONE_OF_TLS_1_2: Final = "PSK-AES128-GCM-SHA256"
+"""Keeps librdkafka from TLS 1.2, for which it has no setting: this suite needs a key that both
+sides share beforehand, and librdkafka never has one. The suites of TLS 1.3 remain."""
 
 
 def librdkafka_settings(security: Security) -> dict[str, str]:
@@ -27,6 +33,8 @@ def _tls(security: Security) -> dict[str, str]:
     settings = {
         "ssl.endpoint.identification.algorithm": "https" if security.check_hostname else "none"
     }
+    if security.minimum_version is TlsVersion.TLS_1_3:
+        settings["ssl.cipher.suites"] = _NONE_OF_TLS_1_2
     # The wheel of confluent-kafka looks for the system's authorities elsewhere than Python does.
     if (ca := security.ca or system_authorities()) is not None:
         settings["ssl.ca.pem" if _is_pem(ca) else "ssl.ca.location"] = ca

@@ -18,7 +18,6 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
@@ -26,7 +25,7 @@ import attrs
 from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.security.credentials import EXTENSIONS, SECRET, Token
-from kgroup.security.pem import PEM, PLACE, place
+from kgroup.security.pem import PLACE, load_authorities, place
 from kgroup.security.secret import Secret, sealed, secret
 
 MOST_BYTES: Final = 1024 * 1024
@@ -96,12 +95,11 @@ class OidcClientCredentials:
     extensions: Mapping[str, str] = attrs.field(factory=dict, validator=EXTENSIONS, hash=False)
     url_encode: bool = attrs.field(default=False, validator=bounds.flag())
     timeout: float = attrs.field(default=10.0, validator=bounds.number(0.1, 60.0))
-    _opener: urllib.request.OpenerDirector = attrs.field(
-        init=False,
-        eq=False,
-        repr=False,
-        default=attrs.Factory(lambda self: _new_opener(self.ca), takes_self=True),
-    )
+    _opener: urllib.request.OpenerDirector = attrs.field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Read the authorities, once the settings have been checked."""
+        object.__setattr__(self, "_opener", _new_opener(self.ca))
 
     def __call__(self) -> Token:
         """Request a token.
@@ -177,16 +175,11 @@ class OidcClientCredentials:
 
 
 def _context(ca: str | None) -> ssl.SSLContext:
-    try:
-        if ca is None:
-            return ssl.create_default_context()
-        if ca.lstrip().startswith(PEM):
-            return ssl.create_default_context(cadata=ca)
-        if Path(ca).is_dir():
-            return ssl.create_default_context(capath=ca)
-        return ssl.create_default_context(cafile=ca)
-    except (AttributeError, TypeError, OSError, ValueError) as error:
-        raise ConfigError("ca", ca, f"no certificates can be read: {error}") from None
+    """A context that accepts what those for brokers accept."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_authorities(context, ca)
+    return context
 
 
 def _claims(token: str) -> Mapping[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Final
 
 from kgroup import bounds
+from kgroup.errors import ConfigError
 from kgroup.security.secret import Secret, secret
 
 PEM: Final = "-----BEGIN "
@@ -29,3 +31,28 @@ PLACE: Final = bounds.optional(
         "it must be the path of a file, or text in PEM",
     )
 )
+
+
+def load_authorities(context: ssl.SSLContext, ca: str | None) -> None:
+    """Let a context trust these authorities, or those of the system.
+
+    Raises:
+        ConfigError: they cannot be read; the error names the setting ``ca``.
+    """
+    if ca is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        return
+    try:
+        if ca.lstrip().startswith(PEM):
+            context.load_verify_locations(cadata=ca)
+        elif Path(ca).is_dir():
+            context.load_verify_locations(capath=ca)
+        else:
+            context.load_verify_locations(cafile=ca)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise ConfigError("ca", brief(ca), f"no certificates can be read: {error}") from None
+
+
+def brief(given: str) -> str:
+    """What an error shows of a setting."""
+    return "<text in PEM>" if given.lstrip().startswith(PEM) else given

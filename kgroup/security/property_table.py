@@ -149,20 +149,17 @@ def nothing(text: str) -> None:
 
 
 def versions(text: str) -> None:
-    """Refuse versions of TLS of which librdkafka could not be kept."""
+    """Refuse versions of TLS that brokers and librdkafka do not have any more."""
     pieces = {piece.strip().lower() for piece in text.split(",")}
-    if pieces.isdisjoint({"", "tls", "tlsv1.2"}) and pieces != {"tlsv1.3"}:
+    if pieces.isdisjoint({"", "tls", "tlsv1.2", "tlsv1.3"}):
         raise ValueError("it must contain TLSv1.2 or TLSv1.3")
 
 
-def enabled_versions(text: str) -> None:
-    """Refuse a list that would forbid TLS 1.2, too: librdkafka has no setting for that."""
+def minimum_version(text: str) -> str:
+    """The oldest of a list of versions, of those that there are today."""
     versions(text)
-    if {piece.strip().lower() for piece in text.split(",")} == {"tlsv1.3"}:
-        raise ValueError(
-            "it must contain TLSv1.2, too, because librdkafka cannot be kept from it; allow only"
-            " TLSv1.3 on the brokers"
-        )
+    pieces = {piece.strip().lower() for piece in text.split(",")}
+    return "TLSv1.3" if pieces == {"tlsv1.3"} else "TLSv1.2"
 
 
 def extensions(text: str) -> dict[str, str]:
@@ -286,6 +283,7 @@ SECURITY: Final = (
         "check_hostname",
         host_names,
     ),
+    _set(Part.SECURITY, "ssl.enabled.protocols", "", "minimum_version", minimum_version),
     _set(Part.SECURITY, "sasl.mechanism", "sasl.mechanism sasl.mechanisms", "mechanism"),
     _set(Part.SECURITY, None, "sasl.username", "username", str),
     _set(Part.SECURITY, None, "sasl.password", "password", str, secret=True),
@@ -324,7 +322,6 @@ SECURITY: Final = (
         part=Part.SECURITY,
     ),
     _fixed("ssl.protocol", "", versions, _NO_EQUAL, part=Part.SECURITY),
-    _fixed("ssl.enabled.protocols", "", enabled_versions, _NO_EQUAL, part=Part.SECURITY),
     *(
         _fixed(java, names, nothing, _NO_EQUAL, part=Part.SECURITY)
         for java, names in (

@@ -56,6 +56,18 @@ class SaslMechanism(enum.Enum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
+@final
+class TlsVersion(enum.Enum):
+    """The versions of TLS that can be demanded, by Java's names."""
+
+    TLS_1_2 = "TLSv1.2"
+    TLS_1_3 = "TLSv1.3"
+
+
+def _version(value: str | TlsVersion) -> TlsVersion:
+    return bounds.member_of(TlsVersion, value)
+
+
 def _protocol(value: str | SecurityProtocol) -> SecurityProtocol:
     text = value.upper() if isinstance(value, str) else value
     return bounds.member_of(SecurityProtocol, text)
@@ -89,6 +101,7 @@ class Security:
             file of the certificate has it.
         key_password: the password of the key.
         check_hostname: whether the broker's certificate must name the host that was connected to.
+        minimum_version: the oldest version of TLS that is accepted, TLSv1.2 or TLSv1.3.
         mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
         username: the user, for all mechanisms but OAUTHBEARER.
         password: the user's password.
@@ -114,6 +127,9 @@ class Security:
         default=None, converter=secret, validator=bounds.optional(SECRET)
     )
     check_hostname: bool = attrs.field(default=True, validator=bounds.flag())
+    minimum_version: TlsVersion = attrs.field(
+        default=TlsVersion.TLS_1_2, converter=_version, validator=bounds.one_of(TlsVersion)
+    )
     mechanism: SaslMechanism | None = attrs.field(
         default=None,
         converter=_mechanism,

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from kgroup.errors import ConfigError
-from kgroup.security.pem import PEM
+from kgroup.security.pem import PEM, brief, load_authorities
 from kgroup.security.secret import Secret
-from kgroup.security.settings import Security
+from kgroup.security.settings import Security, TlsVersion
 
 _PASSWORD: Final = "key_password"  # noqa: S105 # the name of the setting
+_VERSIONS: Final = {
+    TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2,
+    TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3,
+}
 
 
 def client_context(security: Security) -> ssl.SSLContext:
@@ -29,9 +33,9 @@ def client_context(security: Security) -> ssl.SSLContext:
             the key is missing or wrong; the error names the setting.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = _VERSIONS[security.minimum_version]
     context.check_hostname = security.check_hostname
-    _load_authorities(context, security.ca)
+    load_authorities(context, security.ca)
     if security.certificate is not None:
         _load_certificate(context, security.certificate, security.key, security.key_password)
     return context
@@ -41,21 +45,6 @@ def system_authorities() -> str | None:
     """The file or folder of the system's authorities, for librdkafka; None if Python has none."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath
-
-
-def _load_authorities(context: ssl.SSLContext, ca: str | None) -> None:
-    if ca is None:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-        return
-    try:
-        if ca.lstrip().startswith(PEM):
-            context.load_verify_locations(cadata=ca)
-        elif Path(ca).is_dir():
-            context.load_verify_locations(capath=ca)
-        else:
-            context.load_verify_locations(cafile=ca)
-    except (ssl.SSLError, OSError, ValueError) as error:
-        raise ConfigError("ca", _brief(ca), f"no certificates can be read: {error}") from None
 
 
 def _load_certificate(
@@ -91,7 +80,7 @@ def _load_certificate(
             field = missing[0] if missing else "certificate"
             raise ConfigError(
                 field,
-                _brief(certificate) if field == "certificate" else key,
+                brief(certificate) if field == "certificate" else key,
                 f"no certificate with its private key can be read: {error}",
             ) from None
 
@@ -103,7 +92,3 @@ def _as_file(place: str, file: Path) -> str:
     file.touch(mode=0o600)
     file.write_text(place)
     return str(file)
-
-
-def _brief(place: str) -> str:
-    return "<text in PEM>" if place.lstrip().startswith(PEM) else place

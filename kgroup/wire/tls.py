@@ -27,7 +27,6 @@ _REFUSED_BY_BROKER: Final[Mapping[str, str]] = {
     "UNKNOWN_CA": "it does not know the authority of the client certificate",
     "ACCESS_DENIED": "it denied access to the client certificate",
     "HANDSHAKE_FAILURE": "it asks for a client certificate, or has no cipher in common",
-    "PROTOCOL_VERSION": "it supports neither TLS 1.2 nor TLS 1.3",
 }
 """The alerts by which a broker refuses a client, as OpenSSL names them at the end of a reason."""
 _CHECK_HOST: Final = (
@@ -142,6 +141,11 @@ def _refusal(error: ssl.SSLError, broker: str) -> AuthenticationError | None:
                 f"{broker} refused the TLS connection: {meaning}. Check Security.certificate and"
                 " Security.key"
             )
+    if reason.endswith("ALERT_PROTOCOL_VERSION") or reason == "UNSUPPORTED_PROTOCOL":
+        return AuthenticationError.in_tls(
+            f"{broker} has no version of TLS that Security.minimum_version allows; allow TLSv1.2,"
+            " or enable TLSv1.3 on the broker"
+        )
     if reason in _NOT_TLS:
         return AuthenticationError.in_tls(
             f"{broker} does not speak TLS on this port; use another port, or a protocol without SSL"

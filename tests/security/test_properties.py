@@ -28,7 +28,7 @@ from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.oidc import OidcClientCredentials
 from kgroup.security.property_table import BY_NAME, ROWS, Part
 from kgroup.security.secret import Secret
-from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol
+from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol, TlsVersion
 from kgroup.security.ssl_contexts import client_context
 from kgroup.types import AutoOffsetReset
 
@@ -243,7 +243,7 @@ def test_properties_of_a_group(properties: dict[str, Any], fields: dict[str, Any
                 "ssl.keystore.location": "client.pem",
                 "ssl.key.password": "word",
                 "ssl.endpoint.identification.algorithm": "",
-                "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+                "ssl.enabled.protocols": "TLSv1.3",
             },
             {
                 "ca": "ca.pem",
@@ -251,11 +251,13 @@ def test_properties_of_a_group(properties: dict[str, Any], fields: dict[str, Any
                 "key": None,
                 "key_password": Secret("word"),
                 "check_hostname": False,
+                "minimum_version": TlsVersion.TLS_1_3,
             },
         ),
         (
             {
                 "security.protocol": "SSL",
+                "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
                 "ssl.certificate.location": "client.pem",
                 "ssl.key.pem": "-----BEGIN PRIVATE KEY-----",
             },
@@ -392,7 +394,6 @@ def test_a_token_that_the_program_gives() -> None:
         ({"ssl.keystore.location": "a.p12"}, "`openssl pkcs12 -in a.p12 -out a.pem`"),
         ({"ssl.endpoint.identification.algorithm": "x"}, "must be 'https'"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "must contain TLSv1.2"),
-        ({"ssl.enabled.protocols": "TLSv1.3"}, "must contain TLSv1.2, too"),
         ({"ssl.cipher.suites": "x"}, "cannot be limited"),
         ({"enable.ssl.certificate.verification": False}, "always verified"),
         ({"sasl.jaas.config": "hunter2"}, "sasl.jaas.config=<secret> .*semicolon"),

@@ -272,3 +272,13 @@ async def test_plain_text_to_a_port_with_a_login() -> None:
         connection = await Connection.open(broker.open, HOST, 9092, client_id=None, timeout=5)
         with pytest.raises(ConnectionLostError, match="a listener that asks for a login"):
             await connection.request("heartbeat", request, timeout=5)
+
+
+async def test_a_broker_with_an_older_version_is_refused() -> None:
+    """The error names the setting; nothing is tried again."""
+    context = server(AUTHORITY.issue_cert(HOST), newest=ssl.TLSVersion.TLSv1_2)
+    assert await handshake(context, client()) == b"hello"
+    with pytest.raises(
+        AuthenticationError, match="no version of TLS that Security.minimum_version allows"
+    ):
+        await handshake(context, client(minimum_version="TLSv1.3"))
