@@ -410,6 +410,12 @@ GROUP: Final = (
         "bootstrap.servers metadata.broker.list",
         "bootstrap_servers",
     ),
+    _fixed(
+        "client.dns.lookup",
+        "client.dns.lookup",
+        only("use_all_dns_ips", "default"),
+        "kgroup connects to hosts by the names that it was given; give the canonical ones",
+    ),
     _set(Part.GROUP, "group.id", "group.id", "group_id"),
     _set(Part.GROUP, "client.id", "client.id", "client_id"),
     _set(Part.GROUP, "client.rack", "client.rack", "rack_id"),
@@ -500,12 +506,12 @@ GROUP: Final = (
     ),
     *_ignored(
         _CONNECTIONS,
-        "client.dns.lookup connections.max.idle.ms metadata.max.age.ms"
+        "connections.max.idle.ms metadata.max.age.ms"
         " metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy"
         " receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms send.buffer.bytes"
         " socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms"
         " bootstrap.resolve.timeout.ms",
-        "client.dns.lookup connections.max.idle.ms metadata.max.age.ms"
+        "connections.max.idle.ms metadata.max.age.ms"
         " metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy"
         " reconnect.backoff.max.ms reconnect.backoff.ms socket.connection.setup.timeout.ms"
         " api.version.fallback.ms api.version.request api.version.request.timeout.ms"

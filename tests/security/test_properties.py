@@ -386,6 +386,10 @@ def test_a_token_that_the_program_gives() -> None:
         ({"enable.auto.commit": "true"}, "only a generation commits"),
         ({"auto.offset.reset": "by_duration:P1D"}, "one of earliest"),
         ({"interceptor.classes": "a.B"}, "see on_event"),
+        (
+            {"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"},
+            "give the canonical ones",
+        ),
         ({"group.protocol": "consumer"}, "classic protocol"),
         ({"partition.assignment.strategy": "a.B"}, "'a.b' is no assignor of Kafka"),
         ({"request.timeout.ms": 1, "socket.timeout.ms": 2}, "request.timeout.ms says otherwise"),
