@@ -33,7 +33,7 @@ _OAUTHBEARER_MODULE: Final = "OAuthBearerLoginModule"
 _PASSWORD_MODULES: Final = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM"}
 _OTHER_MODULES: Final = {
     "IAMLoginModule": "for Amazon MSK use OAUTHBEARER with aws-msk-iam-sasl-signer-python, as"
-    " docs/security.md shows",
+    " docs/providers.md shows",
     "Krb5LoginModule": "Kerberos is impossible with the wheels of confluent-kafka",
 }
 
