@@ -43,8 +43,8 @@ FIRST: Final = (
 )
 """The files and groups of tests that take longest, in the order in which they begin.
 
-The seeds compute for minutes, and the tests after them mostly wait for the processes that they
-start, so together they keep all cores busy. Short tests fill the rest of the time.
+The seeds compute for minutes. The tests after them mostly wait for the processes that they start,
+and short tests fill the rest of the time.
 """
 
 

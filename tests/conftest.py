@@ -37,6 +37,8 @@ OURS = [
     "tests.durations",
     "tests.interrupts",
     "tests.measuring",
+    "tests.first_worker",
+    "tests.scheduling",
     "tests.reruns",
 ]
 pytest_plugins = [] if BROKEN else [*PLUGINS, *OURS]

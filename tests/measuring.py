@@ -1,12 +1,14 @@
 """Which tests coverage is measured with: those of single modules, not those of the whole.
 
 Coverage doubles the processor time of a test on Python 3.11. Tests that play stories, often against
-a real Kafka, run code that the tests of its modules run anyway. Meanwhile the measuring stops.
+a real Kafka, run code that the tests of its modules run anyway. Meanwhile the measuring stops. The
+process that hands tests out to workers runs none, and is not measured either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import PurePath
 from typing import Final
 
@@ -31,6 +33,10 @@ STORIES: Final = tuple(
         "house",
         "recovery/test_rows.py",
         "schedules",
+        "testing/simulation/test_fault_injection.py",
+        "testing/simulation/test_partition_handlers.py",
+        "testing/simulation/test_programs.py",
+        "testing/simulation/test_targeted_faults.py",
         "testing/simulation/test_waiting_records.py",
         "threaded/test_group.py",
         "threaded/test_signals.py",
@@ -42,14 +48,29 @@ STORIES: Final = tuple(
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Stop measuring for the time of a test that is a story."""
+    with not_measured() if is_story(relative(item)) else nullcontext():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Stop measuring while other processes run the tests."""
+    workers = session.config.getoption("numprocesses", None)
+    with not_measured() if workers else nullcontext():
+        return (yield)
+
+
+@contextmanager
+def not_measured() -> Iterator[None]:
+    """Stop measuring, if this process is measured at all."""
     measuring = coverage.Coverage.current()
-    if measuring is None or not is_story(relative(item)):
-        return (yield)
-    measuring.stop()
+    if measuring is not None:
+        measuring.stop()
     try:
-        return (yield)
+        yield
     finally:
-        measuring.start()
+        if measuring is not None:
+            measuring.start()
 
 
 def is_story(path: PurePath) -> bool:

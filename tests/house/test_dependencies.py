@@ -115,7 +115,7 @@ def test_kgroup_imports_what_it_declares() -> None:
 def test_the_rest_of_the_checkout_declares_what_it_imports(folder: str) -> None:
     """Tests, benchmarks and scripts import requirements of kgroup, its extras or the groups."""
     always, extras, groups = declared()
-    names = {"kafka": "kafka-python"}
+    names = {"kafka": "kafka-python", "xdist": "pytest-xdist"}
     beside = {path.stem for path in (ROOT / folder).iterdir()}
     for path in Path(ROOT / folder).rglob("*.py"):
         found = {names.get(name, name) for name in imported(path.read_text())} - beside

@@ -45,3 +45,23 @@ def test_only_stories_are_stories() -> None:
     assert is_story(PurePath("tests/broker/interop/test_groups.py"))
     assert not is_story(PurePath("tests/broker/test_apis.py"))
     assert not is_story(PurePath("tests/houses/test_measuring.py"))
+
+
+@pytest.mark.parametrize(("workers", "measured"), [(4, False), (0, True), (None, True)])
+def test_the_process_that_hands_tests_out_is_not_measured(
+    workers: int | None, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker, and a process that runs the tests itself, are."""
+    calls: list[str] = []
+    current = SimpleNamespace(
+        stop=lambda: calls.append("stop"), start=lambda: calls.append("start")
+    )
+    monkeypatch.setattr(coverage.Coverage, "current", lambda: current)
+    config = SimpleNamespace(getoption=lambda name, default: {"numprocesses": workers}[name])
+    session: Any = SimpleNamespace(config=config)
+    steps = measuring.pytest_runtestloop(session)
+    next(steps)
+    during = list(calls)
+    with pytest.raises(StopIteration):
+        steps.send(None)
+    assert (during, calls) == (([], []) if measured else (["stop"], ["stop", "start"]))

@@ -1,8 +1,7 @@
 """Three hundred seeds of ten virtual minutes find nothing wrong.
 
-They run in processes of their own, which coverage does not measure, and one after the other, from
-the suite's beginning (``tests/collecting.py``): they only compute, and beside them is time for
-tests that mostly wait. Groups are of all sizes and paces.
+They run in processes of their own, which coverage does not measure, and are the first to begin
+(``tests/collecting.py``), so that shorter tests fill the end. Groups are of all sizes and paces.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ print(json.dumps([summary.seconds, summary.written, summary.processed, faults]))
 
 
 @pytest.mark.timeout(900)  # it only computes: a busy machine makes it slow, not wrong
-@pytest.mark.xdist_group("seeds")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_seed_breaks_an_invariant(part: int) -> None:
     """Whatever goes wrong in a plan of these seeds, every invariant of the group holds."""
