@@ -16,9 +16,9 @@ because a record costs least there: a Python object that waits is visited by the
 and drops out of the processor's cache. The queues here may hold the other half. Fetching stops
 when they hold a quarter of the whole (``FULL``), and resumes when half of that has left
 (``RESUME``). If a reader waits for a partition while others fill the queues, those that hold more
-than their equal part of ``FULL`` are held back and fetching resumes. All others together hold less
-than ``FULL``, so the queues never hold more than twice ``FULL``. One delivery can exceed each of
-these bounds.
+than their equal part of ``FULL`` are held back and fetching resumes. So the queues hold less than
+``FULL``, and each partition that is fetched beyond that holds less than its part. One delivery can
+exceed each of these bounds.
 """
 
 from __future__ import annotations

@@ -182,9 +182,8 @@ class BufferedSource:
         self._ready.clear()
         self._fetcher.deactivate()
         for queue in self._queues.values():
-            queue.waiter = (
-                None  # a thread may be slow to wake, and the next generation keeps queues
-            )
+            # A thread may be slow to wake, and the next generation keeps queues.
+            queue.waiter = None
         for waiter in self._waiting:
             waiter.set()
 
@@ -553,7 +552,7 @@ class BufferedSource:
         if queue is not None and queue.fetch_id == fault.fetch_id:
             queue.fault = fault
             if not (isinstance(fault, Unreadable) and fault.refused):
-                queue.fetch_id = 0
+                queue.fetch_id, queue.held = 0, False
                 self._fetcher.stop((fault.partition,))
             self._refresh(queue)
 
@@ -580,20 +579,30 @@ class BufferedSource:
             self._limits.count_removed(*queue.clear())
             if queue.fetch_id:
                 stopped.append(queue.partition)
-                queue.fetch_id = 0
+                queue.fetch_id, queue.held = 0, False
         if stopped:
             self._fetcher.stop(stopped)
 
     def _resume_if_possible(self) -> None:
-        """Let a stopped fetcher continue if there is room, or if a reader's queues are empty."""
+        """Let a stopped fetcher continue if there is room, or if a reader would get nothing."""
         if not self._limits.stopped or self._epoch is None:
             return
         if self._limits.is_low():
             self._fetcher.resume_fetching()
-        elif self._waiting:
+        elif self._starves():
             if self._limits.is_full():
                 self._hold_over_share()
             self._fetcher.resume_fetching()
+
+    def _starves(self) -> bool:
+        """Whether a reader waits, and neither its queues have records nor does a delivery.
+
+        A delivery that is on its way may be for that reader; this is asked again after it.
+        """
+        served = {queue.waiter for queue in self._ready.values()}
+        if all(waiter in served for waiter in self._waiting):
+            return False
+        return self._limits.records <= sum(queue.records for queue in self._queues.values())
 
     def _hold_over_share(self) -> None:
         fetched = [queue for queue in self._queues.values() if queue.fetch_id]

@@ -69,7 +69,7 @@ class ScriptedFetcher:
         if not self.has_more:
             return False
         run = self.backlog.pop(0)
-        self._count(run)
+        self.count(run)
         take_in((run,))
         return True
 
@@ -109,10 +109,11 @@ class ScriptedFetcher:
 
     def deliver(self, source: BufferedSource, *runs: FetchedRun) -> None:
         """Deliver items as a real fetcher does: count them, and stop if the buffer is full."""
-        self._count(*runs)
+        self.count(*runs)
         source.deliver(runs)
 
-    def _count(self, *runs: FetchedRun) -> None:
+    def count(self, *runs: FetchedRun) -> None:
+        """Count items whose delivery has begun."""
         self.limits.count_delivered(
             sum(len(run.messages) for run in runs), sum(run.size for run in runs)
         )

@@ -212,3 +212,22 @@ async def test_a_partition_far_over_its_share_is_held_only_while_another_starves
     assert fetcher.held == {A}
     await source.receive(1, [A], 7)
     assert (fetcher.limits.stopped, fetcher.held) == (False, set())
+
+
+@pytest.mark.parametrize("other", [False, True])
+async def test_a_reader_does_not_starve_while_a_delivery_has_records_for_it(other: bool) -> None:
+    """Fetching stays stopped; if what arrives is for another partition, it resumes."""
+    source, fetcher = scripted(max_records=40)
+    source.assign(1, {A: 0, B: 0})
+    source.open(1, [A, B])
+    run = run_of(B if other else A, fetcher.fetches[B if other else A].fetch_id, range(10))
+    fetcher.count(run)
+    assert fetcher.limits.stopped
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(source.receive, 1, [A], 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (fetcher.resumed, fetcher.held) == (0, set())
+        source.deliver([run])
+        assert (fetcher.resumed, fetcher.held) == ((1, {B}) if other else (0, set()))
+        if other:
+            fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))

@@ -285,7 +285,8 @@ async def test_a_member_whose_buffer_is_full_moves_out() -> None:
         assert await offsets(member, A, 11) == list(range(11))
         own.feed(record(A, 11))
         assert await offsets(member, A, 1) == [11]
-        assert ("close", None) in opened.consumers[0].calls
+        shared = opened.consumers[0]
+        await shared.until(lambda: ("close", None) in shared.calls)
 
 
 async def test_records_between_generations_wait_for_the_next_one() -> None:
@@ -422,7 +423,7 @@ async def test_the_shared_thread_resumes_once_its_deliveries_are_taken_in() -> N
     member = shared.member([])
     member.start({A: FetchStart(1, 0)})
     run: FetchedRun = run_of(A, shared.thread.fetches[A].fetch_id, range(400))
-    shared.thread._count(run)
+    shared.thread.count(run)
     limits = shared.thread.limits
     states = [limits.stopped]
     shared.consumer.deliver([run])
