@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import pytest
 
 from tests.behaviour.scripted import ScriptedProducer, scripted_producer
-from tests.brokers import Kafka
+from tests.brokers import REAL, Kafka
 
 UNKNOWN_TOPIC: Final = 3
 INVALID_PRODUCER_EPOCH: Final = 47
@@ -17,29 +19,46 @@ AUTHORIZATION_FAILED: Final = 53
 INVALID_RECORD: Final = 87
 ABORTABLE: Final = 120
 STRANGER: Final = 10**9
+OF_ANOTHER_VERSION: Final = {INVALID_TXN_STATE: ABORTABLE, ABORTABLE: INVALID_TXN_STATE}
+"""What a refusal is in versions of the other age.
+
+A broker of Kafka verifies the transactions of all its producers with one request at a time, and
+words every refusal of such a request for the version of the producer that came first (Kafka:
+AddPartitionsToTxnManager.addTxnData). So a producer that shares the broker with other tests is
+sometimes answered in the words of another one.
+"""
+ATTEMPTS: Final = 30
+"""Of a request whose answer is to be in its own words. With a second producer that sends nothing
+but refused requests, up to three answers in ten are in the words of the other."""
 
 
-async def check_outside(producer: ScriptedProducer, sequence: int) -> None:
+async def refusal(kafka: Kafka, expected: int, send: Callable[[], Awaitable[int]]) -> int:
+    """The error of a refused request; a Kafka that used the words of another is asked again."""
+    code = await send()
+    attempts = 1
+    while kafka.kind == REAL and code == OF_ANOTHER_VERSION[expected] and attempts < ATTEMPTS:
+        code = await send()
+        attempts += 1
+    return code
+
+
+async def check_outside(kafka: Kafka, producer: ScriptedProducer, sequence: int) -> None:
     """Check that nothing of this producer is accepted, in each version with its own error."""
-    assert [await producer.write(sequence, version) for version in (3, 10, 11)] == [
-        INVALID_TXN_STATE,
-        INVALID_TXN_STATE,
-        ABORTABLE,
-    ]
-    assert [await producer.commit(version) for version in (0, 3, 4)] == [
-        INVALID_TXN_STATE,
-        INVALID_TXN_STATE,
-        ABORTABLE,
-    ]
+    for version, code in ((3, INVALID_TXN_STATE), (10, INVALID_TXN_STATE), (11, ABORTABLE)):
+        write = partial(producer.write, sequence, version)
+        assert await refusal(kafka, code, write) == code, f"Produce v{version}"
+    for version, code in ((0, INVALID_TXN_STATE), (3, INVALID_TXN_STATE), (4, ABORTABLE)):
+        commit = partial(producer.commit, version)
+        assert await refusal(kafka, code, commit) == code, f"TxnOffsetCommit v{version}"
 
 
 async def test_what_was_never_added_is_refused(kafka: Kafka) -> None:
     """Records and offsets that were not added to the transaction are refused."""
     async with scripted_producer(kafka) as producer:
-        await check_outside(producer, 0)
+        await check_outside(kafka, producer, 0)
         assert await producer.add(1) == 0
         assert await producer.write(0, partition=1) == 0
-        await check_outside(producer, 0)
+        await check_outside(kafka, producer, 0)
         assert await producer.ends() == (0, 0)
 
 
@@ -53,8 +72,8 @@ async def test_a_transaction_that_has_ended_takes_nothing(kafka: Kafka, committe
         assert await producer.add_group() == 0
         assert await producer.commit() == 0
         assert await producer.end(committed=committed) == 0
-        await check_outside(producer, 1)
-        await check_outside(producer, 0)
+        await check_outside(kafka, producer, 1)
+        await check_outside(kafka, producer, 0)
         assert await producer.ends() == (2, 2)
 
 
@@ -102,12 +121,13 @@ async def test_a_topic_that_is_created_again_is_in_the_transaction(kafka: Kafka)
         await producer.delete()
         assert await producer.write(1) == UNKNOWN_TOPIC
         await producer.create()
-        assert await producer.write(1, partition=1) == ABORTABLE
+        write = partial(producer.write, 1, partition=1)
+        assert await refusal(kafka, ABORTABLE, write) == ABORTABLE
         assert await producer.write(1) == 0
         assert await producer.ends() == (1, 0)
         assert await producer.end(committed=True) == 0
         assert await producer.ends() == (2, 2)
-        await check_outside(producer, 2)
+        await check_outside(kafka, producer, 2)
 
 
 async def test_a_deleted_topic_holds_no_transaction_up(kafka: Kafka) -> None:
