@@ -9,6 +9,7 @@ settings, an ``ArgumentError`` for arguments (``kgroup.arguments``).
 
 from __future__ import annotations
 
+import difflib
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +34,8 @@ MOST_SERVERS: Final = 1000
 SERVERS: Final = (
     f"it must name 1 to {MOST_SERVERS} brokers as 'host:port', separated by commas or in a list"
 )
+_LONGEST_NAME: Final = 100
+"""As much of an unknown name is compared with the known ones: the time grows with its length."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})(e[+-]?[0-9]{1,4})?")
 
@@ -251,3 +254,9 @@ def refuse_servers(field: str, value: Any) -> None:
 def _plain(value: float) -> str:
     """A number as people write it: no exponent, no trailing zeros."""
     return str(value) if isinstance(value, int) else f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """What an error about an unknown name adds: the known name nearest to it, if one is near."""
+    near = difflib.get_close_matches(str(name)[:_LONGEST_NAME], list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -21,7 +21,7 @@ from kgroup.broker.groups.responses import DescribedGroup
 from kgroup.broker.log_reader import LogReader
 from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.security.acls import Acl
+from kgroup.broker.security.acls import Acl, Authorizer
 from kgroup.broker.security.settings import check_user
 from kgroup.broker.topics import UNSET
 from kgroup.errors import UsageError
@@ -92,7 +92,7 @@ class BrokerAdmin(ABC):
         Raises:
             UsageError: the broker was made without ``BrokerSecurity.acls``: it allows everything.
         """
-        self._acls()[acl] = None
+        self._authorizer().add(acl)
 
     def remove_acl(self, acl: Acl) -> bool:
         """Remove a rule of access, and return whether there was such a rule.
@@ -100,16 +100,13 @@ class BrokerAdmin(ABC):
         Raises:
             UsageError: as ``add_acl``.
         """
-        acls = self._acls()
-        had = acl in acls
-        acls.pop(acl, None)
-        return had
+        return self._authorizer().remove(acl)
 
-    def _acls(self) -> dict[Acl, None]:
+    def _authorizer(self) -> Authorizer:
         authorizer = self.cluster.security.authorizer
         if not authorizer.enabled:
             raise UsageError("the broker has no access control; give BrokerSecurity(acls=[...])")
-        return authorizer.acls
+        return authorizer
 
     def end_sessions(self, user: str | None = None) -> int:
         """Cut the connections of a user, or of all clients, and return how many."""

@@ -14,6 +14,7 @@ from typing import Final, final
 import attrs
 
 from kgroup.broker.handlers import (
+    acls,
     admin_queries,
     configs,
     fetch,
@@ -23,6 +24,7 @@ from kgroup.broker.handlers import (
     offsets,
     produce,
     sasl,
+    scram,
     topics,
     transactions,
     unsupported,
@@ -83,9 +85,9 @@ APIS: Final[Mapping[str, Api]] = {
     "txn_offset_commit": Api(
         0, 4, transactions.txn_offset_commit, "v5 begins transactions by committing (KIP-890)"
     ),
-    "describe_acls": Api(1, 3, unsupported.without_authorizer, _NEWEST),
-    "create_acls": Api(1, 3, unsupported.without_authorizer, _NEWEST),
-    "delete_acls": Api(1, 3, unsupported.without_authorizer, _NEWEST),
+    "describe_acls": Api(1, 3, acls.describe_acls, _NEWEST),
+    "create_acls": Api(1, 3, acls.create_acls, _NEWEST),
+    "delete_acls": Api(1, 3, acls.delete_acls, _NEWEST),
     "describe_configs": Api(1, 4, configs.describe_configs, _NEWEST),
     "alter_configs": Api(0, 2, configs.alter_configs, _NEWEST),
     "describe_log_dirs": Api(1, 5, admin_queries.describe_log_dirs, _NEWEST),
@@ -97,9 +99,8 @@ APIS: Final[Mapping[str, Api]] = {
     "list_partition_reassignments": Api(0, 0, admin_queries.list_partition_reassignments, _NEWEST),
     "offset_delete": Api(0, 0, groups.offset_delete, _NEWEST),
     "describe_client_quotas": Api(0, 1, admin_queries.describe_client_quotas, _NEWEST),
-    "describe_user_scram_credentials": Api(
-        0, 0, admin_queries.describe_user_scram_credentials, _NEWEST
-    ),
+    "describe_user_scram_credentials": Api(0, 0, scram.describe_user_scram_credentials, _NEWEST),
+    "alter_user_scram_credentials": Api(0, 0, scram.alter_user_scram_credentials, _NEWEST),
     "describe_cluster": Api(0, 2, metadata.describe_cluster, _NEWEST),
     "describe_producers": Api(0, 0, admin_queries.describe_producers, _NEWEST),
     "describe_transactions": Api(0, 0, admin_queries.describe_transactions, _NEWEST),

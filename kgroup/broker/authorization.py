@@ -18,7 +18,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.broker.error_responses import ERROR_RESPONSES
+from kgroup.broker.error_responses import ERROR_RESPONSES, PARTIAL_ERRORS, WITHOUT_RIGHT
 from kgroup.broker.request_context import Handler, NoResponse, RequestContext
 from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -59,7 +59,7 @@ class Each:
 
     Attributes:
         operation: what the user must be allowed.
-        resource_type: on what.
+        resource_type: on what; None if each item says it, as a resource that has configs.
         items: the request's field with the list; an item is a name, or has one.
         results: the response's field with the results.
         shown: the field of a result that names it, if the request can be about all resources: of
@@ -67,7 +67,7 @@ class Each:
     """
 
     operation: Operation
-    resource_type: ResourceType
+    resource_type: ResourceType | None
     items: str
     results: str
     shown: str | None = None
@@ -101,7 +101,10 @@ RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
         Each(Operation.DESCRIBE, _GROUP, "groups", "groups"),
         Each(Operation.DESCRIBE, _TOPIC, "topics", "topics", "name"),
     ),
-    "offset_delete": (Whole(Operation.DELETE, _GROUP, "group_id"),),
+    "offset_delete": (
+        Whole(Operation.DELETE, _GROUP, "group_id"),
+        Each(Operation.READ, _TOPIC, "topics", "topics"),
+    ),
     "describe_groups": (Each(Operation.DESCRIBE, _GROUP, "groups", "groups"),),
     "consumer_group_describe": (Each(Operation.DESCRIBE, _GROUP, "group_ids", "groups"),),
     "list_groups": (Each(Operation.DESCRIBE, _GROUP, "", "groups", "group_id"),),
@@ -136,13 +139,14 @@ RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
     "describe_acls": _cluster(Operation.DESCRIBE),
     "create_acls": _cluster(Operation.ALTER),
     "delete_acls": _cluster(Operation.ALTER),
-    "describe_configs": _cluster(Operation.DESCRIBE_CONFIGS),
-    "alter_configs": _cluster(Operation.ALTER_CONFIGS),
-    "incremental_alter_configs": _cluster(Operation.ALTER_CONFIGS),
+    "describe_configs": (Each(Operation.DESCRIBE_CONFIGS, None, "resources", "results"),),
+    "alter_configs": (Each(Operation.ALTER_CONFIGS, None, "resources", "responses"),),
+    "incremental_alter_configs": (Each(Operation.ALTER_CONFIGS, None, "resources", "responses"),),
     "list_config_resources": _cluster(Operation.DESCRIBE_CONFIGS),
     "describe_client_quotas": _cluster(Operation.DESCRIBE_CONFIGS),
     "describe_log_dirs": _cluster(Operation.DESCRIBE),
     "describe_user_scram_credentials": _cluster(Operation.DESCRIBE),
+    "alter_user_scram_credentials": _cluster(Operation.ALTER),
     "elect_leaders": _cluster(Operation.ALTER),
     "list_partition_reassignments": _cluster(Operation.DESCRIBE),
 }
@@ -158,11 +162,55 @@ _NO_OFFSET: Final = {
 _FINDS: Final = "find_coordinator"
 _COORDINATED: Final[Mapping[int, ResourceType]] = {0: _GROUP, 1: _TRANSACTION}
 """Type of key in FindCoordinator -> what the keys name."""
+_CONFIGURED: Final[Mapping[int, ResourceType]] = {2: _TOPIC, 32: _GROUP}
+"""Type of a resource that has configs -> the type that rules are about; otherwise the cluster."""
+_INITIALIZES: Final = "init_producer_id"
 _BY_CLUSTER: Final[Mapping[str, Operation]] = {
     "create_topics": Operation.CREATE,
+    "delete_topics": Operation.DELETE,
     "list_groups": Operation.DESCRIBE,
+    "offset_for_leader_epoch": Operation.CLUSTER_ACTION,
 }
 """APIs that need no right for each item if the user has this one on the cluster."""
+
+
+#: Type of a resource -> the operations that there are on it.
+_OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+OPERATIONS_NOT_REQUESTED: Final = -(1 << 31)
+"""Instead of ``authorized_operations``."""
+
+
+def authorized_operations(context: RequestContext, resource_type: ResourceType, name: str) -> int:
+    """What the user may do with a resource, as bits by Kafka's numbers (KIP-430)."""
+    operations = _OPERATIONS[resource_type]
+    return sum(1 << one.value for one in operations if _may(context, one, resource_type, name))
 
 
 async def authorized(
@@ -174,13 +222,19 @@ async def authorized(
     rights = _rights(context)
     for right in rights:
         if isinstance(right, Whole) and not _may_all(context, right):
-            code = _CODES[right.resource_type]
-            return ERROR_RESPONSES[context.api](context.request, code)
+            return _refusal(context, _CODES[right.resource_type])
+    if context.api == _INITIALIZES and not _may_be_idempotent(context):
+        return _refusal(context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     by_cluster = _BY_CLUSTER.get(context.api)
     if by_cluster is not None and _may(context, by_cluster, _CLUSTER, CLUSTER_NAME):
         return await handler(context)
     lists = [right for right in rights if isinstance(right, Each)]
     return await _served(context, handler, lists)
+
+
+def _refusal(context: RequestContext, code: ErrorCode) -> ResponseFields:
+    refuse = WITHOUT_RIGHT.get(context.api, ERROR_RESPONSES[context.api])
+    return refuse(context.request, code)
 
 
 def _rights(context: RequestContext) -> tuple[Whole | Each, ...]:
@@ -209,11 +263,17 @@ async def _served(
             response = {**response, right.results: _visible(context, right, response)}
     if context.api == _FETCHES_OFFSETS and "groups" in response:
         response = {**response, "groups": [_described(context, one) for one in response["groups"]]}
+    if response.get("error_code"):  # nothing was done, so nothing is said of the parts
+        return response
+    answered: dict[str, list[Any]] = {}
     for right, refusal in refused:
         # To some handlers an empty list means everything; this request had named its resources.
-        found = response[right.results] if getattr(context.request, right.items) else ()
-        response = {**response, right.results: [*found, *refusal[right.results]]}
-    return response
+        found = answered.setdefault(
+            right.results,
+            [*response[right.results]] if getattr(context.request, right.items) else [],
+        )
+        found += refusal[right.results]
+    return {**response, **answered}
 
 
 async def _permitted(
@@ -225,14 +285,18 @@ async def _permitted(
         request: Any = context.request
         items = getattr(request, right.items, None) if right.items else None
         kept: list[Any] = []
-        denied: list[Any] = []
+        denied: dict[ErrorCode, list[Any]] = {}
         async for item in context.work.each(items or ()):
-            (kept if _may_item(context, right, item) else denied).append(item)
+            if _may_item(context, right, item):
+                kept.append(item)
+            else:
+                denied.setdefault(_CODES[_type_of(right, item)], []).append(item)
         if not denied:
             continue
-        only_denied = dataclasses.replace(request, **{right.items: tuple(denied)})
-        code = _CODES[right.resource_type]
-        refused.append((right, ERROR_RESPONSES[context.api](only_denied, code)))
+        for code, found in denied.items():
+            only_denied = dataclasses.replace(request, **{right.items: tuple(found)})
+            refusal = PARTIAL_ERRORS.get(context.api, ERROR_RESPONSES[context.api])
+            refused.append((right, refusal(only_denied, code)))
         only_kept = dataclasses.replace(request, **{right.items: tuple(kept)})
         context = attrs.evolve(context, request=only_kept)
     return context, refused
@@ -260,7 +324,7 @@ def _visible(context: RequestContext, right: Each, response: ResponseFields) -> 
         one
         for one in response[right.results]
         if one[right.shown] is None
-        or _may(context, right.operation, right.resource_type, one[right.shown])
+        or _may(context, right.operation, _type_of(right, one), one[right.shown])
     ]
 
 
@@ -272,8 +336,35 @@ def _may_all(context: RequestContext, right: Whole) -> bool:
 
 
 def _may_item(context: RequestContext, right: Each, item: Any) -> bool:
-    name = item if isinstance(item, str) else _name_of(context, item)
-    return name is None or _may(context, right.operation, right.resource_type, name)
+    resource_type = _type_of(right, item)
+    if resource_type is _CLUSTER:
+        name: str | None = CLUSTER_NAME
+    elif right.resource_type is None:
+        name = item.resource_name
+    else:
+        name = item if isinstance(item, str) else _name_of(context, item)
+    return name is None or _may(context, right.operation, resource_type, name)
+
+
+def _type_of(right: Each, item: Any) -> ResourceType:
+    if right.resource_type is not None:
+        return right.resource_type
+    return _CONFIGURED.get(item.resource_type, _CLUSTER)
+
+
+def _may_be_idempotent(context: RequestContext) -> bool:
+    """Whether the user may write without duplicates and without a transaction (KIP-679)."""
+    if context.request.transactional_id is not None:
+        return True
+    return _may(
+        context, Operation.IDEMPOTENT_WRITE, _CLUSTER, CLUSTER_NAME
+    ) or context.cluster.security.authorizer.allows_somewhere(
+        context.user, _host(context), Operation.WRITE, _TOPIC
+    )
+
+
+def _host(context: RequestContext) -> str:
+    return context.client_host.removeprefix("/")
 
 
 def _name_of(context: RequestContext, item: Any) -> str | None:
@@ -289,4 +380,4 @@ def _may(
     context: RequestContext, operation: Operation, resource_type: ResourceType, name: str
 ) -> bool:
     authorizer = context.cluster.security.authorizer
-    return authorizer.allows(context.user, operation, resource_type, name)
+    return authorizer.allows(context.user, _host(context), operation, resource_type, name)

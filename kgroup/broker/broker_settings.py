@@ -10,7 +10,6 @@ that of ``queued.max.request.bytes``, which Kafka does not bound.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
@@ -31,7 +30,6 @@ BROKERS: Final = bounds.whole(1, MOST_BROKERS)
 PARTITIONS: Final = bounds.whole(1, MOST_PARTITIONS)
 _COUNT: Final = bounds.whole(1, INT32_MAX)
 _REPLICAS: Final = bounds.whole(1, _INT16)
-_LONGEST_SHOWN: Final = 100
 
 
 @final
@@ -243,8 +241,7 @@ def _as_text(name: str, value: object) -> str:
 
 def _unknown(name: object) -> str:
     known = sorted([*PROPERTIES, *GROUP_PROPERTIES])
-    close = difflib.get_close_matches(str(name)[:_LONGEST_SHOWN], known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = bounds.did_you_mean(name, known)
     return f"the embedded broker has no such property{hint}; it has: {', '.join(known)}"
 
 

@@ -236,6 +236,17 @@ def _described_producers(request: Any, code: int) -> ResponseFields:
     }
 
 
+def _described_credentials(request: Any, code: int) -> ResponseFields:
+    return {
+        "error_code": code,
+        "error_message": None,
+        "results": [
+            {"user": user.name, "error_code": code, "error_message": None, "credential_infos": ()}
+            for user in request.users or ()
+        ],
+    }
+
+
 _ALTERED: Final = _each(
     "resources",
     where="responses",
@@ -244,11 +255,20 @@ _ALTERED: Final = _each(
     error_message=None,
 )
 
+
+def _altered_credentials(request: Any, code: int) -> ResponseFields:
+    names = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
+    return {
+        "results": [{"user": name, "error_code": code, "error_message": None} for name in names]
+    }
+
+
 #: kio's name of the API -> what builds its error response.
 ERROR_RESPONSES: Final[Mapping[str, ErrorResponse]] = {
     "add_offsets_to_txn": _top(),
     "add_partitions_to_txn": _add_partitions,
     "alter_configs": _ALTERED,
+    "alter_user_scram_credentials": _altered_credentials,
     "api_versions": _top(api_keys=()),
     "consumer_group_describe": _each(
         "group_ids",
@@ -315,7 +335,7 @@ ERROR_RESPONSES: Final[Mapping[str, ErrorResponse]] = {
         producer_epoch=-1,
         topics=(),
     ),
-    "describe_user_scram_credentials": _top(error_message=None, results=()),
+    "describe_user_scram_credentials": _described_credentials,
     "elect_leaders": _elections,
     "end_txn": _top(),
     "fetch": _fetch,
@@ -347,3 +367,12 @@ ERROR_RESPONSES: Final[Mapping[str, ErrorResponse]] = {
     "sync_group": _top(assignment=b""),
     "txn_offset_commit": lambda request, code: {"topics": _partitions(request.topics, code)},
 }
+
+WITHOUT_RIGHT: Final[Mapping[str, ErrorResponse]] = {
+    "describe_log_dirs": _top(results=()),
+}
+"""APIs that Kafka refuses for lack of a right in another form: without an entry for the error."""
+PARTIAL_ERRORS: Final[Mapping[str, ErrorResponse]] = {
+    "offset_delete": lambda request, code: {"topics": _partitions(request.topics, code)},
+}
+"""APIs whose error response does not name the items of the request -> an entry for each item."""

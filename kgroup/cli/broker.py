@@ -16,7 +16,7 @@ import click
 import trio
 
 from kgroup.addresses import split_address
-from kgroup.broker import BrokerSecurity, BrokerSettings, serve_cluster
+from kgroup.broker import Acl, BrokerSecurity, BrokerSettings, serve_cluster
 from kgroup.broker.broker_settings import BROKERS, MOST_PARTITIONS, PARTITIONS
 from kgroup.broker.security.settings import SESSION_LIFETIME
 from kgroup.broker.server import check_listener
@@ -28,6 +28,8 @@ from kgroup.types import topic_fault
 __all__ = ["broker"]
 
 _DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
+_ANYTHING: Final = "*"
+_DENIES: Final = "deny:"
 _USERS_VARIABLE: Final = "KGROUP_BROKER_USERS"
 
 
@@ -95,6 +97,30 @@ def _users(
     return users
 
 
+def _acls(
+    context: click.Context, option: click.Parameter, values: Sequence[str]
+) -> tuple[Acl, ...]:
+    del context, option
+    found = []
+    for value in values:
+        permission = value.removeprefix(_DENIES)
+        parts = permission.split(":", 3)
+        user, operation, resource_type, name = (*parts, *("",) * (4 - len(parts)))
+        prefix = len(name) > 1 and name.endswith(_ANYTHING)
+        more = {"name": name.removesuffix(_ANYTHING) if prefix else name} if name else {}
+        try:
+            if not user:
+                raise ConfigError("user", user, "it must be a name, or * for everybody")
+            deny = permission != value
+            found.append(Acl(user, operation, resource_type, **more, prefix=prefix, deny=deny))
+        except ConfigError as error:
+            raise click.BadParameter(
+                f"{shown(value)} is not USER:OPERATION:TYPE[:NAME], such as"
+                f" alice:read:topic:orders: {error}"
+            ) from error
+    return tuple(found)
+
+
 @click.command()
 @click.option(
     "--listen",
@@ -140,6 +166,24 @@ def _users(
     f" {_USERS_VARIABLE} has the same, separated by spaces.",
 )
 @click.option(
+    "--acl",
+    "acls",
+    metavar="USER:OPERATION:TYPE[:NAME]",
+    multiple=True,
+    callback=_acls,
+    help="A rule of access, such as alice:read:topic:orders; may be given more than once. With"
+    f" rules, users may do only what one of them allows. A name may end with {_ANYTHING} for all"
+    f" that begin so, and {_DENIES} before a rule forbids.",
+)
+@click.option(
+    "--super-user",
+    "super_users",
+    metavar="NAME",
+    multiple=True,
+    help="A user who may do everything, also change rules by kafka-acls; may be given more than"
+    " once. Others may do only what rules allow.",
+)
+@click.option(
     "--tls",
     is_flag=True,
     help="Encrypt connections. Without --certificate a certificate is made, which needs trustme;"
@@ -168,6 +212,8 @@ def broker(
     settings: BrokerSettings,
     topics: Mapping[str, int],
     write_ca: Path | None,
+    acls: Sequence[Acl],
+    super_users: Sequence[str],
     **security: Any,
 ) -> None:
     """Run the embedded broker, or several, until SIGTERM or SIGINT.
@@ -178,7 +224,11 @@ def broker(
     try:
         check_listener(host, port, brokers)
         settings.check_brokers(brokers)
-        secured = BrokerSecurity(**security)
+        secured = BrokerSecurity(
+            **security,
+            acls=acls if acls or super_users else None,
+            super_users=super_users,
+        )
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     trio.run(

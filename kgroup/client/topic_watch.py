@@ -101,7 +101,7 @@ class TopicWatch:
         return wait if wait >= self._interval / 100 else wait + self._interval
 
     async def _poll(self, send: Send) -> None:
-        """Send one request at the next multiple of the interval, and wake those for whom it is new.
+        """Send one request at the next multiple of the interval; wake the waiters it is new to.
 
         A waiter that has joined while the request was under way may want other topics, and its
         topics may have changed since. It waits for the next one.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kgroup.security.pem import PEM
+from kgroup.security.pem import is_pem
 from kgroup.security.settings import Security, TlsVersion
 from kgroup.security.ssl_contexts import system_authorities
 
@@ -17,7 +17,7 @@ sides share beforehand, and librdkafka never has one. The suites of TLS 1.3 rema
 
 
 def librdkafka_settings(security: Security) -> dict[str, str]:
-    """The properties without those of the login, which change; see `login_settings`."""
+    """The properties without those of a login whose credentials change."""
     settings = {"security.protocol": security.protocol.value}
     if security.protocol.tls:
         settings.update(_tls(security))
@@ -37,7 +37,7 @@ def _tls(security: Security) -> dict[str, str]:
         settings["ssl.cipher.suites"] = _NONE_OF_TLS_1_2
     # The wheel of confluent-kafka looks for the system's authorities elsewhere than Python does.
     if (ca := security.ca or system_authorities()) is not None:
-        settings["ssl.ca.pem" if _is_pem(ca) else "ssl.ca.location"] = ca
+        settings["ssl.ca.pem" if is_pem(ca) else "ssl.ca.location"] = ca
     if (certificate := security.certificate) is not None:
         key = certificate if security.key is None else security.key.reveal()
         settings[_place("certificate", certificate)] = certificate
@@ -48,8 +48,4 @@ def _tls(security: Security) -> dict[str, str]:
 
 
 def _place(what: str, value: str) -> str:
-    return f"ssl.{what}.{'pem' if _is_pem(value) else 'location'}"
-
-
-def _is_pem(value: str) -> bool:
-    return value.lstrip().startswith(PEM)
+    return f"ssl.{what}.{'pem' if is_pem(value) else 'location'}"

@@ -10,8 +10,12 @@ from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.security.secret import Secret, secret
 
-PEM: Final = "-----BEGIN "
-"""How a text in PEM begins; a setting that begins otherwise is the path of a file."""
+_BEGINNING: Final = "-----BEGIN "
+
+
+def is_pem(value: str) -> bool:
+    """Whether a setting is text in PEM; else it is the path of a file."""
+    return value.lstrip().startswith(_BEGINNING)
 
 
 def place(value: str | Path | None) -> str | None:
@@ -25,11 +29,13 @@ def secret_place(value: str | Path | Secret | None) -> Secret | None:
     return found
 
 
+def _not_empty(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+
+
+FILE: Final = bounds.optional(bounds.Bound(_not_empty, "it must be the path of a file"))
 PLACE: Final = bounds.optional(
-    bounds.Bound(
-        lambda value: isinstance(value, str) and bool(value.strip()) and "\0" not in value,
-        "it must be the path of a file, or text in PEM",
-    )
+    bounds.Bound(_not_empty, "it must be the path of a file, or text in PEM")
 )
 
 
@@ -43,7 +49,7 @@ def load_authorities(context: ssl.SSLContext, ca: str | None) -> None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
     try:
-        if ca.lstrip().startswith(PEM):
+        if is_pem(ca):
             context.load_verify_locations(cadata=ca)
         elif Path(ca).is_dir():
             context.load_verify_locations(capath=ca)
@@ -55,4 +61,4 @@ def load_authorities(context: ssl.SSLContext, ca: str | None) -> None:
 
 def brief(given: str) -> str:
     """What an error shows of a setting."""
-    return "<text in PEM>" if given.lstrip().startswith(PEM) else given
+    return "<text in PEM>" if is_pem(given) else given

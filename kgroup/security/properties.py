@@ -7,7 +7,6 @@ failures into values first.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import shlex
@@ -15,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
+from kgroup import bounds
 from kgroup.errors import ConfigError, shown
 from kgroup.security.config_providers import resolve
 from kgroup.security.jaas import LoginModule, parse_jaas
@@ -187,9 +187,8 @@ def _read(name: str, row: Row, value: Secret) -> Any:
 
 
 def _unknown(name: object) -> str:
-    near = difflib.get_close_matches(str(name), BY_NAME, 1)
     words = "neither Kafka's Java client nor librdkafka has such a property"
-    return f"{words}; did you mean {near[0]!r}?" if near else words
+    return words + bounds.did_you_mean(name, BY_NAME)
 
 
 def _pem_store(store: str, place: str, kind: str | None) -> str:

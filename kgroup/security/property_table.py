@@ -150,15 +150,14 @@ def nothing(text: str) -> None:
 
 def versions(text: str) -> None:
     """Refuse versions of TLS that brokers and librdkafka do not have any more."""
-    pieces = {piece.strip().lower() for piece in text.split(",")}
-    if pieces.isdisjoint({"", "tls", "tlsv1.2", "tlsv1.3"}):
-        raise ValueError("it must contain TLSv1.2 or TLSv1.3")
+    minimum_version(text)
 
 
 def minimum_version(text: str) -> str:
     """The oldest of a list of versions, of those that there are today."""
-    versions(text)
     pieces = {piece.strip().lower() for piece in text.split(",")}
+    if pieces.isdisjoint({"", "tls", "tlsv1.2", "tlsv1.3"}):
+        raise ValueError("it must contain TLSv1.2 or TLSv1.3")
     return "TLSv1.3" if pieces == {"tlsv1.3"} else "TLSv1.2"
 
 

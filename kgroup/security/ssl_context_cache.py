@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import final
 
 from kgroup.errors import ConfigError
-from kgroup.security.pem import PEM
+from kgroup.security.pem import is_pem
 from kgroup.security.settings import Security
 from kgroup.security.ssl_contexts import client_context
 
@@ -70,7 +70,7 @@ class RenewedFiles:
 def _files_of(security: Security) -> list[Path]:
     key = "" if security.key is None else security.key.reveal()
     places = (security.ca or "", security.certificate or "", key)
-    return [Path(one) for one in places if one and not one.lstrip().startswith(PEM)]
+    return [Path(one) for one in places if one and not is_pem(one)]
 
 
 def _state_of(files: list[Path]) -> State:

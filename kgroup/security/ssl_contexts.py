@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kgroup.errors import ConfigError
-from kgroup.security.pem import PEM, brief, load_authorities
+from kgroup.security.pem import brief, is_pem, load_authorities
 from kgroup.security.secret import Secret
 from kgroup.security.settings import Security, TlsVersion
 
@@ -87,7 +87,7 @@ def _load_certificate(
 
 def _as_file(place: str, file: Path) -> str:
     """The path itself; or a file with this text, which OpenSSL's Python interface demands."""
-    if not place.lstrip().startswith(PEM):
+    if not is_pem(place):
         return place
     file.touch(mode=0o600)
     file.write_text(place)

@@ -9,10 +9,10 @@ Source: KIP-255, KIP-768, KIP-1139; librdkafka's CONFIGURATION.md (``sasl.oauthb
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.security.credentials import Token, TokenProvider
 from kgroup.security.jaas import LoginModule
@@ -93,9 +93,8 @@ def _unknown(option: str) -> str:
             f"the option {option} is not possible; give the provider's authority in PEM with"
             " https.ca.location"
         )
-    near = difflib.get_close_matches(option, (*_OPTIONS, "unsecuredLoginStringClaim_sub"), 1)
-    words = f"OAuthBearerLoginModule has no option {option!r:.100}"
-    return f"{words}; did you mean {near[0]!r}?" if near else words
+    hint = bounds.did_you_mean(option, (*_OPTIONS, "unsecuredLoginStringClaim_sub"))
+    return f"OAuthBearerLoginModule has no option {option!r:.100}{hint}"
 
 
 def _oidc(given: Mapping[str, Any]) -> TokenProvider:

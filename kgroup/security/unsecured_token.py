@@ -42,7 +42,7 @@ class UnsecuredToken:
         now = time.time()
         expires_at = now + self.lifetime
         claims = {"iat": now, **self.claims, "exp": expires_at}
-        return f"{_part({'alg': 'none'})}.{_part(claims)}.", expires_at
+        return f"{jwt_part({'alg': 'none'})}.{jwt_part(claims)}.", expires_at
 
 
 def is_unsecured(options: Mapping[str, str]) -> bool:
@@ -86,5 +86,6 @@ def _number(name: str, text: str) -> float:
         raise ValueError(f"{name} must be a number") from None
 
 
-def _part(value: Mapping[str, Any]) -> str:
+def jwt_part(value: object) -> str:
+    """One of the parts of a JSON Web Token (RFC 7515)."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")

@@ -163,7 +163,7 @@ CASES: Final = (
         login(protocol="SASL_PLAINTEXT", ca=None, mechanism="SCRAM-SHA-256"),
         r"\(UNSUPPORTED_SASL_MECHANISM\): the broker has these mechanisms: PLAIN; use one",
     ),
-    Case("unknown user", "tls", login(username="nobody"), "check user name and password"),
+    Case("unknown user", "tls", login(username="bob"), "check user name and password"),
     Case("wrong password", "tls", login(password=WRONG), "check user name and password"),
     Case(
         "wrong SCRAM password",

@@ -62,7 +62,7 @@ def test_the_coordinator_s_properties_are_read_too() -> None:
 
 def test_an_unknown_property_is_refused_by_name() -> None:
     """The error names the property, similar ones, and all known ones."""
-    with pytest.raises(ConfigError, match=r"did you mean num\.partitions\?") as refused:
+    with pytest.raises(ConfigError, match=r"did you mean 'num\.partitions'\?") as refused:
         BrokerSettings.from_properties({"num.partition": "3"})
     assert refused.value.field == "num.partition"
     for name in (*PROPERTIES, *GROUP_PROPERTIES):

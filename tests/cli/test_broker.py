@@ -11,10 +11,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+)
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from kgroup.cli.broker import broker
 
@@ -89,6 +97,55 @@ def test_users_and_tls(tmp_path: Path) -> None:
             assert set(admin.list_topics(timeout=PATIENCE).topics) == {"a"}
 
 
+def test_rules_of_access() -> None:
+    """A user may do what the rules allow, and a superuser changes them by an admin client."""
+    options = ["--listen", "127.0.0.1:0", "--user", "alice:a", "--user", "admin:b"]
+    options += ["--topic", "orders-eu:1", "--topic", "other:1", "--super-user", "admin"]
+    options += ["--acl", "alice:describe:topic:*", "--acl", "deny:alice:all:topic:orders-*"]
+    with running(*options) as (_, where):
+        alice, admin = (
+            AdminClient(
+                {
+                    "bootstrap.servers": where,
+                    "security.protocol": "SASL_PLAINTEXT",
+                    "sasl.mechanism": "PLAIN",
+                    "sasl.username": user,
+                    "sasl.password": password,
+                }
+            )
+            for user, password in (("alice", "a"), ("admin", "b"))
+        )
+        assert set(alice.list_topics(timeout=PATIENCE).topics) == {"other"}
+        denial = AclBinding(
+            ResourceType.TOPIC,
+            "orders-",
+            ResourcePatternType.PREFIXED,
+            "User:alice",
+            "*",
+            AclOperation.ALL,
+            AclPermissionType.DENY,
+        )
+        anything: Any = None  # the stubs do not know that it is allowed
+        every, prefixed = (
+            AclBindingFilter(
+                ResourceType.ANY,
+                anything,
+                pattern,
+                anything,
+                anything,
+                AclOperation.ANY,
+                AclPermissionType.ANY,
+            )
+            for pattern in (ResourcePatternType.ANY, ResourcePatternType.PREFIXED)
+        )
+        found = admin.describe_acls(every, request_timeout=PATIENCE).result(PATIENCE)
+        assert len(found) == 2
+        assert denial in found
+        (deleted,) = admin.delete_acls([prefixed], request_timeout=PATIENCE).values()
+        assert deleted.result(PATIENCE) == [denial]
+        assert set(alice.list_topics(timeout=PATIENCE).topics) == {"orders-eu", "other"}
+
+
 def invoke(*options: str) -> Result:
     """Run the command in this process, where it is expected to fail."""
     return CliRunner().invoke(broker, options)
@@ -108,7 +165,7 @@ def test_a_port_in_use_is_a_clear_error() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--set", "group.max.sise=3"], "did you mean group.max.size?"),
+        (["--set", "group.max.sise=3"], "did you mean 'group.max.size'?"),
         (["--set", "num.partitions=none"], "num.partitions='none' is refused"),
         (["--set", "num.partitions"], "'num.partitions' is not KEY=VALUE"),
         (["--listen", "9092"], "'9092' is not HOST:PORT"),
@@ -121,6 +178,10 @@ def test_a_port_in_use_is_a_clear_error() -> None:
         (["--set", "transaction.state.log.num.partitions=10001"], "from 1 to 10000"),
         (["--topic", "a:10001"], "a whole number from 1 to 10000"),
         (["--topic", "a"], "'a' is not NAME:PARTITIONS"),
+        (["--acl", "alice"], "'alice' is not USER:OPERATION:TYPE[:NAME], such as alice:read:topic"),
+        (["--acl", "alice:read:topics:a"], "it must be topic, group, cluster"),
+        (["--acl", "alice:reed:topic:a"], "it must be an AclOperation's name"),
+        (["--acl", ":read:topic:a"], "user"),
         (["--topic", "a:0"], "'a:0' is not NAME:PARTITIONS"),
     ],
 )

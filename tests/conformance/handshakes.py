@@ -10,7 +10,6 @@ plays all of them on a real Kafka, which it starts, and writes ``handshakes.json
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 import time
@@ -25,6 +24,7 @@ import trio
 from kgroup.security.credentials import Credentials
 from kgroup.security.scram import ScramLogin
 from kgroup.security.settings import SaslMechanism
+from kgroup.security.unsecured_token import jwt_part
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener
 from tests.conformance.golden import HERE
@@ -110,14 +110,10 @@ class Dialogue:
 
     def bearer(self, lifetime: float, authorized: str = "") -> bytes:
         """A message of OAUTHBEARER with a token of alice, without a signature."""
-
-        def part(value: object) -> str:
-            return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
         now = self._now()
         claims = {"sub": "alice", "iat": now - 10, "exp": now + lifetime}
         header = f"n,{f'a={authorized}' if authorized else ''},"
-        token = f"{part({'alg': 'none'})}.{part(claims)}."
+        token = f"{jwt_part({'alg': 'none'})}.{jwt_part(claims)}."
         return f"{header}\x01auth=Bearer {token}\x01\x01".encode()
 
     async def wait(self, seconds: float) -> None:
@@ -338,7 +334,7 @@ async def handshake_twice(d: Dialogue) -> None:
 
 @handshake()
 async def unknown_mechanism(d: Dialogue) -> None:
-    """The client is told those that are enabled, and has to connect again."""
+    """The answer has those that are enabled, and the connection closes."""
     await d.handshake("GSSAPI")
     await d.log_in()
 

@@ -12,6 +12,7 @@ import pytest
 
 from kgroup.errors import ConfigError
 from kgroup.security.oidc import OidcClientCredentials, TokenRequestError
+from kgroup.security.unsecured_token import jwt_part
 from tests.security.identity_provider import Provider, provider
 
 SECRET = "client-secret"  # noqa: S105
@@ -26,8 +27,7 @@ def client(url: str, **settings: Any) -> OidcClientCredentials:
 
 def jwt(**claims: object) -> str:
     """A token with these claims."""
-    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
-    return f"e30.{body}.c2ln"
+    return f"e30.{jwt_part(claims)}.c2ln"
 
 
 def test_a_token_is_requested_with_the_clients_secret() -> None:

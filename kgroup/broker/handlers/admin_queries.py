@@ -232,20 +232,3 @@ async def describe_client_quotas(context: RequestContext) -> ResponseFields:
     """Answer DescribeClientQuotas with none."""
     del context
     return {"error_code": ErrorCode.NONE, "error_message": None, "entries": ()}
-
-
-async def describe_user_scram_credentials(context: RequestContext) -> ResponseFields:
-    """Answer DescribeUserScramCredentials with an error for each user: there are none."""
-    return {
-        "error_code": ErrorCode.NONE,
-        "error_message": None,
-        "results": [
-            {
-                "user": user.name,
-                "error_code": ErrorCode.RESOURCE_NOT_FOUND,
-                "error_message": "there are no SCRAM users",
-                "credential_infos": (),
-            }
-            for user in context.request.users or ()
-        ],
-    }

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kgroup.broker.authorization import OPERATIONS_NOT_REQUESTED, authorized_operations
 from kgroup.broker.groups import requests, responses
 from kgroup.broker.handlers.grouping import by_topic, seconds
 from kgroup.broker.request_context import NEVER_ANSWERED, NoResponse, RequestContext
 from kgroup.broker.request_error import RequestError, shortened
 from kgroup.broker.response_versions import ResponseFields
+from kgroup.broker.security.acls import ResourceType
 from kgroup.broker.time_slices import BYTES_OF_AN_ITEM
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
@@ -24,14 +26,10 @@ _FETCHES_IN_BATCHES_FROM: Final = 8
 _BROKERS_OWN: Final = -0.001
 """The retention time (-1 ms) that means the broker's own."""
 _NO_EPOCH: Final = -1
-_ALLOWED: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""The operations that every client may perform on a group, as bits by the numbers of Kafka's
-``AclOperation``: read, delete, describe, describe and alter its configuration."""
 _LONGEST_NAME: Final = 2**15 - 1 - 37
 """The most bytes of a client or instance id: with a dash and a UUID it must fit in a text."""
 _MOST_PROTOCOLS: Final = 1000
 """The most protocols of a member; the vote for one counts those of all members at once."""
-_NOT_REQUESTED: Final = -(1 << 31)
 
 
 async def join_group(context: RequestContext) -> ResponseFields | NoResponse:
@@ -325,7 +323,11 @@ async def describe_groups(context: RequestContext) -> ResponseFields:
                     }
                     for member in group.members
                 ],
-                "authorized_operations": _ALLOWED if wanted and not group.error else _NOT_REQUESTED,
+                "authorized_operations": (
+                    authorized_operations(context, ResourceType.GROUP, group.group_id)
+                    if wanted and not group.error
+                    else OPERATIONS_NOT_REQUESTED
+                ),
             }
             for group in described
         ]

@@ -32,7 +32,7 @@ async def sasl_handshake(context: RequestContext) -> ResponseFields:
     mechanism, now = context.request.mechanism, trio.current_time()
     answer = login.handshake(mechanism, now, framed=context.version != _UNFRAMED)
     if answer is None:
-        raise ConnectionAbortedError("the mechanism may not change when a login is renewed")
+        raise ConnectionAbortedError("a login may not be renewed by an unknown mechanism")
     return await _delayed(answer)
 
 
@@ -43,7 +43,7 @@ async def sasl_authenticate(context: RequestContext) -> ResponseFields:
         return ERROR_RESPONSES[context.api](context.request, ErrorCode.ILLEGAL_SASL_STATE)
     answer = login.authenticate(context.request.auth_bytes, trio.current_time())
     if answer is None:
-        raise ConnectionAbortedError("the mechanism may not change when a login is renewed")
+        raise ConnectionAbortedError("a login may not be renewed by another mechanism")
     return await _delayed(answer)
 
 

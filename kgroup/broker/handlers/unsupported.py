@@ -1,8 +1,7 @@
 """Requests that are offered and then refused, as by a Kafka cluster with the same configuration.
 
-Requests about ACLs are answered SECURITY_DISABLED, as without an authorizer: an embedded broker's
-rules are changed by calls of its Python API only. With ``group.version`` 0,
-requests of the new group protocol (KIP-848) are answered UNSUPPORTED_VERSION. ApiVersions lists
+Without rules of access, requests about ACLs are answered SECURITY_DISABLED. With ``group.version``
+0, requests of the new group protocol (KIP-848) are answered UNSUPPORTED_VERSION. ApiVersions lists
 them all the same, as in Kafka: without them librdkafka looks for another coordinator forever, with
 them it reports the error.
 

@@ -91,11 +91,9 @@ class LoginSession:
         renews = self._state is LoginState.AUTHENTICATED
         if mechanism not in names:
             self.end()
-            return (
-                None
-                if renews
-                else {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": names}
-            )
+            if renews:
+                return None
+            return {"error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": names}
         self._requested = SaslMechanism(mechanism)
         self._login = self._security.begin_login(self._requested)
         self.framed = framed

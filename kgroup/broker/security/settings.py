@@ -6,7 +6,6 @@ Source: KIP-12 (TLS and SASL), KIP-368 (the session's lifetime); Kafka's ``Secur
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
@@ -14,6 +13,7 @@ import attrs
 from kgroup import bounds
 from kgroup.broker.security.acls import Acl, rules
 from kgroup.errors import ConfigError
+from kgroup.security import pem
 from kgroup.security.secret import Secret, secret
 from kgroup.security.settings import SaslMechanism, SecurityProtocol
 
@@ -30,16 +30,6 @@ ANONYMOUS: Final = "ANONYMOUS"
 
 _PROTOCOLS: Final = {(one.sasl, one.tls): one for one in SecurityProtocol}
 """Whether clients log in, whether connections are encrypted -> the protocol."""
-_FILE: Final = bounds.optional(
-    bounds.Bound(
-        lambda value: isinstance(value, str) and bool(value.strip()) and "\0" not in value,
-        "it must be the path of a file",
-    )
-)
-
-
-def _place(value: object) -> Any:
-    return str(value) if isinstance(value, Path) else value
 
 
 def _names(given: object) -> Any:
@@ -122,9 +112,9 @@ class BrokerSecurity:
     acls: tuple[Acl, ...] | None = attrs.field(default=None, converter=rules)
     super_users: tuple[str, ...] = attrs.field(default=(), converter=_names)
     tls: bool = attrs.field(default=False, validator=bounds.flag())
-    certificate: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
-    key: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
-    client_ca: str | None = attrs.field(default=None, converter=_place, validator=_FILE)
+    certificate: str | None = attrs.field(default=None, converter=pem.place, validator=pem.FILE)
+    key: str | None = attrs.field(default=None, converter=pem.place, validator=pem.FILE)
+    client_ca: str | None = attrs.field(default=None, converter=pem.place, validator=pem.FILE)
     session_lifetime: float | None = attrs.field(
         default=None,
         validator=bounds.optional(SESSION_LIFETIME),

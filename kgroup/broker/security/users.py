@@ -20,12 +20,11 @@ from kgroup.security.settings import SaslMechanism
 
 ITERATIONS: Final = 4096
 """The least that Kafka allows; a test does not need more."""
-SALT_BYTES: Final = 20
+_SALT_BYTES: Final = 20
 _HASHES: Final[Mapping[SaslMechanism, str]] = {
     SaslMechanism.SCRAM_SHA_256: "sha256",
     SaslMechanism.SCRAM_SHA_512: "sha512",
 }
-SCRAM: Final = tuple(_HASHES)
 
 
 def hmac_of(mechanism: SaslMechanism, key: bytes, text: bytes) -> bytes:
@@ -93,18 +92,22 @@ class Users:
         for mechanism, digest in _HASHES.items():
             salt = self._salt()
             salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, ITERATIONS)
-            self.put_verifier(name, Verifier.of(mechanism, salted, salt, ITERATIONS))
+            verifier = Verifier.of(mechanism, salted, salt, ITERATIONS)
+            self.put_verifier(name, verifier)
 
     def put_verifier(self, name: str, verifier: Verifier) -> None:
-        """Create or change a user's verifier for one mechanism, as AlterUserScramCredentials."""
+        """Create a user of SCRAM, or change what proves the password by one mechanism."""
         self._verifiers.setdefault(name, {})[verifier.mechanism] = verifier
 
-    def remove_verifier(self, name: str, mechanism: SaslMechanism) -> bool:
-        """Remove one verifier of a user; return whether there was one."""
-        found = self._verifiers.get(name, {}).pop(mechanism, None)
-        if not self._verifiers.get(name):
-            self._verifiers.pop(name, None)
-        return found is not None
+    def remove_verifier(self, name: str, mechanism: SaslMechanism) -> None:
+        """Let a user log in by this mechanism no more; the user must have been able to."""
+        del self._verifiers[name][mechanism]
+        if not self._verifiers[name]:
+            del self._verifiers[name]
+
+    def with_verifiers(self) -> tuple[str, ...]:
+        """The users who can log in by SCRAM."""
+        return tuple(self._verifiers)
 
     def remove(self, name: str) -> bool:
         """Remove a user; return whether there was one."""
@@ -120,9 +123,5 @@ class Users:
         """The verifier of a user, or None."""
         return self._verifiers.get(name, {}).get(mechanism)
 
-    def verifiers(self) -> Mapping[str, Mapping[SaslMechanism, Verifier]]:
-        """Every user of SCRAM, by name."""
-        return self._verifiers
-
     def _salt(self) -> bytes:
-        return self._random.getrandbits(8 * SALT_BYTES).to_bytes(SALT_BYTES, "big")
+        return self._random.getrandbits(8 * _SALT_BYTES).to_bytes(_SALT_BYTES, "big")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -13,6 +11,7 @@ from kgroup.security.credentials import Credentials
 from kgroup.security.mechanism import Login
 from kgroup.security.scram import ScramLogin
 from kgroup.security.settings import SaslMechanism
+from kgroup.security.unsecured_token import jwt_part
 from tests.broker.wire import Client
 
 PASSWORD: Final = "alice-secret"  # noqa: S105 # of a test
@@ -71,9 +70,5 @@ async def works(client: Client) -> bool:
 
 def token(header: object = None, claims: object = None, signature: str = "") -> bytes:
     """A first message of OAUTHBEARER, with a token of these parts."""
-
-    def part(value: object) -> str:
-        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-    given = f"{part(header or {'alg': 'none'})}.{part(claims)}.{signature}"
+    given = f"{jwt_part(header or {'alg': 'none'})}.{jwt_part(claims)}.{signature}"
     return f"n,,\x01auth=Bearer {given}\x01\x01".encode()

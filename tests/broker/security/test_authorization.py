@@ -38,6 +38,10 @@ def test_every_api_has_a_row() -> None:
         ([Acl("alice", "all", "topic", "*")], "DELETE", True),
         ([Acl("*", "write", "topic", "t")], "WRITE", True),
         ([Acl("bob", "write", "topic", "t")], "WRITE", False),
+        ([Acl("alice", "write", "topic", "t", host="10.0.0.1")], "WRITE", True),
+        ([Acl("alice", "write", "topic", "t", host="10.0.0.2")], "WRITE", False),
+        ([Acl("alice", "write", "topic", "t", principal_type="Group")], "WRITE", False),
+        ([Acl("alice", "write", "topic", "tt", prefix=True)], "WRITE", False),
         ([Acl("alice", "write", "group", "t")], "WRITE", False),
         ([Acl("alice", "write", "topic", "t", prefix=True)], "WRITE", True),
         ([EVERYTHING, Acl("alice", "read", "topic", "t", deny=True)], "READ", False),
@@ -48,8 +52,12 @@ def test_every_api_has_a_row() -> None:
 def test_what_rules_allow(acls: list[Acl], operation: str, allowed: bool) -> None:
     """Denials count more than permissions; READ and the like include DESCRIBE."""
     made = Authorizer(acls, ())
-    assert made.allows("alice", Operation[operation], TOPIC, "t") == allowed
-    assert Authorizer(acls, ["alice"]).allows("alice", Operation[operation], TOPIC, "t")
+    wanted = ("alice", "10.0.0.1", Operation[operation], TOPIC, "t")
+    assert made.allows(*wanted) == allowed
+    assert Authorizer(acls, ["alice"]).allows(*wanted)
+    for acl in acls:
+        assert made.remove(acl)
+    assert not made.allows(*wanted)
 
 
 async def test_topics_in_metadata() -> None:
@@ -175,7 +183,7 @@ async def test_without_access_control_no_rule_can_be_added() -> None:
 @pytest.mark.parametrize(
     ("values", "field"),
     [
-        (("", "read", "topic"), "user"),
+        (("x" * 32768, "read", "topic"), "user"),
         (("a", "fly", "topic"), "operation"),
         (("a", "read", "moon"), "resource_type"),
         (("a", "read", "topic", ""), "name"),

@@ -53,7 +53,7 @@ async def test_scram_is_refused(
     [b"", b"n,,", b"n,,n=,r=x", b"y,,n=alice,r=x", b"n,a=bob,n=alice,r=x", b"n,,n=\xc3\xa4,r=x"],
 )
 async def test_malformed_scram(autojump_clock: trio.testing.MockClock, message: bytes) -> None:
-    """A first message that is malformed, or for somebody else, is refused."""
+    """A first message that is malformed, or for another user, is refused."""
     async with secured() as (_, client):
         await handshake(client, "SCRAM-SHA-512")
         assert int((await authenticate(client, message)).error_code) == 58
@@ -142,7 +142,7 @@ async def test_a_refused_token(
 async def test_a_malformed_message_with_a_token(
     autojump_clock: trio.testing.MockClock, message: bytes
 ) -> None:
-    """A message that is malformed, or for somebody else, gets the error at once."""
+    """A message that is malformed, or for another user, gets the error at once."""
     async with secured(mechanisms=ALL) as (_, client):
         await handshake(client, "OAUTHBEARER")
         assert int((await authenticate(client, message)).error_code) == 58
