@@ -13,11 +13,12 @@ import os
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, final
+from typing import Any, Final, Self, TypeVar, final
 
 import psutil
 
@@ -36,6 +37,7 @@ WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 START_TIMEOUT: Final = 90.0
 """Seconds within which master or workers must run; they take about 4 on an idle machine."""
+T = TypeVar("T")
 DAEMON_HEAP: Final = "192m"
 """The heap of a master, and of a worker beside its executors."""
 
@@ -192,10 +194,11 @@ class SparkCluster:
             SparkUnavailableError: it did not start.
             UsageError: the cluster does not run.
         """
-        before = {worker["id"] for worker in self._state()["workers"]}
+        self._running()
+        before = self._wait_until(self._state, "an answer of its master")["workers"]
         self._workers.append(self._launch_worker())
         self._wait_until(
-            lambda: any(each["id"] not in before for each in self._state()["workers"]),
+            lambda: _ids(self._state()["workers"]) - _ids(before),
             "one more worker",
         )
 
@@ -247,18 +250,23 @@ class SparkCluster:
             )
 
     def _state(self) -> dict[str, Any]:
-        """The master's state, from its web interface."""
-        self._running()
+        """The master's state, from its web interface.
+
+        Raises:
+            OSError, HTTPException, ValueError: the master does not say it yet. While it starts,
+                its pages are added one by one, and the page at the root stands in for the others.
+        """
         with urllib.request.urlopen(f"http://{HOST}:{self._ports[1]}/json/", timeout=5.0) as answer:
             state: dict[str, Any] = json.load(answer)
         return state
 
-    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
+    def _wait_until(self, condition: Callable[[], T], what: str) -> T:
+        """Wait until a condition is true and return what it says; until then it may also fail."""
         deadline = time.monotonic() + START_TIMEOUT
         while True:
-            with suppress(OSError, psutil.Error):
-                if condition():
-                    return
+            with suppress(OSError, HTTPException, ValueError, psutil.Error):
+                if result := condition():
+                    return result
             processes = [self._master, *self._workers]
             ended = [process for process in processes if process and process.poll() is not None]
             if ended or time.monotonic() > deadline:
@@ -272,6 +280,10 @@ class SparkCluster:
                     f" with\n{tail(self.log_path, LOG_TAIL)}"
                 )
             time.sleep(PAUSE)
+
+
+def _ids(workers: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {worker["id"] for worker in workers}
 
 
 def _listening(pid: int) -> set[int]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import socket
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.client import BadStatusLine, IncompleteRead
 
 import pytest
 
@@ -35,6 +38,30 @@ def test_nothing_is_left_of_a_cluster(own_spark_cluster: Callable[..., SparkClus
     cluster.start()
     assert repr(cluster) == f"<SparkCluster at {cluster.url}, 0 workers>"
     assert cluster.url != before
+
+
+def test_an_incomplete_web_interface_is_requested_again(
+    own_spark_cluster: Callable[..., SparkCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master that starts may answer with another page, half an answer or none."""
+    attempts: Iterator[bytes | Exception] = iter(
+        [b"<!DOCTYPE html><html>", b"{", IncompleteRead(b"{"), BadStatusLine(""), TimeoutError()]
+    )
+    found = urllib.request.urlopen
+
+    def urlopen(url: str, timeout: float) -> object:
+        attempt = next(attempts, None)
+        if isinstance(attempt, Exception):
+            raise attempt
+        return found(url, timeout=timeout) if attempt is None else io.BytesIO(attempt)
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    cluster = own_spark_cluster(workers=0)
+    assert next(attempts, None) is None
+    attempts = iter([b"<!DOCTYPE html><html>", TimeoutError()])
+    cluster.start_worker()
+    assert next(attempts, None) is None
+    assert cluster.kill_worker()
 
 
 def test_a_port_that_is_taken_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
