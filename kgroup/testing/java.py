@@ -101,7 +101,7 @@ def archive_digest(program: Path, jars: Sequence[Path], works_with: Jars = Jars.
     """A digest of what an archive of classes depends on: the JVM, and the jars in their order.
 
     Java compares the jars' sizes and times, and their paths only below the folder that they have in
-    common. So environments with hard links to the same jars, as uv makes them, share an archive.
+    common.
 
     Args:
         program: ``java``.
@@ -113,14 +113,12 @@ def archive_digest(program: Path, jars: Sequence[Path], works_with: Jars = Jars.
     common = os.path.commonpath([jar.parent for jar in jars]) if anywhere else "/"
     named = [(path.name, path) for path in runtime]
     named += [(os.path.relpath(jar, common), jar) for jar in jars]
-    known = [(name, path.stat()) for name, path in named if path.exists()]
-    files = [
-        (found.st_dev, found.st_ino) if works_with is Jars.LINKED else () for _, found in known
-    ]
-    stated = [
-        (name, found.st_size, found.st_mtime_ns, *file)
-        for (name, found), file in zip(known, files, strict=True)
-    ]
+    stated: list[tuple[str | int, ...]] = []
+    for name, path in named:
+        if path.exists():
+            found = path.stat()
+            file = (found.st_dev, found.st_ino) if works_with is Jars.LINKED else ()
+            stated.append((name, found.st_size, found.st_mtime_ns, *file))
     return hashlib.sha256(repr(stated).encode()).hexdigest()[:16]
 
 

@@ -8,7 +8,8 @@ start more than a few drivers; ``benchmarks/archive.py`` measures the time that 
 Before Java 19, an archive needs the jars from which it was made, at their paths or as the same
 files elsewhere. Beside such an archive stand hard links to its jars, and it is made with these: so
 environments whose jars are hard links to the same files, as uv makes them, share an archive, also
-after the first of them is gone. Where no such links can be made, each environment has its own.
+after the first of them is gone. Jars that no other folder shares, as pip installs them, are not
+kept: each such environment has its own archive.
 """
 
 from __future__ import annotations
@@ -89,24 +90,34 @@ def make_archive() -> Path:
 
 
 def _make(java: Java) -> Path:
-    if java.version < MOVABLE:
-        shared = _archive(java, Jars.LINKED)
-        home = shared.with_suffix(HOME)
-        if _link(home) and _archive(java, Jars.LINKED) == shared:
-            _train(shared, home)
-            return shared
-    archive = archive_of(java)
-    _train(archive, spark_folder())
+    archive, home = _archive(java, Jars.LINKED), spark_folder()
+    links = archive.with_suffix(HOME)
+    if java.version < MOVABLE and _link(links):
+        home = links
+    else:
+        archive = archive_of(java)
+    try:
+        _train(archive, home)
+    except BaseException:
+        shutil.rmtree(links, ignore_errors=True)
+        raise
     return archive
 
 
 def _link(home: Path) -> bool:
-    """Make a home of Spark with hard links to its jars; return whether that was possible."""
+    """Make a home of Spark with hard links to its jars, if they are such links already.
+
+    Returns:
+        Whether it was made.
+    """
+    jars = _jars()
+    shutil.rmtree(home, ignore_errors=True)  # a process was killed while it made links
+    if any(jar.stat().st_nlink == 1 for jar in jars):
+        return False
     try:
-        shutil.rmtree(home, ignore_errors=True)  # a process was killed while it made links
         shutil.copytree(spark_folder() / "bin", home / "bin")
         (home / "jars").mkdir()
-        for jar in _jars():
+        for jar in jars:
             (home / "jars" / jar.name).hardlink_to(jar)
     except OSError:
         shutil.rmtree(home, ignore_errors=True)

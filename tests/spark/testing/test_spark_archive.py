@@ -120,12 +120,14 @@ def test_links_to_jars(environment: Environment, monkeypatch: pytest.MonkeyPatch
     Java finds the jars from which it was made as long as the archive exists.
     """
     java = use_java(17, monkeypatch)
-    first = environment("one")
-    made = make_archive()
     other = environment("other")
+    first = environment("one")
     other.unlink()
-    other.hardlink_to(first)
+    for link in other, first.parents[2] / "spark-of-uv.jar":
+        link.hardlink_to(first)
+    made = make_archive()
     first.unlink()
+    environment("other")
     assert archive_of(java) == make_archive() == made
     (kept,) = (Path(made.read_text()) / "jars").iterdir()
     assert kept.samefile(other)
@@ -143,8 +145,9 @@ def test_jars_that_cannot_be_linked(
         raise OSError(errno.EXDEV, "Invalid cross-device link", str(target), None, str(path))
 
     java = use_java(17, monkeypatch)
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
     jar = environment("one")
+    (jar.parents[2] / "elsewhere.jar").hardlink_to(jar)
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
     made = make_archive()
     assert archive_of(java) == made
     assert made.read_text() == str(jar.parents[1])
