@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker the path."""
+    """Send the path to a worker."""
     node.workerinput[FOLDER] = node.config.stash[_shared]
 
 

@@ -597,7 +597,7 @@ class BufferedSource:
     def _starves(self) -> bool:
         """Whether a reader waits, and neither its queues have records nor does a delivery.
 
-        A delivery that is on its way may be for that reader; this is asked again after it.
+        A delivery that is on its way may be for that reader; that is checked after it.
         """
         served = {queue.waiter for queue in self._ready.values()}
         if all(waiter in served for waiter in self._waiting):

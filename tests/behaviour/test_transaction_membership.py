@@ -33,7 +33,7 @@ but refused requests, up to three answers in ten are in the words of the other."
 
 
 async def refusal(kafka: Kafka, expected: int, send: Callable[[], Awaitable[int]]) -> int:
-    """The error of a refused request; a Kafka that used the words of another is asked again."""
+    """The error of a refused request; it is sent again if Kafka used the words of another."""
     code = await send()
     attempts = 1
     while kafka.kind == REAL and code == OF_ANOTHER_VERSION[expected] and attempts < ATTEMPTS:

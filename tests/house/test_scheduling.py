@@ -12,16 +12,16 @@ from tests.scheduling import Scheduling, pytest_xdist_make_scheduler
 
 
 class Worker:
-    """Stands for a worker's process: it is told which tests to run."""
+    """Stands for a worker's process: it receives the tests that it runs."""
 
     def __init__(self, name: str) -> None:
         self.gateway = SimpleNamespace(id=name)
         self.shutting_down = False
-        self.told: list[int] = []
+        self.given: list[int] = []
 
     def send_runtest_some(self, indices: list[int]) -> None:
         """Keep what it is to run."""
-        self.told += indices
+        self.given += indices
 
     def shutdown(self) -> None:
         """It gets no more tests."""
@@ -47,14 +47,15 @@ def test_every_test_is_handed_out_once(request: pytest.FixtureRequest) -> None:
     kept = 0
     while not scheduling.tests_finished:
         for worker, done in zip(workers, ran, strict=True):
-            if len(done) < len(worker.told):
-                done.append(worker.told[len(done)])
+            if len(done) < len(worker.given):
+                done.append(worker.given[len(done)])
                 scheduling.mark_test_complete(worker, done[-1])
                 kept = max(kept, *map(len, scheduling.assigned_work.values()))
-    last = [worker.told[len(done) :] for worker, done in zip(workers, ran, strict=True)]
+    last = [worker.given[len(done) :] for worker, done in zip(workers, ran, strict=True)]
     assert sorted(chain(*ran, *last)) == list(range(len(names)))
     grouped = set(range(40, 45))
-    assert [grouped & {*worker.told} for worker in workers if grouped & {*worker.told}] == [grouped]
+    together = [grouped & {*worker.given} for worker in workers]
+    assert [found for found in together if found] == [grouped]
     assert kept <= 4
 
 

@@ -7,7 +7,6 @@ the group has read.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import ssl
 import sys
@@ -15,19 +14,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kgroup.security.unsecured_token import UnsecuredToken
+
 TOPIC: Final = "t"
 USER: Final = "alice"
 PASSWORD: Final = "alice-secret"  # noqa: S105 # of a test
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PATIENCE: Final = 60.0
-
-
-def token() -> str:
-    """A token without a signature (RFC 7519)."""
-    now = time.time()
-    parts = ({"alg": "none"}, {"sub": USER, "iat": now, "exp": now + 3600})
-    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in parts]
-    return ".".join(part.rstrip("=") for part in (*encoded, ""))
+TOKEN: Final = UnsecuredToken({"sub": USER}, USER, lifetime=3600.0, extensions={})
 
 
 def confluent_kafka(servers: str, ca: str, mechanism: str) -> int:
@@ -68,7 +62,7 @@ def kafka_python(servers: str, ca: str, mechanism: str) -> int:
 
     class Tokens(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no types
         def token(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-            return token()
+            return TOKEN.make()[0]
 
     login: dict[str, Any] = {
         "bootstrap_servers": servers,
@@ -106,7 +100,7 @@ async def _aiokafka(servers: str, ca: str, mechanism: str) -> int:
 
     class Tokens(AbstractTokenProvider):  # type: ignore[misc] # aiokafka has no types
         async def token(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-            return token()
+            return TOKEN.make()[0]
 
     login: dict[str, Any] = {
         "bootstrap_servers": servers,
