@@ -135,6 +135,12 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
     " With 0 all clocks agree.",
 )
 @click.option(
+    "--logins/--no-logins",
+    default=None,
+    help="Whether members log in, in a third of the plans, and users and rights are revoked. A"
+    " --worker then needs Process.config or Process.security.  [default: not with --worker]",
+)
+@click.option(
     "--processes",
     metavar="N",
     type=Whole(PROCESSES),
@@ -167,6 +173,7 @@ def simulate(
     worker: Worker,
     trace: Path | None,
     *,
+    logins: bool | None,
     keep_going: bool,
 ) -> None:
     """Check a group in virtual time, one simulation for each seed.
@@ -189,6 +196,7 @@ def simulate(
             duration=duration,
             faults_per_hour=faults_per_hour,
             wall_clock_error=wall_clock_error,
+            logins=worker is default_worker if logins is None else logins,
         )
     except ConfigError as error:
         raise click.UsageError(str(error)) from error

@@ -36,7 +36,7 @@ def test_a_seed_that_holds_is_summarised(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.output.startswith("seed 17: every invariant holds\n  virtual time ")
     assert re.search(r"records +(\d+) written, \1 processed, 0 processed again", result.output)
-    scenario = Scenario(members=2, brokers=1, duration=30.0, faults_per_hour=0.0)
+    scenario = Scenario(members=2, brokers=1, duration=30.0, faults_per_hour=0.0, logins=True)
     assert trace.read_text(encoding="utf-8") == simulate(generate_plan(scenario, 17)).trace
 
 
@@ -67,11 +67,16 @@ def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert result.exit_code == 130
     assert "interrupted" in result.output
-    scenario = Scenario(members=6, brokers=2, duration=7800.0, faults_per_hour=7.5)
-    assert calls == [
-        (Scenario(), range(100), default_worker, None, False),
+    for options in ((), ("--logins",)):
+        run("--seeds", "1", "--worker", LOSSY, *options)
+    run("--seeds", "1", "--no-logins")
+    scenario = Scenario(members=6, brokers=2, duration=7800.0, faults_per_hour=7.5, logins=True)
+    assert calls[:2] == [
+        (Scenario(logins=True), range(100), default_worker, None, False),
         (scenario, range(3, 9), default_worker, 1, True),
     ]
+    scenarios = [call[0] for call in calls[2:]]
+    assert scenarios == [Scenario(logins=logins) for logins in (False, True, False)]
 
 
 @pytest.mark.parametrize(

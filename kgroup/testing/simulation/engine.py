@@ -58,6 +58,7 @@ from kgroup.broker import EmbeddedCluster, in_memory_cluster
 from kgroup.broker.groups.validation import Shard
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.fault_injection import InjectionContext, broker_name, inject
+from kgroup.testing.simulation.logins import SimulatedLogins
 from kgroup.testing.simulation.network import Network
 from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
 from kgroup.testing.simulation.plan import Plan
@@ -90,10 +91,12 @@ class Engine:
         """Run the plan to its end."""
         plan = self._plan
         network = Network(self._random("network"), plan.latency, call_at)
+        logins = SimulatedLogins(plan)
         async with (
             in_memory_cluster(
                 brokers=plan.brokers,
                 settings=plan.broker_settings,
+                security=logins.of_brokers,
                 random=self._random("brokers"),
             ) as cluster,
             trio.open_nursery() as nursery,
@@ -112,6 +115,7 @@ class Engine:
                 log=cluster.log,
                 topics=topics,
                 servers=cluster.bootstrap_servers,
+                logins=logins,
                 nursery=nursery,
                 new_random=self._random,
             )
@@ -125,6 +129,7 @@ class Engine:
                 topics=topics,
                 writer=RecordWriter(plan, self._random("records"), topics, cluster),
                 states=states,
+                logins=logins,
             )
             _connect(context)
             try:

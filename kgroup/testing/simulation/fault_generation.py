@@ -190,6 +190,31 @@ def _more_partitions(choices: FaultChoices) -> Fault:
     )
 
 
+def _sessions_end(choices: FaultChoices) -> Fault:
+    return faults.SessionsEnd(at=choices.at, process=choices.process)
+
+
+def _user_revoked(choices: FaultChoices) -> Fault:
+    return faults.UserRevoked(
+        at=choices.at, process=choices.process, seconds=choices.seconds(*_SHORT_OR_LONG)
+    )
+
+
+def _password_changes(choices: FaultChoices) -> Fault:
+    return faults.PasswordChanges(
+        at=choices.at, process=choices.process, seconds=choices.seconds(*_SHORT_OR_LONG)
+    )
+
+
+def _right_revoked(choices: FaultChoices) -> Fault:
+    return faults.RightRevoked(
+        at=choices.at,
+        process=choices.process,
+        resource_type=choices.random.choice(("group", "topic")),
+        seconds=choices.seconds(*_SHORT_OR_LONG),
+    )
+
+
 def _topic_deleted(choices: FaultChoices) -> Fault:
     topic, partition = choices.partition
     return faults.TopicDeleted(
@@ -227,4 +252,12 @@ KINDS: Final[Mapping[type[Fault], Kind]] = {
     faults.MorePartitions: Kind(_more_partitions, 0.5),
     faults.TopicDeleted: Kind(_topic_deleted, 1.5),
 }
-"""All kinds of faults."""
+"""All kinds of faults that can happen in every plan."""
+
+LOGIN_KINDS: Final[Mapping[type[Fault], Kind]] = {
+    faults.SessionsEnd: Kind(_sessions_end, 2.0),
+    faults.UserRevoked: Kind(_user_revoked, 2.0),
+    faults.PasswordChanges: Kind(_password_changes, 2.0),
+    faults.RightRevoked: Kind(_right_revoked, 2.0),
+}
+"""The kinds of faults that happen beside them in a plan with logins."""

@@ -16,6 +16,7 @@ import trio
 from kgroup.broker import EmbeddedCluster
 from kgroup.testing.simulation import faults, history
 from kgroup.testing.simulation.faults import ALL, Fault
+from kgroup.testing.simulation.logins import TWIN, SimulatedLogins
 from kgroup.testing.simulation.network import Network, Route
 from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
 from kgroup.testing.simulation.plan import Plan
@@ -40,6 +41,7 @@ class InjectionContext:
     topics: SimulatedTopics
     writer: RecordWriter
     states: States
+    logins: SimulatedLogins
     brokers_down: set[int] = attrs.field(factory=set)
 
     def routes(self, process: str, broker: str) -> list[Route]:
@@ -131,7 +133,7 @@ async def _stop(context: InjectionContext, fault: faults.Stop) -> AsyncIterator[
 @asynccontextmanager
 async def _twin(context: InjectionContext, fault: faults.Twin) -> AsyncIterator[None]:
     """Start a second program with a static member's instance id; for a dynamic member, one more."""
-    name = f"{fault.process}-twin"
+    name = fault.process + TWIN
     instances = {one.name: one.group_instance_id for one in context.plan.members}
     if context.programs.running(name) is not None:
         yield
@@ -267,6 +269,41 @@ async def _leader_moves(
     yield
 
 
+# Logins.
+
+
+@asynccontextmanager
+async def _sessions_end(
+    context: InjectionContext, fault: faults.SessionsEnd
+) -> AsyncIterator[None]:
+    context.cluster.end_sessions(fault.process)
+    yield
+
+
+@asynccontextmanager
+async def _user_revoked(
+    context: InjectionContext, fault: faults.UserRevoked
+) -> AsyncIterator[None]:
+    with context.logins.user_revoked(context.cluster, fault.process):
+        yield
+
+
+@asynccontextmanager
+async def _password_changes(
+    context: InjectionContext, fault: faults.PasswordChanges
+) -> AsyncIterator[None]:
+    with context.logins.password_changes(context.cluster, fault.process):
+        yield
+
+
+@asynccontextmanager
+async def _right_revoked(
+    context: InjectionContext, fault: faults.RightRevoked
+) -> AsyncIterator[None]:
+    with context.logins.right_revoked(context.cluster, fault.process, fault.resource_type):
+        yield
+
+
 # Topics.
 
 
@@ -308,6 +345,10 @@ INJECTORS: Final[
     faults.SlowBroker: _slow_broker,
     faults.CoordinatorMoves: _coordinator_moves,
     faults.LeaderMoves: _leader_moves,
+    faults.SessionsEnd: _sessions_end,
+    faults.UserRevoked: _user_revoked,
+    faults.PasswordChanges: _password_changes,
+    faults.RightRevoked: _right_revoked,
     faults.MorePartitions: _more_partitions,
     faults.TopicDeleted: _topic_deleted,
 }

@@ -278,6 +278,66 @@ class LeaderMoves(Fault):
         return f"the leader of {self.topic}-{self.partition} moves"
 
 
+# Logins. They have no effect in a plan without logins.
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SessionsEnd(Fault):
+    """The brokers close all connections on which a member has logged in."""
+
+    process: str
+
+    def message(self) -> str:
+        """See ``Fault``."""
+        return f"the sessions of {self.process} end"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class UserRevoked(LastingFault):
+    """The user of a member is removed, its sessions end, and no login succeeds."""
+
+    process: str
+
+    def message(self) -> str:
+        """See ``Fault``."""
+        return f"the user of {self.process} is removed for {self.seconds:.2f} s"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PasswordChanges(LastingFault):
+    """The password of a member's user changes; the member learns of it when the fault ends.
+
+    Until then its sessions continue, and logins fail.
+    """
+
+    process: str
+
+    def message(self) -> str:
+        """See ``Fault``."""
+        return f"the password of {self.process} changes, which it learns after {self.seconds:.2f} s"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RightRevoked(LastingFault):
+    """The user of a member may not read the group, or the topics.
+
+    Attributes:
+        process: the member.
+        resource_type: "group" or "topic"; without the right to read a topic, commits are refused.
+    """
+
+    process: str
+    resource_type: str
+
+    def message(self) -> str:
+        """See ``Fault``."""
+        return f"{self.process} may not read any {self.resource_type} for {self.seconds:.2f} s"
+
+
 # Topics.
 
 

@@ -13,7 +13,9 @@ import attrs
 
 from kgroup import bounds
 from kgroup.broker.broker_settings import BROKERS
+from kgroup.broker.security.settings import SESSION_LIFETIME
 from kgroup.errors import ConfigError
+from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation.faults import Fault
 from kgroup.testing.simulation.network import Latency
 from kgroup.types import topic_fault
@@ -62,6 +64,8 @@ class Scenario:
         faults_per_hour: the number of faults an hour, on average; 0 for none.
         wall_clock_error: the most seconds by which half of the wall clocks are wrong at first; they
             jump, too. With 0 all clocks agree.
+        logins: whether, in a third of the plans, members log in, and users and rights are revoked;
+            a program that does not use `Process.config` takes `Process.security` for that.
         config: settings of every member's group; they take precedence over the seed's.
         broker_settings: Kafka's broker properties; they take precedence over the seed's.
 
@@ -77,6 +81,7 @@ class Scenario:
     )
     faults_per_hour: float = attrs.field(default=90.0, validator=FAULTS_PER_HOUR)
     wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)
+    logins: bool = attrs.field(default=False, validator=bounds.flag())
     config: Mapping[str, Any] = attrs.field(factory=dict, validator=_NAMES)
     broker_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_NAMES)
 
@@ -109,6 +114,26 @@ def _check_work(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise ConfigError(attribute.name, value, WORK)
     if value[0] > value[1]:
         raise ConfigError(attribute.name, value, WORK)
+
+
+_BY_PASSWORD: Final = bounds.Bound(
+    lambda value: isinstance(value, SaslMechanism) and value is not SaslMechanism.OAUTHBEARER,
+    "it must be SaslMechanism.PLAIN, SCRAM_SHA_256 or SCRAM_SHA_512",
+)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class LoginPlan:
+    """How the members log in.
+
+    Attributes:
+        mechanism: one with a password.
+        session_lifetime: the seconds after which a member has to log in again; None for never.
+    """
+
+    mechanism: SaslMechanism = attrs.field(validator=_BY_PASSWORD)
+    session_lifetime: float | None = attrs.field(validator=bounds.optional(SESSION_LIFETIME))
 
 
 @final
@@ -149,6 +174,7 @@ class Plan:
             "own offsets" (it seeks to the offsets in a store of its own) or "seeks" (anywhere).
         transactional: the part of the writes that is in transactions, 0 to 1.
         wall_clock_error: the most seconds by which half of the wall clocks are wrong at first.
+        logins: how the members log in, or None.
 
     Raises:
         ConfigError: a number is out of bounds; a wait of NaN seconds, for example, would never end.
@@ -170,3 +196,4 @@ class Plan:
     partition_handler: str = attrs.field(default="plain", validator=bounds.text())
     transactional: float = attrs.field(default=0.0, validator=bounds.number(0, 1))
     wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)
+    logins: LoginPlan | None = None

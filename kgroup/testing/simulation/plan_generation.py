@@ -10,14 +10,18 @@ change either changes what all seeds mean. A new choice takes a generator of its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from kgroup.testing.simulation.fault_generation import KINDS, FaultChoices
+import attrs
+
+from kgroup.security.settings import SaslMechanism
+from kgroup.testing.simulation.fault_generation import KINDS, LOGIN_KINDS, FaultChoices, Kind
 from kgroup.testing.simulation.faults import Fault, TopicDeleted
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PLAIN, SEEKS
-from kgroup.testing.simulation.plan import MemberPlan, Plan, Scenario
+from kgroup.testing.simulation.plan import LoginPlan, MemberPlan, Plan, Scenario
 from kgroup.testing.simulation.targeted_faults import generate_targeted_faults
 
 _HOUR: Final = 3600.0
@@ -27,6 +31,11 @@ _ONE_IN_THREE: Final = 3
 _HANDLERS: Final = (PLAIN, PLAIN, PLAIN, PLAIN, OWN_OFFSETS, SEEKS)
 _TRANSACTIONAL: Final = (0.0, 0.0, 0.5)
 _ISOLATION: Final = ("read_committed", "read_committed", "read_uncommitted")
+_MECHANISMS: Final = (
+    (SaslMechanism.PLAIN, (None, 5.0, 30.0, 120.0)),
+    (SaslMechanism.SCRAM_SHA_256, (None, 60.0)),
+)
+"""How members log in, and after how many seconds again; SCRAM takes the processor 3 ms a login."""
 _SESSIONS: Final = {6.0: (1.0, 2.0), 10.0: (1.0, 3.0), 20.0: (2.0, 3.0), 45.0: (3.0, 3.0)}
 """Session time-outs, each with the heartbeat intervals that go with it."""
 _LOADS: Final = ((3.0, 6, (0.0, 0.01)), (4.0, 3, (0.01, 0.2)), (6.0, 2, (0.1, 1.0)))
@@ -73,10 +82,13 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
     if transactional:
         config["isolation_level"] = separate.choice(_ISOLATION)
     targeted = tuple(generate_targeted_faults(seed, scenario, topics, members, session))
+    logins = _logins(seed, scenario)
+    login_faults = () if logins is None else _login_faults(seed, scenario, topics, members)
     if any(map(_resets_offsets, targeted)):
         partition_handler = PLAIN
     all_faults = sorted(
-        (*_faults(random, scenario, topics, members), *targeted), key=lambda fault: fault.at
+        (*_faults(random, scenario, topics, members), *targeted, *login_faults),
+        key=lambda fault: fault.at,
     )
     return Plan(
         seed=seed,
@@ -104,6 +116,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
         partition_handler=partition_handler,
         transactional=transactional,
         wall_clock_error=scenario.wall_clock_error,
+        logins=logins,
     )
 
 
@@ -116,17 +129,34 @@ def _topics(random: Random) -> dict[str, int]:
     return random.choice(({"orders": 6}, {"orders": 3, "payments": 4}, {"orders": 1}))
 
 
+def _logins(seed: int, scenario: Scenario) -> LoginPlan | None:
+    random = Random(f"{seed} logins")
+    if not scenario.logins or random.randrange(_ONE_IN_THREE):
+        return None
+    mechanism, lifetimes = random.choice(_MECHANISMS)
+    return LoginPlan(mechanism=mechanism, session_lifetime=random.choice(lifetimes))
+
+
+def _login_faults(
+    seed: int, scenario: Scenario, topics: dict[str, int], members: tuple[MemberPlan, ...]
+) -> tuple[Fault, ...]:
+    random = Random(f"{seed} login faults")
+    rarer = attrs.evolve(scenario, faults_per_hour=scenario.faults_per_hour / 3)
+    return _faults(random, rarer, topics, members, LOGIN_KINDS)
+
+
 def _faults(
     random: Random,
     scenario: Scenario,
     topics: dict[str, int],
     members: tuple[MemberPlan, ...],
+    kinds_of_faults: Mapping[type[Fault], Kind] = KINDS,
 ) -> tuple[Fault, ...]:
     if not scenario.faults_per_hour:
         return ()
     found: list[Fault] = []
     at = 0.0
-    kinds = tuple(KINDS.values())
+    kinds = tuple(kinds_of_faults.values())
     weights = [kind.weight for kind in kinds]
     while True:
         at = round(at + random.expovariate(scenario.faults_per_hour / _HOUR), 3)

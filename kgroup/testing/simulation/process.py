@@ -11,6 +11,7 @@ import trio
 from kgroup.config import GroupConfig
 from kgroup.interfaces import Message
 from kgroup.records.memory import ReadableLog
+from kgroup.security.settings import Security
 from kgroup.testing.simulation.observer import MemberObserver
 from kgroup.testing.simulation.plan import Plan
 from kgroup.types import TopicPartition
@@ -24,6 +25,7 @@ class Process:
         name: the program's name: "m1", "m2" and so on.
         life: which start of the program this is, from 1.
         bootstrap_servers: the addresses of the simulated brokers.
+        security: how to log in there.
         group_instance_id: the instance id of a static member, or None.
         slowness: the factor by which its work is slower than usual now.
         partition_handler: how the plan wants kgroup's own example worker to handle a partition.
@@ -39,6 +41,7 @@ class Process:
         life: int,
         plan: Plan,
         bootstrap_servers: str,
+        security: Security,
         group_instance_id: str | None,
         random: Random,
         observer: MemberObserver,
@@ -48,6 +51,7 @@ class Process:
         self.name: Final = name
         self.life: Final = life
         self.bootstrap_servers: Final = bootstrap_servers
+        self.security: Final = security
         self.group_instance_id: Final = group_instance_id
         self.slowness = 1.0
         self._plan = plan
@@ -68,6 +72,7 @@ class Process:
         """
         given: dict[str, object] = {
             "bootstrap_servers": self.bootstrap_servers,
+            "security": self.security,
             "group_id": "group",
             "topics": sorted(self._plan.topics),
             "client_id": self.name,

@@ -24,6 +24,7 @@ from kgroup.records.memory import MemorySource, ReadableLog
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.freezing import Freezer, owned_by
+from kgroup.testing.simulation.logins import SimulatedLogins
 from kgroup.testing.simulation.network import Network, Plug
 from kgroup.testing.simulation.observer import MemberObserver, Recorder
 from kgroup.testing.simulation.plan import MemberPlan, Plan
@@ -78,6 +79,7 @@ class RunningPrograms:
         log: the brokers' logs, from which records are read.
         topics: knows which creation of its topic a record belongs to.
         servers: the brokers' addresses.
+        logins: how the programs log in there.
         nursery: where the programs run; cancelled only when the simulation is over.
         new_random: makes a generator for a purpose; see ``Engine``.
     """
@@ -92,6 +94,7 @@ class RunningPrograms:
         log: ReadableLog,
         topics: SimulatedTopics,
         servers: str,
+        logins: SimulatedLogins,
         nursery: trio.Nursery,
         new_random: Callable[[str], Random],
     ) -> None:
@@ -103,6 +106,7 @@ class RunningPrograms:
         self._topics = topics
         self._store: dict[TopicPartition, int] = {}
         self._servers = servers
+        self._logins = logins
         self._nursery = nursery
         self._new_random = new_random
         self._freezer = Freezer()
@@ -147,6 +151,7 @@ class RunningPrograms:
             life=number,
             plan=self._plan,
             bootstrap_servers=self._servers,
+            security=self._logins.of_program(name),
             group_instance_id=group_instance_id,
             random=self._new_random(f"work of {name}, life {number}"),
             observer=observer,

@@ -122,6 +122,7 @@ def command_of(failure: Failure) -> str | None:
         duration=scenario.duration / _MINUTE * _MINUTE,
         faults_per_hour=scenario.faults_per_hour,
         wall_clock_error=scenario.wall_clock_error,
+        logins=scenario.logins,
     )
     if name is None or options != scenario:
         return None
@@ -131,9 +132,10 @@ def command_of(failure: Failure) -> str | None:
         f" --faults-per-hour {_number(scenario.faults_per_hour)}"
         f" --wall-clock-error {_number(scenario.wall_clock_error)}"
     )
-    if failure.worker is default_worker:
-        return command
-    return f"{command} --worker {name[0]}:{name[1]}"
+    own = failure.worker is not default_worker
+    if scenario.logins is own:
+        command += " --logins" if scenario.logins else " --no-logins"
+    return f"{command} --worker {name[0]}:{name[1]}" if own else command
 
 
 def code_of(failure: Failure) -> str:
@@ -161,6 +163,8 @@ def code_of(failure: Failure) -> str:
 def _changes(generated: Plan, plan: Plan) -> Iterator[str]:
     if plan.duration != generated.duration:
         yield f"    duration={plan.duration!r},"
+    if plan.logins != generated.logins:
+        yield "    logins=None,"
     if plan.members != generated.members:
         yield from _listed("members", [repr(one) for one in plan.members])
     if plan.faults != generated.faults:

@@ -10,9 +10,11 @@ import pytest
 
 from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.events import Joined
+from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation import Outcome, Scenario, faults, generate_plan, history, simulate
+from kgroup.testing.simulation.fault_generation import LOGIN_KINDS
 from kgroup.testing.simulation.faults import ALL, Fault
-from kgroup.testing.simulation.plan import MemberPlan
+from kgroup.testing.simulation.plan import LoginPlan, MemberPlan
 
 AT: Final = 30.0
 LASTS: Final = 20.0
@@ -42,9 +44,13 @@ CALM: Final = attrs.evolve(
 )
 
 
+LOGINS: Final = LoginPlan(mechanism=SaslMechanism.PLAIN, session_lifetime=None)
+
+
 def run(fault: Fault) -> Outcome:
-    """Run a simulation with one fault."""
-    return simulate(attrs.evolve(CALM, faults=(fault,)))
+    """Run a simulation with one fault, with logins if it is about them."""
+    logins = LOGINS if type(fault) in LOGIN_KINDS else None
+    return simulate(attrs.evolve(CALM, faults=(fault,), logins=logins))
 
 
 def of(outcome: Outcome, kind: type[Any], after: float, before: float) -> Sequence[Any]:
@@ -127,6 +133,39 @@ def moves(outcome: Outcome) -> bool:
     return moved.node_id != before and continues(outcome)
 
 
+def is_without_a_user(outcome: Outcome) -> bool:
+    """The member's connections close and no login succeeds, however often it starts."""
+    ended = of(outcome, history.ProcessEnded, AT, END)
+    silent = not requests_of(outcome, "join_group", "m1", AT + 0.5, END)
+    return (
+        silent and all("SASL_AUTHENTICATION_FAILED" in one.error for one in ended) and back(outcome)
+    )
+
+
+def learns_its_password_late(outcome: Outcome) -> bool:
+    """The sessions of before continue, so that the member does not notice."""
+    return reconnects(outcome)
+
+
+def may_not_read_the_group(outcome: Outcome) -> bool:
+    """The next heartbeat ends the group with the reason, and so does each attempt to join."""
+    ended = of(outcome, history.ProcessEnded, AT, END)
+    refused = all("GROUP_AUTHORIZATION_FAILED" in one.error for one in ended)
+    return len(ended) > 1 and refused and back(outcome)
+
+
+def may_not_commit(outcome: Outcome) -> bool:
+    """The next commit fails with the reason."""
+    ended = of(outcome, history.ProcessEnded, AT, END)
+    refused = all("TOPIC_AUTHORIZATION_FAILED" in one.error for one in ended)
+    return len(ended) > 0 and refused and back(outcome)
+
+
+def back(outcome: Outcome) -> bool:
+    """After the fault the member works again."""
+    return joined(outcome, "m1", END, 1e9) > 0 and work_of(outcome, "m1", END, 1e9) > 0
+
+
 def grows(outcome: Outcome) -> bool:
     """New partitions are found and assigned."""
     stable = [one for one in of(outcome, history.GroupChanged, AT, END) if one.assigned]
@@ -166,6 +205,11 @@ EFFECTS: Final[dict[Fault, Callable[[Outcome], bool]]] = {
     faults.SlowBroker(at=AT, broker=B, delay=0.5, seconds=LASTS): continues,
     faults.CoordinatorMoves(at=AT, away=0.5, loading=0.5): moves,
     faults.LeaderMoves(at=AT, topic="orders", partition=0): continues,
+    faults.SessionsEnd(**M1): reconnects,
+    faults.UserRevoked(**M1, seconds=LASTS): is_without_a_user,
+    faults.PasswordChanges(**M1, seconds=LASTS): learns_its_password_late,
+    faults.RightRevoked(**M1, resource_type="group", seconds=LASTS): may_not_read_the_group,
+    faults.RightRevoked(**M1, resource_type="topic", seconds=LASTS): may_not_commit,
     faults.MorePartitions(at=AT, topic="orders", by=2): grows,
     faults.TopicDeleted(at=AT, topic="orders", partitions=3, seconds=LASTS): is_created_again,
 }

@@ -9,7 +9,7 @@ from kgroup.testing.simulation.fault_injection import INJECTORS
 from kgroup.testing.simulation.faults import Fault, LastingFault
 
 SEEDS: Final = range(200)
-ROUGH: Final = Scenario(faults_per_hour=300.0)
+ROUGH: Final = Scenario(faults_per_hour=300.0, logins=True)
 
 
 def kinds() -> set[type[Fault]]:

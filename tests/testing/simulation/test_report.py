@@ -7,9 +7,11 @@ from typing import Any
 import attrs
 import pytest
 
+from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation import Outcome, Process, Scenario, SimulationError, generate_plan
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.faults import Cut, Freeze
+from kgroup.testing.simulation.plan import LoginPlan
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.report import Failure, code_of, command_of, report
 from kgroup.testing.simulation.shrinking import Shrunk
@@ -110,6 +112,29 @@ def test_the_command_names_the_program() -> None:
     command = command_of(a_failure(worker=program))
     assert command is not None
     assert command.endswith(f" --worker {__name__}:program")
+
+
+def test_the_command_says_whether_members_log_in() -> None:
+    """It says so where the command's default differs: with logins only for kgroup's own worker."""
+    for worker, logins, said in (
+        (default_worker, True, ""),
+        (default_worker, False, " --no-logins"),
+        (program, True, " --logins"),
+        (program, False, ""),
+    ):
+        command = command_of(a_failure(Scenario(logins=logins), worker))
+        assert command is not None
+        assert f"--wall-clock-error 3{said} --worker" in f"{command} --worker"
+
+
+def test_logins_that_were_removed_are_removed_in_the_code() -> None:
+    """The code of a shrunk plan has no logins either."""
+    failure = a_failure(Scenario(logins=True))
+    logins = LoginPlan(mechanism=SaslMechanism.PLAIN, session_lifetime=None)
+    generated = attrs.evolve(failure.outcome.plan, logins=logins)
+    with_logins = attrs.evolve(failure, outcome=attrs.evolve(failure.outcome, plan=generated))
+    assert "    logins=None,\n" in code_of(with_logins)
+    assert "logins=None" not in code_of(failure)
 
 
 def test_what_no_command_can_say_is_left_to_python() -> None:

@@ -52,7 +52,7 @@ print(json.dumps([summary.seconds, summary.written, summary.processed, faults]))
 def test_no_seed_breaks_an_invariant(part: int) -> None:
     """Whatever goes wrong in a plan of these seeds, every invariant of the group holds."""
     share = SEEDS // PARTS
-    scenario = {**SHAPES[part % len(SHAPES)], "duration": MINUTES * 60.0}
+    scenario = {**SHAPES[part % len(SHAPES)], "duration": MINUTES * 60.0, "logins": True}
     arguments = json.dumps([[part * share, (part + 1) * share], scenario])
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, arguments],

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation import MemberPlan, Outcome, Plan
 from kgroup.testing.simulation.faults import Cut, Fault, Freeze, Moment
 from kgroup.testing.simulation.history import FaultBegan
+from kgroup.testing.simulation.plan import LoginPlan
 from kgroup.testing.simulation.shrinking import shrink
 from tests.testing.simulation.samples import a_plan, broken
 
@@ -79,6 +81,15 @@ def test_members_and_time_that_are_not_needed_go() -> None:
     assert [one.name for one in shrunk.members] == ["m3"]
     assert 30 < shrunk.duration <= 41
     assert shrunk.faults == ()
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_logins_that_are_not_needed_go(needed: bool) -> None:
+    """They stay only if the plan holds without them."""
+    logins = LoginPlan(mechanism=SaslMechanism.PLAIN, session_lifetime=5.0)
+    run = failing_if(lambda plan: plan.logins is not None or not needed)
+    shrunk = shrink(run(a_plan(logins=logins)), run).outcome.plan
+    assert shrunk.logins == (logins if needed else None)
 
 
 def test_all_else_stays() -> None:

@@ -18,6 +18,7 @@ from kgroup.testing.simulation.faults import (
     Crash,
     LeaderMoves,
     MorePartitions,
+    RightRevoked,
     SlowWork,
     Stop,
     TopicDeleted,
@@ -32,6 +33,7 @@ from kgroup.testing.simulation.history import (
     SeekCalled,
     TopicChanged,
 )
+from kgroup.testing.simulation.logins import user_of
 from kgroup.testing.simulation.plan import Plan
 from kgroup.types import Cause, TopicPartition
 
@@ -76,6 +78,7 @@ class Repetitions(Check):
         self._faults_over_at = 0.0
         self._given_up: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
         self._drains_until: Final[dict[HeldGeneration, float]] = {}
+        self._right_revoked_at: Final[dict[str, float]] = {}
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
@@ -124,7 +127,9 @@ class Repetitions(Check):
         cause = event.end.cause
         if cause is Cause.MEMBERSHIP_LOST:  # which only a refused request causes
             refused = self.views.groups.refused_at.get(held.member_id, 0.0)
-            return refused < held.joined_at and not held.was_frozen
+            # A request without the right to it does not reach the coordinator.
+            revoked = self._right_revoked_at.get(user_of(held.life[0]), 0.0)
+            return max(refused, revoked) < held.joined_at and not held.was_frozen
         if cause not in _CLEAN_CAUSES:
             return False
         return not event.cut_short or not self._drained(held, at)
@@ -149,6 +154,8 @@ class Repetitions(Check):
         return at - began >= min(settings.drain_timeout, most)
 
     def _fault_began(self, entry: FaultBegan) -> None:
+        if isinstance(entry.fault, RightRevoked):
+            self._right_revoked_at[entry.fault.process] = entry.at
         if not isinstance(entry.fault, _HARMLESS):
             self._open_faults += 1
 
