@@ -18,11 +18,13 @@ from kgroup.testing.simulation.faults import (
     Crash,
     LeaderMoves,
     MorePartitions,
+    PasswordChanges,
     RightRevoked,
     SlowWork,
     Stop,
     TopicDeleted,
     Twin,
+    UserRevoked,
 )
 from kgroup.testing.simulation.history import (
     EventReported,
@@ -78,7 +80,8 @@ class Repetitions(Check):
         self._faults_over_at = 0.0
         self._given_up: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
         self._drains_until: Final[dict[HeldGeneration, float]] = {}
-        self._right_revoked_at: Final[dict[str, float]] = {}
+        self._refused_until: Final[dict[str, float]] = {}
+        """By user: until when logins or requests may be refused that no coordinator sees."""
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
@@ -127,9 +130,8 @@ class Repetitions(Check):
         cause = event.end.cause
         if cause is Cause.MEMBERSHIP_LOST:  # which only a refused request causes
             refused = self.views.groups.refused_at.get(held.member_id, 0.0)
-            # A request without the right to it does not reach the coordinator.
-            revoked = self._right_revoked_at.get(user_of(held.life[0]), 0.0)
-            return max(refused, revoked) < held.joined_at and not held.was_frozen
+            unseen = self._refused_until.get(user_of(held.life[0]), 0.0)
+            return max(refused, unseen) < held.joined_at and not held.was_frozen
         if cause not in _CLEAN_CAUSES:
             return False
         return not event.cut_short or not self._drained(held, at)
@@ -154,8 +156,10 @@ class Repetitions(Check):
         return at - began >= min(settings.drain_timeout, most)
 
     def _fault_began(self, entry: FaultBegan) -> None:
-        if isinstance(entry.fault, RightRevoked):
-            self._right_revoked_at[entry.fault.process] = entry.at
+        fault = entry.fault
+        if isinstance(fault, UserRevoked | PasswordChanges | RightRevoked):
+            until = max(entry.at + fault.seconds, self._refused_until.get(fault.process, 0.0))
+            self._refused_until[fault.process] = until
         if not isinstance(entry.fault, _HARMLESS):
             self._open_faults += 1
 
