@@ -13,7 +13,8 @@ def main() -> None:
     # It switches trio's scheduling for the whole process, which kgroup has to do by itself.
     assert "hypothesis" not in sys.modules
     for seed in range(first, end):
-        plan = generate_plan(Scenario(members=members, duration=200.0, faults_per_hour=300.0), seed)
+        scenario = Scenario(members=members, duration=200.0, faults_per_hour=300.0, logins=True)
+        plan = generate_plan(scenario, seed)
         print(f"seed {seed}\n{plan}\n{simulate(plan).trace}")  # noqa: T201 # what it is for
 
 
