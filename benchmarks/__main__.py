@@ -23,6 +23,7 @@ from benchmarks.records import part as records
 from benchmarks.report import page
 from benchmarks.report.results import Results
 from benchmarks.scripts import part as scripts
+from benchmarks.security import part as security
 from benchmarks.start import part as start
 
 OUT: Final = Path("build") / "benchmarks"
@@ -37,6 +38,7 @@ PARTS: Final[Mapping[str, tuple[str, Arguments, Run]]] = {
         ("memory", "the memory of a consumer that is slower than its topic", memory),
         ("idle", "what members cost that have nothing to read", idle),
         ("start", "how long a member takes to its first record, and to leave", start),
+        ("security", "what encryption and logins cost", security),
     )
 } | {
     name: (about, scripts.add_arguments, scripts.runner(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -50,7 +51,14 @@ def settings(job: Job, group: str) -> dict[str, Any]:
         "enable.auto.commit": False,
         # Its default of a second delays a consumer whose queue was full once.
         "fetch.queue.backoff.ms": 1,
+        **_properties(job.properties),
     }
+
+
+def _properties(file: str) -> dict[str, str]:
+    """The properties of a file, one a line."""
+    lines = Path(file).read_text().splitlines() if file else []
+    return dict(line.split("=", 1) for line in lines)
 
 
 def timeouts(job: Job) -> dict[str, int]:

@@ -37,6 +37,8 @@ class Job:
         journal: the file for what the sink finds.
         records: for the sink "meter", the number of records to read.
         each: for the sink "meter", whether value and offset of each record are read.
+        properties: for kgroup and confluent-kafka, a file of properties by librdkafka's names that
+            come before all others, for example of another listener; empty for none.
         assignors: kgroup's assignors, separated by commas; by default those of GroupConfig.
     """
 
@@ -56,6 +58,7 @@ class Job:
     journal: str = ""
     records: int = 0
     each: bool = False
+    properties: str = ""
     assignors: str = ""
 
     def arguments(self) -> list[str]:

@@ -18,9 +18,8 @@ def config_of(job: Job, group: str) -> GroupConfig:
         settings |= {"session_timeout": job.session, "heartbeat_interval": job.heartbeat}
     if job.refresh:
         settings["partition_watch_interval"] = job.refresh
-    return GroupConfig(
-        bootstrap_servers=job.servers, group_id=group, topics=[job.topic], **settings
-    )
+    connection: Any = job.properties or {"bootstrap.servers": job.servers}
+    return GroupConfig.from_properties(connection, group_id=group, topics=[job.topic], **settings)
 
 
 def tasks(job: Job, note: Note, ended: Ended) -> None:

@@ -17,6 +17,7 @@ from benchmarks.records import report as records
 from benchmarks.report.markdown import listing
 from benchmarks.report.results import Results
 from benchmarks.scripts import report as scripts
+from benchmarks.security import report as security
 from benchmarks.start import report as start
 
 PAGE: Final = "benchmarks.md"
@@ -31,6 +32,7 @@ REPORTS: Final[Mapping[str, tuple[str, Markdown, Pictures]]] = {
     "memory": ("Memory of a slow consumer", memory.markdown, memory.pictures),
     "idle": ("Idle members", idle.markdown, idle.pictures),
     "start": ("Start and stop", start.markdown, start.pictures),
+    "security": ("Encryption and logins", security.markdown, security.pictures),
     "assignors": ("Assignors", scripts.markdown, scripts.pictures),
     "spark": ("Spark", scripts.markdown, scripts.pictures),
 }

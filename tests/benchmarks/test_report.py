@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -128,7 +129,7 @@ def test_bars_and_curves_are_pictures() -> None:
 FAILED_BAR = Bar(name="b", value=None, text="no")
 
 
-ROWS = {
+ROWS: dict[str, list[dict[str, Any]]] = {
     "records": [
         {"client": "confluent-raw", "case": "100 B", "round": 0, "rate": 2e6, "cpu": 100.0},
         {"client": "confluent-raw", "case": "100 B", "round": 1, "rate": 4e6, "cpu": 100.0},
@@ -162,6 +163,15 @@ ROWS = {
     "start": [
         {"client": "kgroup", "case": "", "round": 0, "start": [5.0, 7.0], "stop": [1.0, 900.0]}
     ],
+    "security": [
+        *(
+            {"client": "kgroup", "case": f"records, {case}", "round": 0, "rate": rate, "cpu": 100.0}
+            for case, rate in (("plain text", 2e6), ("SASL_SSL", 1e6))
+        ),
+        {"client": "kgroup", "case": "rolling restart, plain text", "longest": [0.0, 1.0]},
+        {"client": "kgroup", "case": "rolling restart, SASL_SSL", "longest": [0.5, 0.5]},
+        {"client": "java", "case": "records, plain text", "round": 0, "failed": "no heap"},
+    ],
 }
 SHOWN = {
     "records": [
@@ -173,6 +183,11 @@ SHOWN = {
     "memory": ["| kgroup | 7 | 9 |"],
     "idle": ["| kgroup | 1.00 | 40 | 60 | 70 | 2.00 |"],
     "start": ["| kgroup | 6 (5 to 7) | 450 (1 to 900) |"],
+    "security": [
+        "| kgroup | 2.00 | 1.00 | 0.50 | 100 | 100 | 1.00 |",
+        "| kgroup | 0.95 | 1.00 | 0.50 | 0.50 |",
+        "| java | **failed** | **failed** | - |",
+    ],
 }
 
 

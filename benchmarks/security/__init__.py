@@ -1,0 +1,1 @@
+"""What encryption and logins cost."""
