@@ -52,6 +52,7 @@ class Operation(enum.Enum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 _IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {

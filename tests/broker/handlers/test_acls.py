@@ -32,6 +32,17 @@ async def test_a_number_for_nothing_closes_the_connection(api: str, fields: dict
         assert list(broker.cluster.security.authorizer) == [ALTERS, DESCRIBES]
 
 
+async def test_rules_about_every_operation() -> None:
+    """Clients can create rules about each operation of Kafka 4.3, by its number, and no other."""
+    numbers = range(2, 17)
+    async with secured(acls=[ALTERS]) as (broker, client):
+        await log_in(client)
+        rules = [{**NEW, "operation": number} for number in numbers]
+        created = (await client.request("create_acls", 3, creations=rules)).results
+        assert [int(one.error_code) for one in created] == [0] * 14 + [42]
+        assert len(list(broker.cluster.security.authorizer)) == 15
+
+
 async def test_rules_count_at_once() -> None:
     """A rule that was created decides about the next request, and one that was deleted does not."""
     async with secured(acls=[ALTERS, DESCRIBES]) as (broker, client):
