@@ -18,6 +18,7 @@ import trio
 from kgroup.addresses import split_address
 from kgroup.broker import Acl, BrokerSecurity, BrokerSettings, serve_cluster
 from kgroup.broker.broker_settings import BROKERS, MOST_PARTITIONS, PARTITIONS
+from kgroup.broker.security.acls import ResourceType
 from kgroup.broker.security.settings import SESSION_LIFETIME
 from kgroup.broker.server import check_listener
 from kgroup.cli.options import FilePath, Number, Whole
@@ -112,7 +113,10 @@ def _acls(
             if not user:
                 raise ConfigError("user", user, "it must be a name, or * for everybody")
             deny = permission != value
-            found.append(Acl(user, operation, resource_type, **more, prefix=prefix, deny=deny))
+            acl = Acl(user, operation, resource_type, **more, prefix=prefix, deny=deny)
+            if not name and acl.resource_type is not ResourceType.CLUSTER:
+                raise ConfigError("name", name, "only a rule about the cluster needs no name")
+            found.append(acl)
         except ConfigError as error:
             raise click.BadParameter(
                 f"{shown(value)} is not USER:OPERATION:TYPE[:NAME], such as"
@@ -172,8 +176,9 @@ def _acls(
     multiple=True,
     callback=_acls,
     help="A rule of access, such as alice:read:topic:orders; may be given more than once. With"
-    f" rules, users may do only what one of them allows. A name may end with {_ANYTHING} for all"
-    f" that begin so, and {_DENIES} before a rule forbids.",
+    " rules, users may do only what one of them allows. Only a rule about the cluster needs no"
+    f" name. A name may end with {_ANYTHING} for all that begin so, and {_DENIES} before a rule"
+    " forbids.",
 )
 @click.option(
     "--super-user",
