@@ -6,6 +6,7 @@ Source: KIP-11, KIP-290 (prefixes); Kafka's ``AclOperation``, ``StandardAuthoriz
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, final
 
@@ -148,19 +149,15 @@ def rules(given: object) -> Any:
     return tuple(given)
 
 
-_Key = tuple[ResourceType, str | None]
-"""A type, and the name of a resource or None for all rules about prefixes."""
+_Pattern = tuple[ResourceType, str, bool]
+"""A type, a name, and whether it is only the beginning of names."""
+_Client = tuple[str, str]
+"""A principal and a host."""
+_PREFIXES_OF_A_STEP: Final = 20
 
 
-def _key(acl: Acl) -> _Key:
-    return acl.resource_type, None if acl.prefix else acl.name
-
-
-def _covered(acl: Acl, denied: Collection[tuple[str, bool]]) -> bool:
-    """Whether denials leave nothing of a permission."""
-    if not acl.prefix and (acl.name, False) in denied:
-        return True
-    return any(prefix and acl.name.startswith(name) for name, prefix in denied)
+def _pattern(acl: Acl) -> _Pattern:
+    return acl.resource_type, acl.name, acl.prefix
 
 
 @final
@@ -176,8 +173,10 @@ class Authorizer:
         self.enabled: Final = acls is not None
         self._super_users = frozenset(super_users)
         self._acls: Final[dict[Acl, None]] = {}
-        self._by_name: Final[dict[_Key, dict[Acl, None]]] = {}
+        self._by_pattern: Final[dict[_Pattern, dict[_Client, dict[Acl, None]]]] = {}
         """The rules once more, so that a decision does not look at all of them."""
+        self._lengths: Final[dict[ResourceType, Counter[int]]] = {}
+        """How many prefixes there are of each length, by type."""
         for acl in acls or ():
             self.add(acl)
 
@@ -187,40 +186,77 @@ class Authorizer:
 
     def add(self, acl: Acl) -> None:
         """Add a rule; one that exists remains."""
+        if acl in self._acls:
+            return
         self._acls[acl] = None
-        self._by_name.setdefault(_key(acl), {})[acl] = None
+        pattern = _pattern(acl)
+        if acl.prefix and pattern not in self._by_pattern:
+            self._lengths.setdefault(acl.resource_type, Counter())[len(acl.name)] += 1
+        same = self._by_pattern.setdefault(pattern, {})
+        same.setdefault((acl.principal, acl.host), {})[acl] = None
 
     def remove(self, acl: Acl) -> bool:
         """Remove a rule; return whether there was one."""
         if acl not in self._acls:
             return False
         del self._acls[acl]
-        same = self._by_name[_key(acl)]
-        del same[acl]
+        pattern, client = _pattern(acl), (acl.principal, acl.host)
+        same = self._by_pattern[pattern]
+        del same[client][acl]
+        if not same[client]:
+            del same[client]
         if not same:
-            del self._by_name[_key(acl)]
+            del self._by_pattern[pattern]
+            if acl.prefix:
+                lengths = self._lengths[acl.resource_type]
+                lengths[len(acl.name)] -= 1
+                if not lengths[len(acl.name)]:
+                    del lengths[len(acl.name)]
         return True
 
-    def about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
-        """The rules about a resource, whosoever uses it."""
-        for literal in dict.fromkeys((name, ANY)):
-            yield from self._by_name.get((resource_type, literal), ())
-        for acl in self._by_name.get((resource_type, None), ()):
-            if name.startswith(acl.name):
-                yield acl
+    def steps(self, resource_type: ResourceType) -> int:
+        """What a decision about a resource of a type costs, in steps of a request's work."""
+        return 1 + len(self._lengths.get(resource_type, ())) // _PREFIXES_OF_A_STEP
+
+    def _about(self, user: str, host: str, resource_type: ResourceType, name: str) -> Iterator[Acl]:
+        """The rules about a resource and a client, whatever it wants."""
+        patterns = [(resource_type, name, False), (resource_type, ANY, False)]
+        lengths = self._lengths.get(resource_type, ())
+        prefixes = (
+            (resource_type, name[:length], True) for length in lengths if length <= len(name)
+        )
+        clients = [(f"{_USER}:{one}", where) for one in (ANY, user) for where in (ANY, host)]
+        for pattern in (*patterns, *prefixes):
+            by_client = self._by_pattern.get(pattern, {})
+            for client in clients:
+                yield from by_client.get(client, ())
+
+    def allowed(
+        self,
+        user: str,
+        host: str,
+        operations: Collection[Operation],
+        resource_type: ResourceType,
+        name: str,
+    ) -> frozenset[Operation]:
+        """Those of some operations that a user may do, with a client at this address."""
+        if not self.enabled or user in self._super_users:
+            return frozenset(operations)
+        found = tuple(self._about(user, host, resource_type, name))
+        denied = {acl.operation for acl in found if acl.deny}
+        permitted = {acl.operation for acl in found if not acl.deny}
+        return frozenset(
+            one
+            for one in operations
+            if denied.isdisjoint((Operation.ALL, one))
+            and not permitted.isdisjoint((Operation.ALL, one, *_IMPLIED_BY.get(one, ())))
+        )
 
     def allows(
         self, user: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         """Whether a user may do this, with a client at this address."""
-        if not self.enabled or user in self._super_users:
-            return True
-        found = [acl for acl in self.about(resource_type, name) if acl.is_about(user, host)]
-        forbidding = (Operation.ALL, operation)
-        if any(acl.deny and acl.operation in forbidding for acl in found):
-            return False
-        permitting = {*forbidding, *_IMPLIED_BY.get(operation, ())}
-        return any(not acl.deny and acl.operation in permitting for acl in found)
+        return bool(self.allowed(user, host, (operation,), resource_type, name))
 
     def allows_somewhere(
         self, user: str, host: str, operation: Operation, resource_type: ResourceType
@@ -231,17 +267,25 @@ class Authorizer:
         """
         if not self.enabled or user in self._super_users:
             return True
-        found = [
-            acl
+        patterns = {
+            (acl.name, not acl.deny, acl.prefix)
             for acl in self._acls
             if acl.resource_type is resource_type
             and acl.operation in (Operation.ALL, operation)
             and acl.is_about(user, host)
-        ]
-        denied = {(acl.name, acl.prefix) for acl in found if acl.deny}
-        if (ANY, False) in denied:
+        }
+        if (ANY, False, False) in patterns:
             return False
-        return any(
-            not acl.deny and ((acl.name, acl.prefix) == (ANY, False) or not _covered(acl, denied))
-            for acl in found
-        )
+        if (ANY, True, False) in patterns:
+            return True
+        denied_prefix: str | None = None
+        # In this order a denial comes before a permission of the same name, and the names that
+        # begin with a denied prefix follow it directly.
+        for name, permits, prefix in sorted(patterns):
+            if denied_prefix is not None and name.startswith(denied_prefix):
+                continue
+            if permits and (prefix or (name, False, False) not in patterns):
+                return True
+            if prefix and not permits:
+                denied_prefix = name
+        return False

@@ -60,6 +60,68 @@ def test_what_rules_allow(acls: list[Acl], operation: str, allowed: bool) -> Non
     assert not made.allows(*wanted)
 
 
+def test_what_a_decision_costs() -> None:
+    """It depends on how many lengths prefixes have, not on how many rules there are."""
+    same = [Acl("bob", "read", "topic", f"{number:05}", prefix=True) for number in range(10_000)]
+    longer = [Acl("bob", "read", "topic", "x" * length, prefix=True) for length in range(6, 206)]
+    made = Authorizer([*same, *longer, *longer], ())
+    assert (made.steps(TOPIC), made.steps(ResourceType.GROUP)) == (11, 1)
+    assert made.allows("bob", "10.0.0.1", Operation.READ, TOPIC, "00042-a")
+    for acl in longer:
+        assert made.remove(acl)
+        assert not made.remove(acl)
+    assert made.steps(TOPIC) == 1
+
+
+@pytest.mark.parametrize(
+    ("acls", "allowed"),
+    [
+        ([], False),
+        ([Acl("alice", "write", "topic", "t")], True),
+        ([Acl("alice", "read", "topic", "t")], False),
+        ([Acl("alice", "write", "topic", "t"), Acl("*", "all", "topic", "t", deny=True)], False),
+        ([Acl("alice", "write", "topic", "*"), Acl("*", "write", "topic", "*", deny=True)], False),
+        (
+            [
+                Acl("alice", "write", "topic", "*"),
+                Acl("*", "write", "topic", "t", prefix=True, deny=True),
+            ],
+            True,
+        ),
+        (
+            [
+                Acl("alice", "write", "topic", "tt"),
+                Acl("alice", "write", "topic", "ttt", prefix=True),
+                Acl("*", "write", "topic", "t", prefix=True, deny=True),
+                Acl("*", "write", "topic", "tt", prefix=True, deny=True),
+            ],
+            False,
+        ),
+        (
+            [
+                Acl("alice", "write", "topic", "tt", prefix=True),
+                Acl("*", "write", "topic", "tt", deny=True),
+            ],
+            True,
+        ),
+        (
+            [
+                Acl("alice", "write", "topic", "s"),
+                Acl("alice", "write", "topic", "u"),
+                Acl("*", "write", "topic", "s", prefix=True, deny=True),
+                Acl("*", "write", "topic", "t", prefix=True, deny=True),
+            ],
+            True,
+        ),
+    ],
+)
+def test_what_rules_allow_somewhere(acls: list[Acl], allowed: bool) -> None:
+    """A permission counts unless a denial of the same name, or of its beginning, covers it."""
+    made = Authorizer(acls, ())
+    assert made.allows_somewhere("alice", "10.0.0.1", Operation.WRITE, TOPIC) == allowed
+    assert Authorizer([], ["alice"]).allows_somewhere("alice", "", Operation.WRITE, TOPIC)
+
+
 async def test_topics_in_metadata() -> None:
     """A topic without the right is 29 where it is named, even if it does not exist, else absent."""
     async with secured(acls=READS) as (broker, client):
