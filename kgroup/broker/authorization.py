@@ -13,7 +13,7 @@ Source: Kafka's ``KafkaApis`` and the table of operations in its documentation o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -207,10 +207,48 @@ OPERATIONS_NOT_REQUESTED: Final = -(1 << 31)
 """Instead of ``authorized_operations``."""
 
 
-def authorized_operations(context: RequestContext, resource_type: ResourceType, name: str) -> int:
-    """What the user may do with a resource, as bits by Kafka's numbers (KIP-430)."""
-    operations = _OPERATIONS[resource_type]
-    return sum(1 << one.value for one in operations if _may(context, one, resource_type, name))
+async def may(
+    context: RequestContext, operation: Operation, resource_type: ResourceType, name: str
+) -> bool:
+    """Whether the user of a request may do this.
+
+    Cancellation: as ``Work.spend``.
+    """
+    return bool(await _allowed(context, (operation,), resource_type, name))
+
+
+async def may_create_topic(context: RequestContext, name: str) -> bool:
+    """Whether the user of a request may create this topic, or any.
+
+    Cancellation: as ``Work.spend``.
+    """
+    return await may(context, Operation.CREATE, _CLUSTER, CLUSTER_NAME) or await may(
+        context, Operation.CREATE, _TOPIC, name
+    )
+
+
+async def authorized_operations(
+    context: RequestContext, resource_type: ResourceType, name: str
+) -> int:
+    """What the user may do with a resource, as bits by Kafka's numbers (KIP-430).
+
+    Cancellation: as ``Work.spend``.
+    """
+    found = await _allowed(context, _OPERATIONS[resource_type], resource_type, name)
+    return sum(1 << one.value for one in found)
+
+
+async def _allowed(
+    context: RequestContext,
+    operations: Collection[Operation],
+    resource_type: ResourceType,
+    name: str,
+) -> Collection[Operation]:
+    authorizer = context.cluster.security.authorizer
+    if not authorizer.enabled:
+        return operations
+    await context.work.spend(authorizer.steps(resource_type))
+    return authorizer.allowed(context.user, _host(context), operations, resource_type, name)
 
 
 async def authorized(
@@ -221,12 +259,12 @@ async def authorized(
         return await handler(context)
     rights = _rights(context)
     for right in rights:
-        if isinstance(right, Whole) and not _may_all(context, right):
+        if isinstance(right, Whole) and not await _may_all(context, right):
             return _refusal(context, _CODES[right.resource_type])
-    if context.api == _INITIALIZES and not _may_be_idempotent(context):
+    if context.api == _INITIALIZES and not await _may_be_idempotent(context):
         return _refusal(context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     by_cluster = _BY_CLUSTER.get(context.api)
-    if by_cluster is not None and _may(context, by_cluster, _CLUSTER, CLUSTER_NAME):
+    if by_cluster is not None and await may(context, by_cluster, _CLUSTER, CLUSTER_NAME):
         return await handler(context)
     lists = [right for right in rights if isinstance(right, Each)]
     return await _served(context, handler, lists)
@@ -252,90 +290,109 @@ def _rights(context: RequestContext) -> tuple[Whole | Each, ...]:
 async def _served(
     context: RequestContext, handler: Handler, rights: Sequence[Each]
 ) -> ResponseFields | NoResponse | None:
-    context, refused = await _permitted(context, rights)
-    response = await handler(context)
-    if response is None and refused:
+    permitted = await _permitted(context, rights)
+    response = await handler(permitted.context)
+    if response is None and permitted.refused:
         raise ConnectionAbortedError("produce with acks=0 to a topic without the right to write")
     if response is None or isinstance(response, NoResponse):
         return response
     for right in rights:
         if right.shown is not None and right.results in response:
-            response = {**response, right.results: _visible(context, right, response)}
+            response = {**response, right.results: await _visible(context, right, response)}
     if context.api == _FETCHES_OFFSETS and "groups" in response:
-        response = {**response, "groups": [_described(context, one) for one in response["groups"]]}
+        response = {**response, "groups": await _described(context, response["groups"])}
     if response.get("error_code"):  # nothing was done, so nothing is said of the parts
         return response
-    answered: dict[str, list[Any]] = {}
-    for right, refusal in refused:
-        # To some handlers an empty list means everything; this request had named its resources.
-        found = answered.setdefault(
-            right.results,
-            [*response[right.results]] if getattr(context.request, right.items) else [],
-        )
-        found += refusal[right.results]
-    return {**response, **answered}
+    return {**response, **permitted.merged(response)}
 
 
-async def _permitted(
-    context: RequestContext, rights: Sequence[Each]
-) -> tuple[RequestContext, list[tuple[Each, ResponseFields]]]:
-    """The request without what its user may not use, and the refusals of that."""
-    refused: list[tuple[Each, ResponseFields]] = []
+@final
+@attrs.frozen
+class _Permitted:
+    """What is left of a request.
+
+    Attributes:
+        context: the request without what its user may not use.
+        refused: the results of that, by the response's field that they belong to.
+        emptied: the fields whose results would be about nothing. To some handlers an empty list
+            means everything, but this request had named its resources.
+    """
+
+    context: RequestContext
+    refused: Mapping[str, Sequence[Any]]
+    emptied: Collection[str]
+
+    def merged(self, response: ResponseFields) -> ResponseFields:
+        """The fields of a response in which something was refused."""
+        return {
+            field: [*(() if field in self.emptied else response[field]), *results]
+            for field, results in self.refused.items()
+        }
+
+
+async def _permitted(context: RequestContext, rights: Sequence[Each]) -> _Permitted:
+    refused: dict[str, list[Any]] = {}
+    emptied: set[str] = set()
     for right in rights:
         request: Any = context.request
-        items = getattr(request, right.items, None) if right.items else None
         kept: list[Any] = []
         denied: dict[ErrorCode, list[Any]] = {}
+        items = getattr(request, right.items, None) if right.items else None
         async for item in context.work.each(items or ()):
-            if _may_item(context, right, item):
+            if await _may_item(context, right, item):
                 kept.append(item)
             else:
                 denied.setdefault(_CODES[_type_of(right, item)], []).append(item)
         if not denied:
             continue
+        refusal = PARTIAL_ERRORS.get(context.api, ERROR_RESPONSES[context.api])
         for code, found in denied.items():
             only_denied = dataclasses.replace(request, **{right.items: tuple(found)})
-            refusal = PARTIAL_ERRORS.get(context.api, ERROR_RESPONSES[context.api])
-            refused.append((right, refusal(only_denied, code)))
+            refused.setdefault(right.results, []).extend(refusal(only_denied, code)[right.results])
+        if not kept:
+            emptied.add(right.results)
         only_kept = dataclasses.replace(request, **{right.items: tuple(kept)})
         context = attrs.evolve(context, request=only_kept)
-    return context, refused
+    return _Permitted(context, refused, emptied)
 
 
-def _described(context: RequestContext, group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A group's offsets, with an error for the topics that the user may not describe."""
-    named = any(
-        one.group_id == group["group_id"] and one.topics is not None
-        for one in context.request.groups
-    )
-    topics = []
-    for topic in group["topics"]:
-        if _may(context, Operation.DESCRIBE, _TOPIC, topic["name"]):
-            topics.append(topic)
-        elif named:
-            parts = [{**part, **_NO_OFFSET} for part in topic["partitions"]]
-            topics.append({**topic, "partitions": parts})
-    return {**group, "topics": topics}
+async def _described(
+    context: RequestContext, groups: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The offsets of groups, with an error for the topics that the user may not describe."""
+    named = {one.group_id for one in context.request.groups if one.topics is not None}
+    described: list[Mapping[str, Any]] = []
+    async for group in context.work.each(groups):
+        topics = []
+        async for topic in context.work.each(group["topics"]):
+            if await may(context, Operation.DESCRIBE, _TOPIC, topic["name"]):
+                topics.append(topic)
+            elif group["group_id"] in named:
+                parts = [{**part, **_NO_OFFSET} for part in topic["partitions"]]
+                await context.work.spend(len(parts))
+                topics.append({**topic, "partitions": parts})
+        described.append({**group, "topics": topics})
+    return described
 
 
-def _visible(context: RequestContext, right: Each, response: ResponseFields) -> list[Any]:
+async def _visible(context: RequestContext, right: Each, response: ResponseFields) -> list[Any]:
     """The results that the user may see: a request about all resources has named none."""
     return [
         one
-        for one in response[right.results]
+        async for one in context.work.each(response[right.results])
         if one[right.shown] is None
-        or _may(context, right.operation, _type_of(right, one), one[right.shown])
+        or await may(context, right.operation, _type_of(right, one), one[right.shown])
     ]
 
 
-def _may_all(context: RequestContext, right: Whole) -> bool:
+async def _may_all(context: RequestContext, right: Whole) -> bool:
     if right.field is None:
-        return _may(context, right.operation, right.resource_type, CLUSTER_NAME)
+        return await may(context, right.operation, right.resource_type, CLUSTER_NAME)
     name = getattr(context.request, right.field, None)
-    return name is None or _may(context, right.operation, right.resource_type, name)
+    return name is None or await may(context, right.operation, right.resource_type, name)
 
 
-def _may_item(context: RequestContext, right: Each, item: Any) -> bool:
+async def _may_item(context: RequestContext, right: Each, item: Any) -> bool:
     resource_type = _type_of(right, item)
     if resource_type is _CLUSTER:
         name: str | None = CLUSTER_NAME
@@ -343,7 +400,7 @@ def _may_item(context: RequestContext, right: Each, item: Any) -> bool:
         name = item.resource_name
     else:
         name = item if isinstance(item, str) else _name_of(context, item)
-    return name is None or _may(context, right.operation, resource_type, name)
+    return name is None or await may(context, right.operation, resource_type, name)
 
 
 def _type_of(right: Each, item: Any) -> ResourceType:
@@ -352,13 +409,13 @@ def _type_of(right: Each, item: Any) -> ResourceType:
     return _CONFIGURED.get(item.resource_type, _CLUSTER)
 
 
-def _may_be_idempotent(context: RequestContext) -> bool:
+async def _may_be_idempotent(context: RequestContext) -> bool:
     """Whether the user may write without duplicates and without a transaction (KIP-679)."""
     if context.request.transactional_id is not None:
         return True
-    return _may(
-        context, Operation.IDEMPOTENT_WRITE, _CLUSTER, CLUSTER_NAME
-    ) or context.cluster.security.authorizer.allows_somewhere(
+    if await may(context, Operation.IDEMPOTENT_WRITE, _CLUSTER, CLUSTER_NAME):
+        return True
+    return context.cluster.security.authorizer.allows_somewhere(
         context.user, _host(context), Operation.WRITE, _TOPIC
     )
 
@@ -374,10 +431,3 @@ def _name_of(context: RequestContext, item: Any) -> str | None:
             return str(name)
     topic = context.cluster.topics.by_id(item.topic_id)
     return None if topic is None else topic.name
-
-
-def _may(
-    context: RequestContext, operation: Operation, resource_type: ResourceType, name: str
-) -> bool:
-    authorizer = context.cluster.security.authorizer
-    return authorizer.allows(context.user, _host(context), operation, resource_type, name)

@@ -324,7 +324,7 @@ async def describe_groups(context: RequestContext) -> ResponseFields:
                     for member in group.members
                 ],
                 "authorized_operations": (
-                    authorized_operations(context, ResourceType.GROUP, group.group_id)
+                    await authorized_operations(context, ResourceType.GROUP, group.group_id)
                     if wanted and not group.error
                     else OPERATIONS_NOT_REQUESTED
                 ),

@@ -43,7 +43,9 @@ async def metadata(context: RequestContext) -> ResponseFields:
             await _requested(context, one) async for one in context.work.each(requested.values())
         ]
     if getattr(request, "include_topic_authorized_operations", False):
-        topics = [_with_operations(context, topic) for topic in topics]
+        topics = [
+            await _with_operations(context, topic) async for topic in context.work.each(topics)
+        ]
     return {
         "brokers": [
             {"node_id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
@@ -53,22 +55,22 @@ async def metadata(context: RequestContext) -> ResponseFields:
         "controller_id": cluster.controller_id,
         "topics": topics,
         "error_code": ErrorCode.NONE,
-        "cluster_authorized_operations": _cluster_operations(context),
+        "cluster_authorized_operations": await _cluster_operations(context),
     }
 
 
-def _with_operations(context: RequestContext, topic: dict[str, Any]) -> dict[str, Any]:
+async def _with_operations(context: RequestContext, topic: dict[str, Any]) -> dict[str, Any]:
     """What is answered about a topic, and what the user may do with it (KIP-430)."""
     if topic["name"] is None:
         return topic
-    found = authorized_operations(context, ResourceType.TOPIC, topic["name"])
+    found = await authorized_operations(context, ResourceType.TOPIC, topic["name"])
     return {**topic, "topic_authorized_operations": found}
 
 
-def _cluster_operations(context: RequestContext) -> int:
+async def _cluster_operations(context: RequestContext) -> int:
     if not getattr(context.request, "include_cluster_authorized_operations", False):
         return OPERATIONS_NOT_REQUESTED
-    found = authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
+    found = await authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
     # Whoever may not describe the cluster is not told what else is allowed.
     return found if found & 1 << Operation.DESCRIBE.value else 0
 
@@ -91,7 +93,7 @@ async def describe_cluster(context: RequestContext) -> ResponseFields:
             }
             for node in cluster.nodes
         ],
-        "cluster_authorized_operations": _cluster_operations(context),
+        "cluster_authorized_operations": await _cluster_operations(context),
     }
     if getattr(context.request, "endpoint_type", _BROKERS) != _BROKERS:
         answer |= {"error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE, "brokers": []}
@@ -136,8 +138,8 @@ async def describe_topic_partitions(context: RequestContext) -> ResponseFields:
 async def _topic_by_name(context: RequestContext, name: str) -> dict[str, Any]:
     topic = context.cluster.topics.get(name)
     if topic is None:
-        return _with_operations(context, _no_topic(name, None, _why_absent(name)))
-    shown = _with_operations(context, await _topic(context, topic))
+        return await _with_operations(context, _no_topic(name, None, _why_absent(name)))
+    shown = await _with_operations(context, await _topic(context, topic))
     # The schema allows null, but Java's admin client fails on it.
     none_eligible = {"eligible_leader_replicas": (), "last_known_elr": ()}
     return {**shown, "partitions": [{**one, **none_eligible} for one in shown["partitions"]]}
