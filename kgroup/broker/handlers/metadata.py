@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kgroup.broker.authorization import OPERATIONS_NOT_REQUESTED, authorized_operations
+from kgroup.broker.authorization import (
+    OPERATIONS_NOT_REQUESTED,
+    authorized_operations,
+    may_create_topic,
+)
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.node import Node
 from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
@@ -196,9 +200,12 @@ async def _requested(context: RequestContext, requested: Any) -> dict[str, Any]:
         if topic is None:
             return _no_topic(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         return await _topic(context, topic)
-    topic = topics.get(name)
+    creates = topics.get(name) is None and _creates_topics(context)
+    if creates and not await may_create_topic(context, name):
+        return _no_topic(name, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topic = topics.get(name)  # another request may have created it meanwhile
     if topic is None:
-        if not _may_create(context):
+        if not creates:
             return _no_topic(name, None, _why_absent(name))
         try:
             topic = topics.create(name)
@@ -212,7 +219,7 @@ def _why_absent(name: str) -> ErrorCode:
     return ErrorCode.INVALID_TOPIC_EXCEPTION if impossible else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _may_create(context: RequestContext) -> bool:
+def _creates_topics(context: RequestContext) -> bool:
     wanted = context.version <= _ALWAYS_CREATES_UP_TO or context.request.allow_auto_topic_creation
     return bool(wanted and context.cluster.settings.auto_create_topics)
 

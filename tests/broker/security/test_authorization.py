@@ -139,6 +139,30 @@ async def test_topics_in_metadata() -> None:
         assert [int(topic.error_code) for topic in only.topics] == [29]
 
 
+async def test_topics_that_metadata_may_create() -> None:
+    """A user who may describe a missing topic, but not create it, is answered 29."""
+    acls = [
+        Acl("alice", "describe", "topic", "new", prefix=True),
+        Acl("alice", "create", "topic", "new-1"),
+        Acl("alice", "create", "topic", "old"),
+    ]
+    async with secured(acls=acls) as (broker, client):
+        await log_in(client)
+
+        async def codes(*, creates: bool) -> dict[str, int]:
+            topics = [{"name": name} for name in ("new-1", "new-2", "old")]
+            answer = await client.request(
+                "metadata", 4, topics=topics, allow_auto_topic_creation=creates
+            )
+            return {topic.name: int(topic.error_code) for topic in answer.topics}
+
+        assert await codes(creates=False) == {"new-1": 3, "new-2": 3, "old": 29}
+        assert await codes(creates=True) == {"new-1": 0, "new-2": 29, "old": 29}
+        assert [topic.name for topic in broker.cluster.topics] == ["new-1"]
+        broker.add_acl(Acl("alice", "create", "cluster"))
+        assert await codes(creates=True) == {"new-1": 0, "new-2": 0, "old": 29}
+
+
 async def test_groups() -> None:
     """A group without the right is 30 in every request; ListGroups leaves it out."""
     async with secured(acls=READS) as (broker, client):
