@@ -6,12 +6,13 @@ KIP-516 (topic ids), KIP-699 (several coordinators in one request), KIP-700.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from kgroup.broker.authorization import (
     OPERATIONS_NOT_REQUESTED,
     authorized_operations,
+    may,
     may_create_topic,
 )
 from kgroup.broker.cluster_state import ClusterState
@@ -108,35 +109,59 @@ async def describe_topic_partitions(context: RequestContext) -> ResponseFields:
     """Answer DescribeTopicPartitions: as many partitions as the limit allows, and the next cursor.
 
     Topics are in the order of their names, from the cursor's topic on; without names, all topics.
+    One that the user may not describe counts nothing, and no cursor points to it.
     """
     request = context.request
-    names = sorted({topic.name for topic in request.topics})
-    if not names:
-        names = [topic.name for topic in context.cluster.topics]
-    first, start = "", 0
-    if request.cursor is not None:
-        first, start = request.cursor.topic_name, request.cursor.partition_index
-        if start < 0:
-            raise RequestError(
-                ErrorCode.INVALID_REQUEST, f"the cursor is at partition {start}, which is negative"
-            )
+    requested = {topic.name for topic in request.topics}
+    first, start = _cursor(request.cursor, requested)
+    names = sorted(requested or {topic.name for topic in context.cluster.topics})
     most = context.cluster.settings.describe_max_partitions
     left = max(1, min(request.response_partition_limit, most))
     topics: list[dict[str, Any]] = []
+    refused: list[dict[str, Any]] = []
     async for name in context.work.each([name for name in names if name >= first]):
+        if not await may(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if requested:
+                refused.append(_no_topic(name, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
+        if not left:
+            return _page([*topics, *refused], name, 0)
         shown = await _topic_by_name(context, name)
         partitions = shown["partitions"][start if name == first else 0 :]
-        if len(partitions) > left or (not left and partitions):
-            following = partitions[left]["partition_index"]
-            if left:
-                topics.append({**shown, "partitions": partitions[:left]})
-            return {
-                "topics": topics,
-                "next_cursor": {"topic_name": name, "partition_index": following},
-            }
+        topics.append({**shown, "partitions": partitions[:left]})
+        if len(partitions) > left:
+            return _page([*topics, *refused], name, partitions[left]["partition_index"])
         left -= len(partitions)
-        topics.append({**shown, "partitions": partitions})
-    return {"topics": topics, "next_cursor": None}
+    return {"topics": [*topics, *refused], "next_cursor": None}
+
+
+def _cursor(cursor: Any, requested: Collection[str]) -> tuple[str, int]:
+    """Where a page of DescribeTopicPartitions begins: a topic, and one of its partitions.
+
+    Raises:
+        RequestError: there is no such place.
+    """
+    if cursor is None:
+        return "", 0
+    if requested and cursor.topic_name not in requested:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"the cursor is at topic {cursor.topic_name!r}, which the request does not name",
+        )
+    if cursor.partition_index < 0:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST,
+            f"the cursor is at partition {cursor.partition_index}, which is negative",
+        )
+    return cursor.topic_name, cursor.partition_index
+
+
+def _page(topics: list[dict[str, Any]], name: str, partition: int) -> ResponseFields:
+    """A page of DescribeTopicPartitions, and where the next one begins."""
+    return {
+        "topics": topics,
+        "next_cursor": {"topic_name": name, "partition_index": partition},
+    }
 
 
 async def _topic_by_name(context: RequestContext, name: str) -> dict[str, Any]:

@@ -192,3 +192,19 @@ async def test_topics_that_cannot_be_described() -> None:
             cursor=None,
         )
         assert [int(topic.error_code) for topic in answer.topics] == [17, 3]
+
+
+@pytest.mark.parametrize("cursor", [("a", -1), ("b", 0)])
+async def test_cursors_that_are_refused(cursor: tuple[str, int]) -> None:
+    """A cursor must be at a topic that the request names, and at a partition that can be."""
+    async with connected() as (broker, client):
+        await broker.create_topic("a", 1)
+        await broker.create_topic("b", 1)
+        answer = await client.request(
+            "describe_topic_partitions",
+            0,
+            topics=[{"name": "a"}],
+            response_partition_limit=9,
+            cursor={"topic_name": cursor[0], "partition_index": cursor[1]},
+        )
+        assert [int(topic.error_code) for topic in answer.topics] == [42]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -137,6 +138,50 @@ async def test_topics_in_metadata() -> None:
             assert found == {"open": 0, "closed": 29, "missing": 29}
         only = await client.request("metadata", 0, topics=[{"name": "closed"}])
         assert [int(topic.error_code) for topic in only.topics] == [29]
+
+
+async def pages(client: Client, names: Sequence[str], limit: int) -> list[dict[str, Any]]:
+    """The pages of DescribeTopicPartitions: what is answered about each topic, by its name."""
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while not found or cursor is not None:
+        answer = await client.request(
+            "describe_topic_partitions",
+            0,
+            topics=[{"name": name} for name in names],
+            response_partition_limit=limit,
+            cursor=cursor
+            and {"topic_name": cursor.topic_name, "partition_index": cursor.partition_index},
+        )
+        cursor = answer.next_cursor
+        page = {
+            topic.name: [part.partition_index for part in topic.partitions]
+            if topic.error_code == 0
+            else int(topic.error_code)
+            for topic in answer.topics
+        }
+        found.append(page)
+    return found
+
+
+async def test_pages_of_partitions_leave_out_topics_without_the_right() -> None:
+    """They count nothing, no cursor points to one, and they are 29 where they are named."""
+    acls = [Acl("alice", "describe", "topic", name) for name in ("b", "d", "missing")]
+    async with secured(acls=acls) as (broker, client):
+        for name in ("a", "b", "c", "d", "e"):
+            await broker.create_topic(name, 2)
+        await log_in(client)
+        assert await pages(client, [], 2) == [{"b": [0, 1]}, {"d": [0, 1]}]
+        assert await pages(client, [], 3) == [{"b": [0, 1], "d": [0]}, {"d": [1]}]
+        assert await pages(client, ["a", "c", "e"], 1) == [{"a": 29, "c": 29, "e": 29}]
+        assert await pages(client, ["a", "b", "c", "d", "e", "missing"], 2) == [
+            {"a": 29, "b": [0, 1], "c": 29},
+            {"d": [0, 1], "e": 29},
+            {"missing": 3},
+        ]
+        for acl in acls:
+            broker.remove_acl(acl)
+        assert await pages(client, [], 2) == [{}]
 
 
 async def test_topics_that_metadata_may_create() -> None:
