@@ -119,9 +119,9 @@ RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
     "create_partitions": (Each(Operation.ALTER, _TOPIC, "topics", "results"),),
     "offset_for_leader_epoch": (Each(Operation.DESCRIBE, _TOPIC, "topics", "topics"),),
     "init_producer_id": (_WRITES_TRANSACTION,),
+    # Its handler asks for the right to write to each topic: all are added, or none.
     "add_partitions_to_txn": (
         Whole(Operation.WRITE, _TRANSACTION, "v3_and_below_transactional_id"),
-        Each(Operation.WRITE, _TOPIC, "v3_and_below_topics", "results_by_topic_v3_and_below"),
     ),
     "add_offsets_to_txn": (_WRITES_TRANSACTION, *_MEMBER),
     "end_txn": (_WRITES_TRANSACTION,),

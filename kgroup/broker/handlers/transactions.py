@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import trio
 
+from kgroup.broker.authorization import may
 from kgroup.broker.groups import requests, responses
 from kgroup.broker.handlers.grouping import seconds
 from kgroup.broker.handlers.groups import offsets_of, results
@@ -19,6 +20,7 @@ from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
+from kgroup.broker.security.acls import Operation, ResourceType
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
@@ -67,22 +69,22 @@ async def init_producer_id(context: RequestContext) -> ResponseFields:
 async def add_partitions_to_txn(context: RequestContext) -> ResponseFields:
     """Answer AddPartitionsToTxn: all of the partitions, or none."""
     request = context.request
+    refused = {
+        name
+        async for name in context.work.each({topic.name for topic in request.v3_and_below_topics})
+        if not await may(context, Operation.WRITE, ResourceType.TOPIC, name)
+    }
     wanted = [
         TopicPartition(topic.name, number)
         for topic in request.v3_and_below_topics
         for number in topic.partitions
     ]
     await context.work.spend(len(wanted))
-    unknown = {tp for tp in wanted if not context.cluster.topics.has(tp)}
-    if unknown:
-        codes = {
-            tp: (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if tp in unknown
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
-            )
-            for tp in wanted
-        }
+    topics = context.cluster.topics
+    failed = {tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for tp in wanted if not topics.has(tp)}
+    failed |= {tp: ErrorCode.TOPIC_AUTHORIZATION_FAILED for tp in wanted if tp.topic in refused}
+    if failed:
+        codes = {tp: failed.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in wanted}
     else:
         code = _outcome(
             context,

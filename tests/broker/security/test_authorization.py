@@ -184,6 +184,54 @@ async def test_pages_of_partitions_leave_out_topics_without_the_right() -> None:
         assert await pages(client, [], 2) == [{}]
 
 
+async def begin(client: Client, *topics: str) -> dict[str, int]:
+    """Begin transaction x with partition 0 of topics; the error of each."""
+    begun = await client.request(
+        "init_producer_id", 0, transactional_id="x", transaction_timeout=60 * _SECOND
+    )
+    assert int(begun.error_code) == 0
+    answer = await client.request(
+        "add_partitions_to_txn",
+        3,
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=begun.producer_id,
+        v3_and_below_producer_epoch=begun.producer_epoch,
+        v3_and_below_topics=[{"name": name, "partitions": [0]} for name in topics],
+    )
+    return {
+        topic.name: int(topic.results_by_partition[0].partition_error_code)
+        for topic in answer.results_by_topic_v3_and_below
+    }
+
+
+async def described_transaction(client: Client) -> tuple[str, list[str]]:
+    """The state of transaction x, and the topics that are shown."""
+    answer = await client.request("describe_transactions", 0, transactional_ids=["x"])
+    (found,) = answer.transaction_states
+    return found.transaction_state, [topic.topic for topic in found.topics]
+
+
+async def test_partitions_of_a_transaction_are_added_all_or_none() -> None:
+    """Beside a topic that the user may not write to, the others are not attempted."""
+    acls = [
+        Acl("alice", "write", kind, name)
+        for kind, name in (("transactional_id", "x"), ("topic", "open"), ("topic", "missing"))
+    ]
+    async with secured(acls=acls) as (broker, client):
+        for name in ("open", "closed"):
+            await broker.create_topic(name, 1)
+        await log_in(client)
+        assert await begin(client, "open", "closed", "missing") == {
+            "open": 55,
+            "closed": 29,
+            "missing": 3,
+        }
+        broker.add_acl(Acl("alice", "describe", "topic", "*"))
+        assert await described_transaction(client) == ("Empty", [])
+        assert await begin(client, "open") == {"open": 0}
+        assert await described_transaction(client) == ("Ongoing", ["open"])
+
+
 async def test_topics_that_metadata_may_create() -> None:
     """A user who may describe a missing topic, but not create it, is answered 29."""
     acls = [
