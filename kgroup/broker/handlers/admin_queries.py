@@ -15,12 +15,14 @@ from typing import Any, Final
 
 import trio
 
+from kgroup.broker.authorization import may
 from kgroup.broker.handlers.partitions import leader_log
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.regular_expressions import Pattern
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
+from kgroup.broker.security.acls import Operation, ResourceType
 from kgroup.broker.topics import Topic
 from kgroup.broker.transaction_coordinator import Transaction, TransactionState
 from kgroup.error_codes import ErrorCode
@@ -203,6 +205,11 @@ async def _transaction(context: RequestContext, transactional_id: str) -> dict[s
     await context.work.include(len(one.partitions))
     for partition in one.partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
+    shown = [
+        {"topic": topic, "partitions": found}
+        async for topic, found in context.work.each(topics.items())
+        if await may(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+    ]
     return {
         "error_code": ErrorCode.NONE,
         "transactional_id": transactional_id,
@@ -211,7 +218,7 @@ async def _transaction(context: RequestContext, transactional_id: str) -> dict[s
         "transaction_start_time": _start_time(context, one),
         "producer_id": one.producer_id,
         "producer_epoch": one.epoch,
-        "topics": [{"topic": topic, "partitions": found} for topic, found in topics.items()],
+        "topics": shown,
     }
 
 

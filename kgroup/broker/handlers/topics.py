@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
+from kgroup.broker.authorization import may
 from kgroup.broker.broker_settings import MOST_PARTITIONS
 from kgroup.broker.handlers.configs import topic_configs
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
+from kgroup.broker.security.acls import Operation, ResourceType
 from kgroup.broker.topics import UNSET
 from kgroup.error_codes import ErrorCode
 
@@ -51,6 +53,9 @@ def _refuse_excess(context: RequestContext, topics: Iterable[Any]) -> None:
 async def _create(context: RequestContext, requested: Any, times: int) -> dict[str, Any]:
     topics = context.cluster.topics
     await context.work.include(len(topics.config_defaults()))
+    shows_configs = await may(
+        context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, requested.name
+    )
     try:
         if times > 1:
             raise RequestError(
@@ -72,11 +77,17 @@ async def _create(context: RequestContext, requested: Any, times: int) -> dict[s
             "error_message": error.message,
             "configs": (),
         }
-    return {
+    created = {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "error_code": ErrorCode.NONE,
         "error_message": None,
+    }
+    if not shows_configs:
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return {**created, "topic_config_error_code": refused, "configs": ()}
+    return {
+        **created,
         "num_partitions": len(topic.logs),
         "replication_factor": topic.replication_factor,
         "configs": [

@@ -232,6 +232,44 @@ async def test_partitions_of_a_transaction_are_added_all_or_none() -> None:
         assert await described_transaction(client) == ("Ongoing", ["open"])
 
 
+async def test_described_transactions_show_topics_with_the_right_only() -> None:
+    """A topic of the transaction that the user may not describe is left out."""
+    writes = [Acl("alice", "write", "topic", name) for name in ("open", "closed")]
+    acls = [Acl("alice", "write", "transactional_id", "x"), *writes]
+    async with secured(acls=acls) as (broker, client):
+        for name in ("open", "closed"):
+            await broker.create_topic(name, 1)
+        await log_in(client)
+        assert await begin(client, "open", "closed") == {"open": 0, "closed": 0}
+        assert await described_transaction(client) == ("Ongoing", ["open", "closed"])
+        broker.remove_acl(writes[1])
+        assert await described_transaction(client) == ("Ongoing", ["open"])
+
+
+async def test_configs_of_a_created_topic() -> None:
+    """They are withheld from a user who may create the topic, but not describe its configs."""
+    acls = [
+        Acl("alice", "create", "topic", "new", prefix=True),
+        Acl("alice", "describe_configs", "topic", "new-1"),
+    ]
+    async with secured(acls=acls) as (_, client):
+        await log_in(client)
+        new = {"num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
+        answer = await client.request(
+            "create_topics",
+            7,
+            timeout=_SECOND,
+            validate_only=False,
+            topics=[{"name": name, **new} for name in ("new-1", "new-2")],
+        )
+        first, second = answer.topics
+        assert (int(first.error_code), int(second.error_code)) == (0, 0)
+        assert (first.topic_config_error_code, second.topic_config_error_code) == (0, 29)
+        assert (first.num_partitions, first.replication_factor) == (2, 1)
+        assert (second.num_partitions, second.replication_factor, second.configs) == (-1, -1, ())
+        assert first.configs
+
+
 async def test_topics_that_metadata_may_create() -> None:
     """A user who may describe a missing topic, but not create it, is answered 29."""
     acls = [
