@@ -148,6 +148,10 @@ class BrokerSettings:
         max_connections: the most connections of a broker (``max.connections``).
         max_connections_per_ip: the most connections from one address (``max.connections.per.ip``).
         max_transactional_ids: the most transactional ids (``kgroup.max.transactional.ids``).
+        max_acls: the most rules of access that clients can bring the number to
+            (``kgroup.max.acls``).
+        max_scram_users: the most users with SCRAM passwords that clients can bring the number to
+            (``kgroup.max.scram.users``).
         transaction_max_timeout: the longest transaction time-out that a producer may request
             (``transaction.max.timeout.ms``).
         groups: the group coordinator's settings.
@@ -187,6 +191,8 @@ class BrokerSettings:
     max_connections: int = attrs.field(default=INT32_MAX, validator=_COUNT)
     max_connections_per_ip: int = attrs.field(default=INT32_MAX, validator=_COUNT)
     max_transactional_ids: int = attrs.field(default=10_000, validator=_COUNT)
+    max_acls: int = attrs.field(default=10_000, validator=_COUNT)
+    max_scram_users: int = attrs.field(default=10_000, validator=_COUNT)
     transaction_max_timeout: float = attrs.field(default=900.0, validator=bounds.seconds())
     groups: CoordinatorSettings = attrs.field(
         factory=CoordinatorSettings,
@@ -254,7 +260,9 @@ PROPERTIES: Final[Mapping[str, tuple[str, Reader, str]]] = {
     "delete.topic.enable": ("delete_topics", _FLAG, "true"),
     "fetch.max.bytes": ("fetch_max_bytes", _whole(1024, INT32_MAX), "57671680"),
     "kgroup.answer.max.items": ("answer_max_items", _whole(1, INT32_MAX), "60000"),
+    "kgroup.max.acls": ("max_acls", _whole(1, INT32_MAX), "10000"),
     "kgroup.max.partitions": ("max_partitions", _whole(1, INT32_MAX), "50000"),
+    "kgroup.max.scram.users": ("max_scram_users", _whole(1, INT32_MAX), "10000"),
     "kgroup.max.transactional.ids": ("max_transactional_ids", _whole(1, INT32_MAX), "10000"),
     "kgroup.message.max.decompressed.bytes": (
         "max_decompressed_bytes",

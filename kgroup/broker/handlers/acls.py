@@ -14,7 +14,7 @@ from typing import Any, Final
 from kgroup.broker.error_responses import ERROR_RESPONSES
 from kgroup.broker.handlers.unsupported import without_authorizer
 from kgroup.broker.request_context import RequestContext
-from kgroup.broker.request_error import RequestError, shortened
+from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.security.acl_filters import (
     EVERY,
@@ -34,6 +34,8 @@ from kgroup.errors import ConfigError
 _NOTHING: Final = 0
 _FILTERED: Final = ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
 _CREATED: Final = ("resource_type", "resource_pattern_type", "operation", "permission_type")
+_LONGEST_TEXT: Final = 1024
+"""Bytes of a principal, a host or a name. Rules stay in memory, and responses list many."""
 _SUCCESS: Final = {"error_code": ErrorCode.NONE, "error_message": None}
 
 
@@ -44,13 +46,16 @@ async def describe_acls(context: RequestContext) -> ResponseFields:
         return await without_authorizer(context)
     _refuse_nothing([context.request], _FILTERED)
     try:
-        found = await _matching(context, authorizer, _filter(context.request))
+        found = await _matching(context, tuple(authorizer), _filter(context.request))
     except UnknownNumberError:
         found = []
     resources: dict[tuple[ResourceType, str, bool], list[Acl]] = {}
-    for acl in found:
+    async for acl in context.work.each(found):
         resources.setdefault((acl.resource_type, acl.name, acl.prefix), []).append(acl)
-    return {**_SUCCESS, "resources": [_resource(acls) for acls in resources.values()]}
+    return {
+        **_SUCCESS,
+        "resources": [_resource(acls) async for acls in context.work.each(resources.values())],
+    }
 
 
 async def create_acls(context: RequestContext) -> ResponseFields:
@@ -64,7 +69,7 @@ async def create_acls(context: RequestContext) -> ResponseFields:
     results: list[ResponseFields] = []
     async for creation in context.work.each(context.request.creations):
         try:
-            authorizer.add(_rule(creation))
+            _add(authorizer, _rule(creation), context.cluster.settings.max_acls)
         except RequestError as error:
             results.append({"error_code": error.code, "error_message": error.message})
         else:
@@ -80,9 +85,10 @@ async def delete_acls(context: RequestContext) -> ResponseFields:
     _refuse_nothing(context.request.filters, _FILTERED)
     results: list[ResponseFields] = []
     removed: set[Acl] = set()
-    for one in context.request.filters:
+    acls = tuple(authorizer)
+    async for one in context.work.each(context.request.filters):
         try:
-            found = await _matching(context, authorizer, _filter(one))
+            found = await _matching(context, acls, _filter(one))
         except UnknownNumberError as error:
             unknown = "patternFilter" if "type_filter" in str(error) else "entryFilter"
             refusal = {"error_message": f"Unknown {unknown}.", "matching_acls": ()}
@@ -108,10 +114,32 @@ def _refuse_nothing(items: Iterable[Any], fields: Iterable[str]) -> None:
         raise ConnectionAbortedError("a request about ACLs has the number 0 for a type")
 
 
-async def _matching(
-    context: RequestContext, authorizer: Authorizer, wanted: AclFilter
-) -> list[Acl]:
-    return [acl async for acl in context.work.each(tuple(authorizer)) if wanted.matches(acl)]
+async def _matching(context: RequestContext, acls: Iterable[Acl], wanted: AclFilter) -> list[Acl]:
+    """The rules that a filter means; they count as items of the response.
+
+    Raises:
+        RequestError: the response would have too many.
+    """
+    found = []
+    async for acl in context.work.each(acls):
+        if wanted.matches(acl):
+            await context.work.include(1)
+            await context.work.include_bytes(len(acl.principal) + len(acl.host) + len(acl.name))
+            found.append(acl)
+    return found
+
+
+def _add(authorizer: Authorizer, acl: Acl, most: int) -> None:
+    """Add a rule that a client wants.
+
+    Raises:
+        RequestError: there are too many.
+    """
+    if len(authorizer) >= most and acl not in authorizer:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION, f"there are {most} rules of access (kgroup.max.acls)"
+        )
+    authorizer.add(acl)
 
 
 def _filter(given: Any) -> AclFilter:
@@ -139,6 +167,12 @@ def _rule(given: Any) -> Acl:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not given.resource_name:
         raise _invalid("Invalid empty resource name")
+    for text in (given.resource_name, given.principal, given.host):
+        if len(text.encode()) > _LONGEST_TEXT:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"a text of a rule has {len(text)} characters; {_LONGEST_TEXT} bytes are allowed",
+            )
     try:
         resource_type = member(ResourceType, given.resource_type, "resourceType")
         pattern = member(PatternType, given.resource_pattern_type, "patternType")
@@ -168,7 +202,7 @@ def _rule(given: Any) -> Acl:
 
 
 def _invalid(message: str) -> RequestError:
-    return RequestError(ErrorCode.INVALID_REQUEST, shortened(message))
+    return RequestError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _resource(acls: list[Acl]) -> ResponseFields:

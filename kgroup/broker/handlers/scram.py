@@ -21,6 +21,8 @@ from kgroup.security.settings import SaslMechanism
 
 _NUMBERS: Final = {1: SaslMechanism.SCRAM_SHA_256, 2: SaslMechanism.SCRAM_SHA_512}
 _MOST_ITERATIONS: Final = 16384
+_LONGEST_TEXT: Final = 1024
+"""Bytes of a user's name, a salt or a salted password; the last has 32 or 64, and is hashed."""
 
 
 async def describe_user_scram_credentials(context: RequestContext) -> ResponseFields:
@@ -31,13 +33,14 @@ async def describe_user_scram_credentials(context: RequestContext) -> ResponseFi
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "results": [
-            _described(users, name, times[name])
-            async for name in context.work.each(tuple(times) or users.with_verifiers())
+            await _described(context, name, times[name])
+            async for name in context.work.each(tuple(times or users.with_verifiers()))
         ],
     }
 
 
-def _described(users: Users, name: str, times: int) -> ResponseFields:
+async def _described(context: RequestContext, name: str, times: int) -> ResponseFields:
+    users = context.cluster.security.users
     infos = [
         {"mechanism": number, "iterations": verifier.iterations}
         for number, mechanism in _NUMBERS.items()
@@ -52,6 +55,8 @@ def _described(users: Users, name: str, times: int) -> ResponseFields:
     elif not infos:
         code = ErrorCode.RESOURCE_NOT_FOUND
         message = f"Attempt to describe a user credential that does not exist: {name}"
+    await context.work.include(1 + len(infos))
+    await context.work.include_bytes(len(name))
     return {
         "user": name,
         "error_code": code,
@@ -62,30 +67,31 @@ def _described(users: Users, name: str, times: int) -> ResponseFields:
 
 async def alter_user_scram_credentials(context: RequestContext) -> ResponseFields:
     """Answer AlterUserScramCredentials: deletions, then new verifiers; each user once."""
-    users = context.cluster.security.users
+    users, most = context.cluster.security.users, context.cluster.settings.max_scram_users
     changes = [*context.request.deletions, *context.request.upsertions]
     times = Counter(change.name for change in changes)
     results: dict[str, ResponseFields] = {}
     async for change in context.work.each(changes):
         if change.name not in results:
-            results[change.name] = _altered(users, change, times[change.name])
+            results[change.name] = _altered(users, change, times[change.name], most)
     return {"results": list(results.values())}
 
 
-def _altered(users: Users, change: Any, times: int) -> ResponseFields:
+def _altered(users: Users, change: Any, times: int, most: int) -> ResponseFields:
     code, message = ErrorCode.NONE, None
     try:
-        _alter(users, change, times)
+        _alter(users, change, times, most)
     except RequestError as error:
         code, message = error.code, error.message
     return {"user": change.name, "error_code": code, "error_message": message}
 
 
-def _alter(users: Users, change: Any, times: int) -> None:
+def _alter(users: Users, change: Any, times: int, most: int) -> None:
     """Change one credential.
 
     Raises:
-        RequestError: it cannot be changed so, or the request changes the user twice.
+        RequestError: it cannot be changed so, the request changes the user twice, or there are
+            too many users.
     """
     mechanism = _NUMBERS.get(change.mechanism)
     if not change.name:
@@ -112,5 +118,25 @@ def _alter(users: Users, change: Any, times: int) -> None:
     if deletes:
         users.remove_verifier(change.name, mechanism)
     else:
+        _check_size(users, change, most)
         verifier = Verifier.of(mechanism, change.salted_password, change.salt, change.iterations)
         users.put_verifier(change.name, verifier)
+
+
+def _check_size(users: Users, change: Any, most: int) -> None:
+    """Check that a new credential does not take too much memory.
+
+    Raises:
+        RequestError: it does, or it would be that of one user too many.
+    """
+    if max(map(len, (change.name.encode(), change.salt, change.salted_password))) > _LONGEST_TEXT:
+        raise RequestError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"a name, a salt and a salted password have at most {_LONGEST_TEXT} bytes each",
+        )
+    names = users.with_verifiers()
+    if len(names) >= most and change.name not in names:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"there are {most} users with SCRAM passwords (kgroup.max.scram.users)",
+        )

@@ -184,6 +184,14 @@ class Authorizer:
         """All rules, the oldest first."""
         return iter(tuple(self._acls))
 
+    def __len__(self) -> int:
+        """How many rules there are."""
+        return len(self._acls)
+
+    def __contains__(self, acl: Acl) -> bool:
+        """Whether there is this rule."""
+        return acl in self._acls
+
     def add(self, acl: Acl) -> None:
         """Add a rule; one that exists remains."""
         if acl in self._acls:

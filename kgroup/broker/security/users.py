@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, final
 
 import attrs
@@ -105,9 +105,9 @@ class Users:
         if not self._verifiers[name]:
             del self._verifiers[name]
 
-    def with_verifiers(self) -> tuple[str, ...]:
+    def with_verifiers(self) -> Collection[str]:
         """The users who can log in by SCRAM."""
-        return tuple(self._verifiers)
+        return self._verifiers.keys()
 
     def remove(self, name: str) -> bool:
         """Remove a user; return whether there was one."""

@@ -58,4 +58,4 @@ async def test_a_user_is_created_and_removed() -> None:
             async with client.stream:
                 found = await log_in_by_scram(client, SHA_512, user="bob", password="b")  # noqa: S106 # of a test
                 assert found == code
-        assert broker.cluster.security.users.with_verifiers() == ("alice",)
+        assert list(broker.cluster.security.users.with_verifiers()) == ["alice"]
