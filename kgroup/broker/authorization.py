@@ -18,7 +18,12 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.broker.error_responses import ERROR_RESPONSES, PARTIAL_ERRORS, WITHOUT_RIGHT
+from kgroup.broker.error_responses import (
+    ERROR_RESPONSES,
+    PARTIAL_ERRORS,
+    WITHOUT_RIGHT,
+    with_message,
+)
 from kgroup.broker.request_context import Handler, NoResponse, RequestContext
 from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -30,6 +35,15 @@ _CODES: Final[Mapping[ResourceType, ErrorCode]] = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+_SUBJECTS: Final[Mapping[ResourceType, str]] = {
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+    ResourceType.CLUSTER: "Cluster",
+    ResourceType.TRANSACTIONAL_ID: "Transactional Id",
+}
+_NEEDS: Final = "Request {request} needs {operation} permission."
+_FAILED: Final = "{subject} authorization failed."
+"""Kafka's texts beside the errors; in the first one Kafka shows all of the request."""
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
 _NAMES: Final = ("name", "topic", "group_id")
@@ -45,11 +59,13 @@ class Whole:
         resource_type: on what.
         field: the request's field with the resource's name; None for the cluster. A request in
             whose version the field is missing or null is not about such a resource.
+        text: what is said beside the error; empty for nothing.
     """
 
     operation: Operation
     resource_type: ResourceType
     field: str | None = None
+    text: str = ""
 
 
 @final
@@ -64,6 +80,7 @@ class Each:
         results: the response's field with the results.
         shown: the field of a result that names it, if the request can be about all resources: of
             those the response shows only what the user may use.
+        text: what is said beside the error; empty for nothing.
     """
 
     operation: Operation
@@ -71,10 +88,15 @@ class Each:
     items: str
     results: str
     shown: str | None = None
+    text: str = ""
 
 
-def _cluster(operation: Operation) -> tuple[Whole]:
-    return (Whole(operation, _CLUSTER),)
+def _cluster(operation: Operation, text: str = "") -> tuple[Whole]:
+    return (Whole(operation, _CLUSTER, text=text),)
+
+
+def _configs(operation: Operation, results: str) -> tuple[Each]:
+    return (Each(operation, None, "resources", results, text=_FAILED),)
 
 
 _MEMBER: Final = (Whole(Operation.READ, _GROUP, "group_id"),)
@@ -110,7 +132,9 @@ RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
     "consumer_group_describe": (Each(Operation.DESCRIBE, _GROUP, "group_ids", "groups"),),
     "list_groups": (Each(Operation.DESCRIBE, _GROUP, "", "groups", "group_id"),),
     "delete_groups": (Each(Operation.DELETE, _GROUP, "groups_names", "results"),),
-    "create_topics": (Each(Operation.CREATE, _TOPIC, "topics", "topics"),),
+    "create_topics": (
+        Each(Operation.CREATE, _TOPIC, "topics", "topics", text="Authorization failed."),
+    ),
     "delete_topics": (
         Each(Operation.DELETE, _TOPIC, "topics", "responses"),
         Each(Operation.DELETE, _TOPIC, "topic_names", "responses"),
@@ -130,26 +154,26 @@ RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
         *_MEMBER,
         Each(Operation.READ, _TOPIC, "topics", "topics"),
     ),
-    "describe_producers": (Each(Operation.READ, _TOPIC, "topics", "topics"),),
+    "describe_producers": (Each(Operation.READ, _TOPIC, "topics", "topics", text=_FAILED),),
     "describe_transactions": (
         Each(Operation.DESCRIBE, _TRANSACTION, "transactional_ids", "transaction_states"),
     ),
     "list_transactions": (
         Each(Operation.DESCRIBE, _TRANSACTION, "", "transaction_states", "transactional_id"),
     ),
-    "describe_acls": _cluster(Operation.DESCRIBE),
-    "create_acls": _cluster(Operation.ALTER),
-    "delete_acls": _cluster(Operation.ALTER),
-    "describe_configs": (Each(Operation.DESCRIBE_CONFIGS, None, "resources", "results"),),
-    "alter_configs": (Each(Operation.ALTER_CONFIGS, None, "resources", "responses"),),
-    "incremental_alter_configs": (Each(Operation.ALTER_CONFIGS, None, "resources", "responses"),),
+    "describe_acls": _cluster(Operation.DESCRIBE, _NEEDS),
+    "create_acls": _cluster(Operation.ALTER, _NEEDS),
+    "delete_acls": _cluster(Operation.ALTER, _NEEDS),
+    "describe_configs": _configs(Operation.DESCRIBE_CONFIGS, "results"),
+    "alter_configs": _configs(Operation.ALTER_CONFIGS, "responses"),
+    "incremental_alter_configs": _configs(Operation.ALTER_CONFIGS, "responses"),
     "list_config_resources": _cluster(Operation.DESCRIBE_CONFIGS),
     "describe_client_quotas": _cluster(Operation.DESCRIBE_CONFIGS),
     "describe_log_dirs": _cluster(Operation.DESCRIBE),
     "describe_user_scram_credentials": _cluster(Operation.DESCRIBE),
-    "alter_user_scram_credentials": _cluster(Operation.ALTER),
-    "elect_leaders": _cluster(Operation.ALTER),
-    "list_partition_reassignments": _cluster(Operation.DESCRIBE),
+    "alter_user_scram_credentials": _cluster(Operation.ALTER, _NEEDS),
+    "elect_leaders": _cluster(Operation.ALTER, _NEEDS),
+    "list_partition_reassignments": _cluster(Operation.DESCRIBE, _NEEDS),
 }
 FREE: Final = frozenset({"api_versions", "describe_cluster", "sasl_authenticate", "sasl_handshake"})
 """APIs that need no right."""
@@ -261,9 +285,9 @@ async def authorized(
     rights = _rights(context)
     for right in rights:
         if isinstance(right, Whole) and not await _may_all(context, right):
-            return _refusal(context, _CODES[right.resource_type])
+            return _refusal(context, right)
     if context.api == _INITIALIZES and not await _may_be_idempotent(context):
-        return _refusal(context, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _refusal(context, Whole(Operation.IDEMPOTENT_WRITE, _CLUSTER))
     by_cluster = _BY_CLUSTER.get(context.api)
     if by_cluster is not None and await may(context, by_cluster, _CLUSTER, CLUSTER_NAME):
         return await handler(context)
@@ -271,9 +295,28 @@ async def authorized(
     return await _served(context, handler, lists)
 
 
-def _refusal(context: RequestContext, code: ErrorCode) -> ResponseFields:
+def _refusal(context: RequestContext, right: Whole) -> ResponseFields:
     refuse = WITHOUT_RIGHT.get(context.api, ERROR_RESPONSES[context.api])
-    return refuse(context.request, code)
+    response = refuse(context.request, _CODES[right.resource_type])
+    return _explained(context, response, right, right.resource_type)
+
+
+def _explained(
+    context: RequestContext,
+    refusal: ResponseFields,
+    right: Whole | Each,
+    resource_type: ResourceType,
+) -> ResponseFields:
+    """A refusal with the text of the right that is missing."""
+    if not right.text:
+        return refusal
+    text = right.text.format(
+        request=f"{context.api.upper()} v{context.version}",
+        operation=right.operation.name,
+        subject=_SUBJECTS[resource_type],
+    )
+    explained: ResponseFields = with_message(refusal, text)
+    return explained
 
 
 def _rights(context: RequestContext) -> tuple[Whole | Each, ...]:
@@ -283,7 +326,7 @@ def _rights(context: RequestContext) -> tuple[Whole | Each, ...]:
     if found is None:
         return ()
     return (
-        Whole(Operation.DESCRIBE, found, "key"),
+        Whole(Operation.DESCRIBE, found, "key", _FAILED),
         Each(Operation.DESCRIBE, found, "coordinator_keys", "coordinators"),
     )
 
@@ -337,19 +380,21 @@ async def _permitted(context: RequestContext, rights: Sequence[Each]) -> _Permit
     for right in rights:
         request: Any = context.request
         kept: list[Any] = []
-        denied: dict[ErrorCode, list[Any]] = {}
+        denied: dict[ResourceType, list[Any]] = {}
         items = getattr(request, right.items, None) if right.items else None
         async for item in context.work.each(items or ()):
             if await _may_item(context, right, item):
                 kept.append(item)
             else:
-                denied.setdefault(_CODES[_type_of(right, item)], []).append(item)
+                denied.setdefault(_type_of(right, item), []).append(item)
         if not denied:
             continue
-        refusal = PARTIAL_ERRORS.get(context.api, ERROR_RESPONSES[context.api])
-        for code, found in denied.items():
+        refuse = PARTIAL_ERRORS.get(context.api, ERROR_RESPONSES[context.api])
+        for resource_type, found in denied.items():
             only_denied = dataclasses.replace(request, **{right.items: tuple(found)})
-            refused.setdefault(right.results, []).extend(refusal(only_denied, code)[right.results])
+            response = refuse(only_denied, _CODES[resource_type])
+            explained = _explained(context, response, right, resource_type)
+            refused.setdefault(right.results, []).extend(explained[right.results])
         if not kept:
             emptied.add(right.results)
         only_kept = dataclasses.replace(request, **{right.items: tuple(kept)})

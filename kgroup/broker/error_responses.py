@@ -21,6 +21,18 @@ ErrorResponse = Callable[[Any, int], ResponseFields]
 """Builds a response from kio's request and the error code."""
 
 
+def with_message(response: Any, message: str) -> Any:
+    """A response with a text in every field for one."""
+    if isinstance(response, Mapping):
+        return {
+            field: message if field == "error_message" else with_message(value, message)
+            for field, value in response.items()
+        }
+    if isinstance(response, (list, tuple)):
+        return [with_message(item, message) for item in response]
+    return response
+
+
 def _top(**fields: Any) -> ErrorResponse:
     def error_response(request: Any, code: int) -> ResponseFields:
         del request
@@ -227,7 +239,12 @@ def _described_producers(request: Any, code: int) -> ResponseFields:
             {
                 "name": topic.name,
                 "partitions": [
-                    {"partition_index": number, "error_code": code, "active_producers": ()}
+                    {
+                        "partition_index": number,
+                        "error_code": code,
+                        "error_message": None,
+                        "active_producers": (),
+                    }
                     for number in topic.partition_indexes
                 ],
             }

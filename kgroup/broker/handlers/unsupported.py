@@ -12,24 +12,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from kgroup.broker.error_responses import ERROR_RESPONSES
+from kgroup.broker.error_responses import ERROR_RESPONSES, with_message
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
 
 _NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
-_EACH: Final = {"create_acls": "results", "delete_acls": "filter_results"}
-"""The field of a response that has one entry for each item of the request."""
 
 
 async def without_authorizer(context: RequestContext) -> ResponseFields:
     """Refuse a request about ACLs with Kafka's text: to librdkafka, no text means success."""
     refused = ERROR_RESPONSES[context.api](context.request, ErrorCode.SECURITY_DISABLED)
-    message = {"error_message": _NO_AUTHORIZER}
-    entries = _EACH.get(context.api)
-    if entries is None:
-        return {**refused, **message}
-    return {entries: [{**one, **message} for one in refused[entries]]}
+    answer: ResponseFields = with_message(refused, _NO_AUTHORIZER)
+    return answer
 
 
 async def without_new_groups(context: RequestContext) -> ResponseFields:

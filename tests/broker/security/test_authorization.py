@@ -14,6 +14,7 @@ from kgroup.broker.apis import APIS
 from kgroup.broker.authorization import FREE, RIGHTS
 from kgroup.broker.security.acls import Authorizer, Operation, ResourceType
 from kgroup.errors import ConfigError, UsageError
+from tests.broker.handlers.test_unsupported import ACL, NEW
 from tests.broker.security.logins import log_in, secured
 from tests.broker.wire import Client, commit, connected
 
@@ -376,6 +377,34 @@ async def test_the_cluster() -> None:
             ],
         )
         assert {one.name: int(one.error_code) for one in made.topics} == {"new-1": 0, "old": 29}
+
+
+async def test_refusals_say_what_kafka_says() -> None:
+    """To librdkafka, no text beside the error of ACLs means success."""
+    async with secured(acls=[]) as (_, client):
+        await log_in(client)
+        described = await client.request("describe_acls", 3, **ACL)
+        assert described.error_message == "Request DESCRIBE_ACLS v3 needs DESCRIBE permission."
+        created = await client.request("create_acls", 3, creations=[NEW, NEW])
+        assert {one.error_message for one in created.results} == {
+            "Request CREATE_ACLS v3 needs ALTER permission."
+        }
+        resources = [
+            {"resource_type": number, "resource_name": "1", "configuration_keys": None}
+            for number in (2, 4, 32)
+        ]
+        configs = await client.request(
+            "describe_configs",
+            4,
+            resources=resources,
+            include_synonyms=False,
+            include_documentation=False,
+        )
+        assert [one.error_message for one in configs.results] == [
+            f"{subject} authorization failed." for subject in ("Topic", "Cluster", "Group")
+        ]
+        found = await client.request("find_coordinator", 3, key="x", key_type=1)
+        assert found.error_message == "Transactional Id authorization failed."
 
 
 async def test_super_users_and_anonymous_ones() -> None:
