@@ -18,13 +18,14 @@ from typing import Any, Final, final
 
 import attrs
 
+from kgroup.broker import batches
 from kgroup.broker.error_responses import (
     ERROR_RESPONSES,
     PARTIAL_ERRORS,
     WITHOUT_RIGHT,
     with_message,
 )
-from kgroup.broker.request_context import Handler, NoResponse, RequestContext
+from kgroup.broker.request_context import NO_ACKS, Handler, NoResponse, RequestContext
 from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kgroup.error_codes import ErrorCode
@@ -104,10 +105,7 @@ _WRITES_TRANSACTION: Final = Whole(Operation.WRITE, _TRANSACTION, "transactional
 
 #: kio's name of the API -> the rights that it needs. An API that is not here needs none.
 RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
-    "produce": (
-        _WRITES_TRANSACTION,
-        Each(Operation.WRITE, _TOPIC, "topic_data", "responses"),
-    ),
+    "produce": (Each(Operation.WRITE, _TOPIC, "topic_data", "responses"),),
     "fetch": (Each(Operation.READ, _TOPIC, "topics", "responses"),),
     "list_offsets": (Each(Operation.DESCRIBE, _TOPIC, "topics", "topics"),),
     "metadata": (Each(Operation.DESCRIBE, _TOPIC, "topics", "topics", "name"),),
@@ -190,6 +188,7 @@ _COORDINATED: Final[Mapping[int, ResourceType]] = {0: _GROUP, 1: _TRANSACTION}
 _CONFIGURED: Final[Mapping[int, ResourceType]] = {2: _TOPIC, 32: _GROUP}
 """Type of a resource that has configs -> the type that rules are about; otherwise the cluster."""
 _INITIALIZES: Final = "init_producer_id"
+_PRODUCES: Final = "produce"
 _BY_CLUSTER: Final[Mapping[str, Operation]] = {
     "create_topics": Operation.CREATE,
     "delete_topics": Operation.DELETE,
@@ -288,6 +287,8 @@ async def authorized(
             return _refusal(context, right)
     if context.api == _INITIALIZES and not await _may_be_idempotent(context):
         return _refusal(context, Whole(Operation.IDEMPOTENT_WRITE, _CLUSTER))
+    if context.api == _PRODUCES and not await _may_write_batches(context):
+        return _refusal(context, _WRITES_TRANSACTION)
     by_cluster = _BY_CLUSTER.get(context.api)
     if by_cluster is not None and await may(context, by_cluster, _CLUSTER, CLUSTER_NAME):
         return await handler(context)
@@ -296,6 +297,8 @@ async def authorized(
 
 
 def _refusal(context: RequestContext, right: Whole) -> ResponseFields:
+    if getattr(context.request, "acks", None) == NO_ACKS:
+        raise ConnectionAbortedError("produce with acks=0 to a transaction without the right")
     refuse = WITHOUT_RIGHT.get(context.api, ERROR_RESPONSES[context.api])
     response = refuse(context.request, _CODES[right.resource_type])
     return _explained(context, response, right, right.resource_type)
@@ -464,6 +467,18 @@ async def _may_be_idempotent(context: RequestContext) -> bool:
     return context.cluster.security.authorizer.allows_somewhere(
         context.user, _host(context), Operation.WRITE, _TOPIC
     )
+
+
+async def _may_write_batches(context: RequestContext) -> bool:
+    """Whether no batch of a Produce belongs to a transaction, or the user may write to it."""
+    transactional_id = context.request.transactional_id
+    async for topic in context.work.each(context.request.topic_data):
+        async for part in context.work.each(topic.partition_data):
+            if batches.says_transactional(part.records):
+                return transactional_id is not None and await may(
+                    context, Operation.WRITE, _TRANSACTION, transactional_id
+                )
+    return True
 
 
 def _host(context: RequestContext) -> str:

@@ -98,6 +98,14 @@ def header_of(data: bytes) -> BatchHeader:
     return BatchHeader(*HEADER.unpack_from(data))
 
 
+def says_transactional(data: bytes | None) -> bool:
+    """Whether a batch that was not checked yet says that it belongs to a transaction."""
+    if data is None or len(data) < HEADER.size:
+        return False
+    header = header_of(data)
+    return header.magic == MAGIC and header.is_transactional
+
+
 def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
     """Check the one batch that a producer sends for a partition.
 

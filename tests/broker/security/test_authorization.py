@@ -15,6 +15,7 @@ from kgroup.broker.authorization import FREE, RIGHTS
 from kgroup.broker.security.acls import Authorizer, Operation, ResourceType
 from kgroup.errors import ConfigError, UsageError
 from tests.broker.handlers.test_unsupported import ACL, NEW
+from tests.broker.made import batch
 from tests.broker.security.logins import log_in, secured
 from tests.broker.wire import Client, commit, connected
 
@@ -269,6 +270,44 @@ async def test_configs_of_a_created_topic() -> None:
         assert (first.num_partitions, first.replication_factor) == (2, 1)
         assert (second.num_partitions, second.replication_factor, second.configs) == (-1, -1, ())
         assert first.configs
+
+
+async def produced(client: Client, *, transactional: bool, **fields: Any) -> dict[str, int]:
+    """The errors of a Produce of one batch to each of two topics."""
+    producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+    records = batch(b"x", transactional=True, **producer) if transactional else batch(b"x")
+    answer = await client.request(
+        "produce",
+        7,
+        **{"transactional_id": None, "acks": 1, **fields},
+        timeout=_SECOND,
+        topic_data=[
+            {"name": name, "partition_data": [{"index": 0, "records": records}]}
+            for name in ("open", "closed")
+        ],
+    )
+    return {topic.name: int(topic.partition_responses[0].error_code) for topic in answer.responses}
+
+
+async def test_produce_needs_the_right_to_write_to_a_transaction_for_batches_of_one() -> None:
+    """A transactional id alone needs none; without the right the whole request is refused."""
+    async with secured(acls=[Acl("alice", "write", "topic", "open")]) as (broker, client):
+        for name in ("open", "closed"):
+            await broker.create_topic(name, 1)
+        await log_in(client)
+        served, refused = {"open": 0, "closed": 29}, {"open": 53, "closed": 53}
+        assert await produced(client, transactional=False) == served
+        assert await produced(client, transactional=False, transactional_id="x") == served
+        assert await produced(client, transactional=True) == refused
+        assert await produced(client, transactional=True, transactional_id="x") == refused
+        broker.add_acl(Acl("alice", "write", "transactional_id", "x"))
+        assert await produced(client, transactional=True) == refused
+        assert await produced(client, transactional=True, transactional_id="x") == {
+            "open": 49,  # the transaction was never begun
+            "closed": 29,
+        }
+        with pytest.raises(EOFError):
+            await produced(client, transactional=True, acks=0)
 
 
 async def test_topics_that_metadata_may_create() -> None:
