@@ -389,7 +389,8 @@ async def _permitted(context: RequestContext, rights: Sequence[Each]) -> _Permit
             if await _may_item(context, right, item):
                 kept.append(item)
             else:
-                denied.setdefault(_type_of(right, item), []).append(item)
+                refused_item = await _with_name(context, item)
+                denied.setdefault(_type_of(right, item), []).append(refused_item)
         if not denied:
             continue
         refuse = PARTIAL_ERRORS.get(context.api, ERROR_RESPONSES[context.api])
@@ -403,6 +404,16 @@ async def _permitted(context: RequestContext, rights: Sequence[Each]) -> _Permit
         only_kept = dataclasses.replace(request, **{right.items: tuple(kept)})
         context = attrs.evolve(context, request=only_kept)
     return _Permitted(context, refused, emptied)
+
+
+async def _with_name(context: RequestContext, item: Any) -> Any:
+    """An item that is refused; whoever may describe a topic that it has by id is told its name."""
+    if getattr(item, "name", "") is not None:
+        return item
+    topic = context.cluster.topics.by_id(item.topic_id)
+    if topic is None or not await may(context, Operation.DESCRIBE, _TOPIC, topic.name):
+        return item
+    return dataclasses.replace(item, name=topic.name)
 
 
 async def _described(

@@ -310,6 +310,24 @@ async def test_produce_needs_the_right_to_write_to_a_transaction_for_batches_of_
             await produced(client, transactional=True, acks=0)
 
 
+async def test_names_of_topics_that_are_deleted_by_id() -> None:
+    """A user who may not describe a topic is not told its name."""
+    acls = [Acl("alice", "describe", "topic", "seen"), Acl("alice", "delete", "topic", "gone")]
+    async with secured(acls=acls) as (broker, client):
+        for name in ("seen", "hidden", "gone"):
+            await broker.create_topic(name, 1)
+        await log_in(client)
+        ids = {topic.topic_id: topic.name for topic in broker.cluster.topics}
+        answer = await client.request(
+            "delete_topics",
+            6,
+            timeout=_SECOND,
+            topics=[{"name": None, "topic_id": topic_id} for topic_id in ids],
+        )
+        found = {ids[one.topic_id]: (one.name, int(one.error_code)) for one in answer.responses}
+        assert found == {"seen": ("seen", 29), "hidden": (None, 29), "gone": ("gone", 0)}
+
+
 async def test_topics_that_metadata_may_create() -> None:
     """A user who may describe a missing topic, but not create it, is answered 29."""
     acls = [
