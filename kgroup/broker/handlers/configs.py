@@ -1,7 +1,8 @@
 """DescribeConfigs, ListConfigResources, AlterConfigs, IncrementalAlterConfigs.
 
 A topic's configs can be described and changed, a broker's only described. Kafka, too, has broker
-settings that cannot be changed while it runs; this broker answers with Kafka's message.
+settings that cannot be changed while it runs; this broker answers with Kafka's message. A group has
+no configs: all of Kafka's are for groups of the newer protocols.
 
 Source: Kafka's ``ConfigAdminManager``, ``ConfigurationControlManager``, ``ConfigHelper``, KIP-339
 (incremental), KIP-226 (synonyms).
@@ -156,6 +157,8 @@ def _configs(context: RequestContext, resource_type: int, name: str) -> Mapping[
     if resource_type == BROKER:
         _check_broker(context, name)
         return _broker_configs(context)
+    if resource_type == _GROUP:
+        return {}
     raise _no_configs(resource_type)
 
 
@@ -281,12 +284,15 @@ def _alter_one(
         _check_configs(requested.configs)
         if requested.resource_type == BROKER:
             _refuse_to_alter_broker(context, requested)
-        if requested.resource_type != TOPIC:
+        if requested.resource_type == _GROUP:
+            _refuse_group_configs(requested)
+        elif requested.resource_type == TOPIC:
+            topic = _topic(context, requested.resource_name)
+            context.cluster.topics.configure(
+                topic, change(topic.configs, requested), validate_only=context.request.validate_only
+            )
+        else:
             raise _no_configs(requested.resource_type)
-        topic = _topic(context, requested.resource_name)
-        context.cluster.topics.configure(
-            topic, change(topic.configs, requested), validate_only=context.request.validate_only
-        )
     except RequestError as error:
         code, message = error.code, error.message
     return {
@@ -318,6 +324,12 @@ def _refuse_to_alter_broker(context: RequestContext, requested: Any) -> None:
     raise RequestError(
         ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{names}]"
     )
+
+
+def _refuse_group_configs(requested: Any) -> None:
+    if requested.configs:
+        name = requested.configs[0].name
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
 
 
 def _changed(before: Mapping[str, str], requested: Any) -> dict[str, str]:

@@ -189,6 +189,17 @@ async def test_an_invalid_change_is_refused(
         assert topic.configs == {"retention.ms": "5"}
 
 
+async def test_groups_have_no_configs() -> None:
+    """None are listed, a change of none is none, and every name is unknown."""
+    async with connected() as (_, client):
+        found = await described(client, 32, "g")
+        assert (int(found.error_code), found.configs) == (0, ())
+        assert int((await altered(client, kind=32, name="g")).error_code) == 0
+        refused = await altered(client, ("x", SET, "1"), kind=32, name="g")
+        assert int(refused.error_code) == 40
+        assert refused.error_message == "Unknown group config name: x"
+
+
 async def test_a_change_can_be_tried() -> None:
     """With validate_only the change is checked and not made."""
     async with connected() as (broker, client):
