@@ -1,8 +1,9 @@
 """Access control at the level of requests, and what Apache Kafka answered to it.
 
-Two things are recorded. The first is a table: what each request is answered if its user has one
-right, and nothing else, or beside rights that the request needs in any case. The second are
-dialogues: rules are created, described and deleted, and a user tries what they allow.
+Three things are recorded. The first is a table: what each request is answered if its user has one
+right, and nothing else, or beside rights that the request needs in any case. The second is another
+one: what each request is answered that names a second resource, which its user may not use. The
+third are dialogues: rules are created, described and deleted, and a user tries what they allow.
 
     python -m tests.conformance.access
 
@@ -12,8 +13,17 @@ plays all of it on a real Kafka, which it starts, and writes ``access.json``.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +35,7 @@ from kgroup.broker.security.acl_filters import PatternType, PermissionType
 from kgroup.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener
+from tests.broker.made import batch
 from tests.conformance.golden import HERE
 from tests.conformance.handshakes import plain
 from tests.conformance.player import tcp
@@ -34,6 +45,24 @@ GOLDEN: Final = HERE / "access.json"
 USERS: Final = {"alice": "alice-secret", "root": "root-secret"}
 TOPIC, GROUP, TRANSACTION = "t", "g", "x"
 MISSING: Final = "missing"
+CLOSED: Final = "closed"
+
+
+def id_of(topic: str) -> str:
+    """What stands here for the id that a topic turns out to have."""
+    return f"id of {topic}"
+
+
+ANOTHER: Final[Mapping[object, object]] = {
+    TOPIC: CLOSED,
+    id_of(TOPIC): id_of(CLOSED),
+    GROUP: "h",
+    TRANSACTION: "y",
+}
+"""What a request names -> another one of its kind, which alice may not use."""
+WIDE: Final = "wide"
+TOPICS: Final = {TOPIC: 1, CLOSED: 1, "u-closed": 1, WIDE: 3}
+"""The topics that there are -> how many partitions they have."""
 NAMES: Final = {
     ResourceType.TOPIC: TOPIC,
     ResourceType.GROUP: GROUP,
@@ -43,6 +72,9 @@ NAMES: Final = {
 _ANY: Final = 1
 _VISIBLE_WITHIN: Final = 10.0
 _VISIBLE_SOON: Final = 0.3
+_REFUSALS: Final = frozenset({29, 30, 31, 53})
+"""The errors that mean that a right is missing."""
+_GROUP_CONFIGS: Final = 32
 _SECOND: Final = timedelta(seconds=1)
 Right = tuple[ResourceType, Operation]
 READS_GROUP: Final[Right] = (ResourceType.GROUP, Operation.READ)
@@ -100,7 +132,34 @@ _IN_TRANSACTION: Final[Fields] = {
     "producer_id": 1,
     "producer_epoch": 0,
 }
+_ADD_PARTITIONS: Final[Fields] = {
+    "v3_and_below_transactional_id": TRANSACTION,
+    "v3_and_below_producer_id": 1,
+    "v3_and_below_producer_epoch": 0,
+    "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
+}
+_COMMIT_IN_TRANSACTION: Final[Fields] = {
+    **_IN_TRANSACTION,
+    "group_id": GROUP,
+    "topics": _topic(partition_index=0, committed_offset=0, committed_metadata=""),
+}
 _MEMBER: Final[Fields] = {"group_id": GROUP, "generation_id": 1, "member_id": "m"}
+
+_OF_TRANSACTION: Final = batch(
+    b"x", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
+)
+
+
+def _produce(records: bytes) -> Fields:
+    parts = [{"index": 0, "records": records}]
+    topics = [{"name": TOPIC, "partition_data": parts}]
+    return {"acks": 1, "timeout": _SECOND, "topic_data": topics}
+
+
+def _configs(number: int, name: str, **fields: object) -> Fields:
+    resource = {"resource_type": number, "resource_name": name, **fields}
+    return {"resources": [resource]}
+
 
 #: name of the request -> the rights that it has in any case, API, version, fields.
 REQUESTS: Final[Mapping[str, tuple[tuple[Right, ...], str, int, Fields]]] = {
@@ -152,6 +211,53 @@ REQUESTS: Final[Mapping[str, tuple[tuple[Right, ...], str, int, Fields]]] = {
             ],
         },
     ),
+    "Metadata by id": (
+        (),
+        "metadata",
+        12,
+        {
+            "topics": [{"topic_id": id_of(TOPIC), "name": None}],
+            "include_topic_authorized_operations": False,
+        },
+    ),
+    "Fetch by id": (
+        (),
+        "fetch",
+        13,
+        {
+            "max_wait": 0 * _SECOND,
+            "min_bytes": 0,
+            "forgotten_topics_data": [],
+            "topics": [
+                {
+                    "topic_id": id_of(TOPIC),
+                    "partitions": [
+                        {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+                    ],
+                }
+            ],
+        },
+    ),
+    "Produce": ((), "produce", 9, _produce(batch(b"x"))),
+    "Produce with a transactional id": (
+        (),
+        "produce",
+        9,
+        {**_produce(batch(b"x")), "transactional_id": TRANSACTION},
+    ),
+    "Produce of a transaction": (
+        (),
+        "produce",
+        9,
+        {**_produce(_OF_TRANSACTION), "transactional_id": TRANSACTION},
+    ),
+    "Produce of a transaction by its writer": (
+        (WRITES_TRANSACTION,),
+        "produce",
+        9,
+        {**_produce(_OF_TRANSACTION), "transactional_id": TRANSACTION},
+    ),
+    "Produce of a transaction without its id": ((), "produce", 9, _produce(_OF_TRANSACTION)),
     "JoinGroup": ((), "join_group", 5, _JOIN),
     "SyncGroup": ((), "sync_group", 3, {**_MEMBER, "assignments": []}),
     "Heartbeat": ((), "heartbeat", 3, _MEMBER),
@@ -280,16 +386,12 @@ REQUESTS: Final[Mapping[str, tuple[tuple[Right, ...], str, int, Fields]]] = {
         0,
         {"transactional_id": f"{TRANSACTION}-begun", "transaction_timeout": 10 * _SECOND},
     ),
-    "AddPartitionsToTxn": (
+    "AddPartitionsToTxn": ((), "add_partitions_to_txn", 0, _ADD_PARTITIONS),
+    "AddPartitionsToTxn by its writer": (
         (WRITES_TRANSACTION,),
         "add_partitions_to_txn",
         0,
-        {
-            "v3_and_below_transactional_id": TRANSACTION,
-            "v3_and_below_producer_id": 1,
-            "v3_and_below_producer_epoch": 0,
-            "v3_and_below_topics": [{"name": TOPIC, "partitions": [0]}],
-        },
+        _ADD_PARTITIONS,
     ),
     "AddOffsetsToTxn": ((), "add_offsets_to_txn", 0, {**_IN_TRANSACTION, "group_id": GROUP}),
     "AddOffsetsToTxn by its writer": (
@@ -299,15 +401,12 @@ REQUESTS: Final[Mapping[str, tuple[tuple[Right, ...], str, int, Fields]]] = {
         {**_IN_TRANSACTION, "group_id": GROUP},
     ),
     "EndTxn": ((), "end_txn", 0, {**_IN_TRANSACTION, "committed": True}),
-    "TxnOffsetCommit": (
+    "TxnOffsetCommit": ((), "txn_offset_commit", 0, _COMMIT_IN_TRANSACTION),
+    "TxnOffsetCommit by its writer who reads the group": (
         (WRITES_TRANSACTION, READS_GROUP),
         "txn_offset_commit",
         0,
-        {
-            **_IN_TRANSACTION,
-            "group_id": GROUP,
-            "topics": _topic(partition_index=0, committed_offset=0, committed_metadata=""),
-        },
+        _COMMIT_IN_TRANSACTION,
     ),
     "DescribeProducers": (
         (),
@@ -355,6 +454,25 @@ REQUESTS: Final[Mapping[str, tuple[tuple[Right, ...], str, int, Fields]]] = {
             "include_synonyms": False,
         },
     ),
+    "DescribeConfigs of a group": (
+        (),
+        "describe_configs",
+        1,
+        {**_configs(_GROUP_CONFIGS, GROUP, configuration_keys=["x"]), "include_synonyms": False},
+    ),
+    "IncrementalAlterConfigs of a group": (
+        (),
+        "incremental_alter_configs",
+        0,
+        {**_configs(_GROUP_CONFIGS, GROUP, configs=[]), "validate_only": True},
+    ),
+    "AlterConfigs of a group": (
+        (),
+        "alter_configs",
+        0,
+        {**_configs(_GROUP_CONFIGS, GROUP, configs=[]), "validate_only": True},
+    ),
+    "ListConfigResources": ((), "list_config_resources", 0, {}),
     "IncrementalAlterConfigs of a topic": (
         (),
         "incremental_alter_configs",
@@ -418,14 +536,72 @@ REQUESTS: Final[Mapping[str, tuple[tuple[Right, ...], str, int, Fields]]] = {
 }
 
 
+def _own_codes(part: Fields) -> list[int]:
+    return [int(value) for field, value in part.items() if field.endswith("error_code")]
+
+
+def _mappings(answer: Any) -> Iterator[Fields]:
+    """An answer and all parts of it, at any depth."""
+    if isinstance(answer, Mapping):
+        yield answer
+        answer = tuple(answer.values())
+    if isinstance(answer, list | tuple):
+        for item in answer:
+            yield from _mappings(item)
+
+
 def codes(answer: Any) -> list[int]:
     """The error codes of an answer, at any depth, without duplicates."""
-    if isinstance(answer, Mapping):
-        own = [int(value) for field, value in answer.items() if field == "error_code"]
-        return sorted({*own, *(code for value in answer.values() for code in codes(value))})
+    return sorted({code for part in _mappings(answer) for code in _own_codes(part)})
+
+
+def refusals(answer: Any) -> list[str]:
+    """What an answer says of the rights that are missing, at any depth, without duplicates.
+
+    Kafka shows all of the request in one of these texts; that is left out.
+    """
+    texts = {
+        part["error_message"]
+        for part in _mappings(answer)
+        if part.get("error_message") and not _REFUSALS.isdisjoint(_own_codes(part))
+    }
+    return sorted(re.sub(r"^Request .* needs ", "Request ... needs ", text) for text in texts)
+
+
+_NAMED_BY: Final = ("name", "topic", "group_id", "transactional_id", "resource_name", "key", "user")
+
+
+def parts(answer: Any, path: str = "") -> Iterator[str]:
+    """The error codes in an answer, each with the name of what it is about."""
     if isinstance(answer, list | tuple):
-        return sorted({code for item in answer for code in codes(item)})
-    return []
+        for item in answer:
+            yield from parts(item, path)
+    elif isinstance(answer, Mapping):
+        named = [str(answer[field]) for field in _NAMED_BY if answer.get(field)]
+        if not named and answer.get("topic_id"):
+            named = [str(answer["topic_id"])]
+        path = "/".join((path, *named) if path else named)
+        yield from (f"{path} {code}".strip() for code in _own_codes(answer))
+        yield from parts(tuple(answer.values()), path)
+
+
+def replaced(value: Any, others: Mapping[object, object]) -> Any:
+    """A message in which names and ids are replaced, at any depth."""
+    if isinstance(value, Mapping):
+        return {field: replaced(one, others) for field, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [replaced(one, others) for one in value]
+    return others.get(value, value)
+
+
+def with_second(fields: Any) -> Any:
+    """A request that names in each list, beside what alice may use, something else."""
+    if isinstance(fields, Mapping):
+        return {field: with_second(one) for field, one in fields.items()}
+    if not isinstance(fields, list):
+        return fields
+    both = [one for item in fields for one in (item, replaced(item, ANOTHER))]
+    return [with_second(one) for at, one in enumerate(both) if one not in both[:at]]
 
 
 def operations(answer: Any) -> list[str]:
@@ -454,12 +630,12 @@ class Access:
     def __init__(self, admin: Connection, alice: Connection) -> None:
         self._admin = admin
         self._alice = alice
+        self._ids: dict[object, object] = {}
         self.lines: list[str] = []
 
     async def prepare(self) -> None:
-        """Create the topic, and wait for coordinators and for numbers of producers."""
-        topic = REQUESTS["CreateTopics of an existing topic"]
-        await self._admin.request(*topic[1:], "access")
+        """Create the topics, and wait for coordinators and for numbers of producers."""
+        await self.create_topics(TOPICS)
         with trio.fail_after(_VISIBLE_WITHIN):
             for name in (
                 "FindCoordinator of a group",
@@ -513,15 +689,54 @@ class Access:
         fields = {"users": None if users is None else [{"name": name} for name in users]}
         return await self._admin.request("describe_user_scram_credentials", 0, fields, "access")
 
+    async def create_topics(self, topics: Mapping[str, int]) -> None:
+        """Create topics with so many partitions, and wait until they have leaders."""
+        created = [
+            {
+                "name": name,
+                "num_partitions": partitions,
+                "replication_factor": 1,
+                "assignments": [],
+                "configs": [],
+            }
+            for name, partitions in topics.items()
+        ]
+        await self._admin.request("create_topics", 7, {"topics": created}, "access")
+        named = {
+            "topics": [{"topic_id": None, "name": name} for name in topics],
+            "allow_auto_topic_creation": False,
+            "include_topic_authorized_operations": False,
+        }
+        with trio.fail_after(_VISIBLE_WITHIN):
+            answer = await self._admin.request("metadata", 12, named, "access")
+            while codes(answer) != [0]:
+                await trio.sleep(0.05)
+                answer = await self._admin.request("metadata", 12, named, "access")
+        self._ids |= {id_of(topic["name"]): topic["topic_id"] for topic in answer["topics"]}
+
+    async def request(self, api: str, version: int, fields: Fields) -> Fields:
+        """What alice is answered."""
+        with trio.fail_after(_VISIBLE_WITHIN):
+            given = replaced(fields, self._ids)
+            answer = await self._alice.request(api, version, given, "access")
+        placeholders = {topic_id: name for name, topic_id in self._ids.items()}
+        shown_answer: Fields = replaced(answer, placeholders)
+        return shown_answer
+
     async def attempt(self, name: str) -> str:
         """What alice is answered to one of the requests, as error codes."""
-        _, api, version, fields = REQUESTS[name]
-        with trio.fail_after(_VISIBLE_WITHIN):
-            answer = await self._alice.request(api, version, fields, "access")
+        answer = await self.request(*REQUESTS[name][1:])
         found = " ".join(map(str, codes(answer))) or "no error"
         if may := operations(answer):
             found += f", may {' '.join(may)}"
+        if texts := refusals(answer):
+            found += f", says {'; '.join(texts)}"
         return f"{found}, empty" if _is_empty(answer) else found
+
+    async def attempt_second(self, name: str) -> str:
+        """What alice is answered to one of the requests that names something else, too."""
+        _, api, version, fields = REQUESTS[name]
+        return "; ".join(sorted({*parts(await self.request(api, version, with_second(fields)))}))
 
     async def _wait(self, done: Callable[[list[str]], bool]) -> None:
         with trio.fail_after(_VISIBLE_WITHIN):
@@ -560,10 +775,22 @@ def shown(answer: Fields) -> list[str]:
     )
 
 
+REQUESTS_OF_SEVERAL: Final = [
+    name for name, (_, _, _, fields) in REQUESTS.items() if with_second(fields) != fields
+]
+
+
+async def play_second(access: Access) -> dict[str, str]:
+    """What each request is answered that names a second resource, which alice may not use."""
+    everything = [(kind, Operation.ALL) for kind in NAMES if kind is not ResourceType.CLUSTER]
+    await access.set_rights(everything)
+    return {name: await access.attempt_second(name) for name in REQUESTS_OF_SEVERAL}
+
+
 def _is_empty(answer: Fields) -> bool:
     """Whether an answer has lists, and nothing is in any of them, but brokers."""
     lists = [
-        value for field, value in answer.items() if isinstance(value, tuple) and field != "brokers"
+        value for field, value in answer.items() if isinstance(value, list) and field != "brokers"
     ]
     return bool(lists) and not any(lists)
 
@@ -720,11 +947,12 @@ async def filters_by_the_rest(a: Access) -> None:
         {"host": "10.0.0.1"},
         {"resource_type": ResourceType.USER.value},
         {"operation": Operation.DESCRIBE_TOKENS.value},
+        {"operation": Operation.TWO_PHASE_COMMIT.value},
     )
     for field, values in {
         "principal_filter": ("User:alice", "User:*", "alice"),
         "host_filter": ("*", "10.0.0.1"),
-        "operation": (2, 3, 14, 99),
+        "operation": (2, 3, 14, 15, 99),
         "permission_type": (2, 3, 99),
         "resource_type_filter": (2, 3, 7, 99),
     }.items():
@@ -774,6 +1002,175 @@ async def what_rules_allow(a: Access) -> None:
     await _say_rights(a, "to read from here", {"host": "127.0.0.1"})
     await _say_rights(a, "to read from elsewhere", {"host": "10.0.0.1"})
     await _say_rights(a, "to read, but not from here", {}, {**deny, "host": "127.0.0.1"})
+
+
+async def _say_parts(a: Access, words: str, api: str, version: int, **fields: object) -> Fields:
+    """Note what alice is answered to a request of a dialogue, by what it names."""
+    answer = await a.request(api, version, fields)
+    a.lines.append(f"{words} -> {'; '.join(sorted(parts(answer))) or 'nothing'}")
+    return answer
+
+
+def _on(name: str, operation: Operation, **more: object) -> Fields:
+    return {"resource_name": name, "operation": operation.value, **more}
+
+
+_ON_CLUSTER: Final = {"resource_type": ResourceType.CLUSTER.value}
+
+
+@dialogue
+async def topics_that_metadata_creates(a: Access) -> None:
+    """The right to describe the topic comes first, then the one to create it or any."""
+    for words, *rules in (
+        ("create", _on("new", Operation.CREATE)),
+        ("describe", _on("new", Operation.DESCRIBE)),
+        ("describe, and create another", _on("new", Operation.READ), _on("n", Operation.CREATE)),
+        ("describe and create", _on("new", Operation.DESCRIBE), _on("new", Operation.CREATE)),
+        (
+            "describe, and create any",
+            _on("newer", Operation.DESCRIBE),
+            _on(CLUSTER_NAME, Operation.CREATE, **_ON_CLUSTER),
+        ),
+    ):
+        await a.delete_all()
+        await say_created(a, f"rules to {words}", *rules)
+        topics = [{"name": "new"}, {"name": "newer"}]
+        answer = await a.request("metadata", 4, {"topics": topics})
+        with trio.fail_after(_VISIBLE_WITHIN):
+            # Kafka answers before the topic that it creates is there.
+            while not {*codes(answer)} <= {0, 29}:
+                await trio.sleep(0.05)
+                answer = await a.request("metadata", 4, {"topics": topics})
+        a.lines.append(f"Metadata -> {'; '.join(sorted(parts(answer)))}")
+
+
+async def _say_deleted_topic(a: Access, words: str, *rules: Fields) -> None:
+    await a.delete_all()
+    await say_created(a, words, *rules)
+    topics = [{"name": None, "topic_id": id_of("doomed")}]
+    answer = await a.request("delete_topics", 6, {"topics": topics, "timeout": _SECOND})
+    names = [one["name"] for one in answer["responses"]]
+    a.lines.append(f"DeleteTopics by id -> {'; '.join(parts(answer))}, named {names}")
+
+
+@dialogue
+async def topics_deleted_by_id(a: Access) -> None:
+    """Whoever may not describe a topic is not told its name."""
+    await a.create_topics({"doomed": 1})
+    await _say_deleted_topic(a, "no rule")
+    await _say_deleted_topic(a, "one to describe", _on("doomed", Operation.DESCRIBE))
+    await _say_deleted_topic(a, "one to write", _on("doomed", Operation.WRITE))
+    await _say_deleted_topic(a, "one to delete", _on("doomed", Operation.DELETE))
+
+
+async def _say_pages(a: Access, words: str, names: Sequence[str], limit: int) -> None:
+    """Note each page of DescribeTopicPartitions, from the first to the last."""
+    cursor: Fields | None = None
+    pages: list[str] = []
+    while not pages or cursor is not None:
+        fields = {
+            "topics": [{"name": name} for name in names],
+            "response_partition_limit": limit,
+            "cursor": cursor,
+        }
+        answer = await a.request("describe_topic_partitions", 0, fields)
+        cursor = answer["next_cursor"]
+        shown_topics = [
+            f"{topic['name']} {int(topic['error_code'])}"
+            f" {[part['partition_index'] for part in topic['partitions']]}"
+            for topic in answer["topics"]
+        ]
+        pages.append(" ".join(sorted(shown_topics)) or "nothing")
+    a.lines.append(f"{words}, at most {limit} -> {' | '.join(pages)}")
+
+
+@dialogue
+async def pages_of_partitions(a: Access) -> None:
+    """Topics that the user may not describe count nothing, and no page begins with one."""
+    named = [*TOPICS, MISSING]
+    for words, *rules in (
+        ("no rule",),
+        ("two topics", _on(TOPIC, Operation.DESCRIBE), _on(WIDE, Operation.DESCRIBE)),
+        ("the missing one", _on(MISSING, Operation.DESCRIBE), _on(WIDE, Operation.DESCRIBE)),
+    ):
+        await a.delete_all()
+        await say_created(a, words, *rules)
+        for limit in (1, 2, 4, 10):
+            await _say_pages(a, "all", [], limit)
+            await _say_pages(a, "named", named, limit)
+        await _say_pages(a, "closed ones", [CLOSED, "u-closed"], 1)
+
+
+@dialogue
+async def configs_of_created_topics(a: Access) -> None:
+    """They need a right of their own."""
+    for words, *rules in (
+        ("create", _on("new-1", Operation.CREATE)),
+        ("create any", _on(CLUSTER_NAME, Operation.CREATE, **_ON_CLUSTER)),
+        (
+            "create and describe configs",
+            _on("new-1", Operation.CREATE),
+            _on("new-1", Operation.DESCRIBE_CONFIGS),
+        ),
+    ):
+        await a.delete_all()
+        await say_created(a, f"rules to {words}", *rules)
+        for name in ("new-1", TOPIC):
+            topic = {
+                "name": name,
+                "num_partitions": 2,
+                "replication_factor": 1,
+                "assignments": [],
+                "configs": [],
+            }
+            fields = {"topics": [topic], "validate_only": True}
+            (result,) = (await a.request("create_topics", 7, fields))["topics"]
+            a.lines.append(
+                f"CreateTopics {name} -> {' '.join(map(str, codes(result)))},"
+                f" {result['num_partitions']} partitions, {result['replication_factor']} replicas,"
+                f" {'configs' if result['configs'] else 'no configs'}"
+            )
+
+
+@dialogue
+async def topics_of_a_transaction(a: Access) -> None:
+    """Those that the user may not describe are left out."""
+    transaction = {"resource_type": ResourceType.TRANSACTIONAL_ID.value}
+    writes = _on("ongoing", Operation.WRITE, **transaction)
+    await say_created(
+        a, "rules to write", writes, *(_on(name, Operation.WRITE) for name in (TOPIC, CLOSED))
+    )
+    began = await a.request(
+        "init_producer_id",
+        0,
+        {"transactional_id": "ongoing", "transaction_timeout": 60 * _SECOND},
+    )
+    producer = {
+        "producer_id": began["producer_id"],
+        "producer_epoch": began["producer_epoch"],
+    }
+    await _say_parts(
+        a,
+        "AddPartitionsToTxn",
+        "add_partitions_to_txn",
+        3,
+        v3_and_below_transactional_id="ongoing",
+        v3_and_below_topics=[{"name": name, "partitions": [0]} for name in (TOPIC, CLOSED)],
+        **{f"v3_and_below_{field}": value for field, value in producer.items()},
+    )
+    for words, *rules in (
+        ("of the transaction", writes),
+        ("of a topic, too", writes, _on(TOPIC, Operation.DESCRIBE)),
+    ):
+        await a.delete_all()
+        await say_created(a, f"rules {words}", *rules)
+        fields = {"transactional_ids": ["ongoing"]}
+        answer = await a.request("describe_transactions", 0, fields)
+        topics = sorted(topic["topic"] for topic in answer["transaction_states"][0]["topics"])
+        a.lines.append(f"DescribeTransactions -> {'; '.join(parts(answer))}, topics {topics}")
+    await _say_parts(
+        a, "EndTxn", "end_txn", 1, transactional_id="ongoing", committed=False, **producer
+    )
 
 
 async def _say_altered(
@@ -849,13 +1246,17 @@ async def connected(admin: Opener, users: Opener, superuser: str = "") -> AsyncI
 
 
 async def play(access: Access) -> dict[str, Any]:
-    """Play the table and the dialogues."""
-    return {"requests": await play_table(access), "dialogues": await play_dialogues(access)}
+    """Play the tables and the dialogues."""
+    return {
+        "requests": await play_table(access),
+        "second": await play_second(access),
+        "dialogues": await play_dialogues(access),
+    }
 
 
 def start_kafka() -> RealKafka:
     """A Kafka with rules of access."""
-    properties = {"auto.create.topics.enable": "false"}
+    properties = {"auto.create.topics.enable": "true"}
     return RealKafka(properties, secure=SecureListener(USERS, tls=False))
 
 
