@@ -21,8 +21,8 @@ from kgroup.types import TopicPartition
 from tests.behaviour.stage import SOON, Processed, Stage, in_thread
 
 HEARTBEAT_MS: Final = 200
-SESSION_MS: Final = 6000
-REBALANCE_MS: Final = 10_000
+SESSION_MS: Final = 30_000
+REBALANCE_MS: Final = 60_000
 POLL: Final = 0.05
 ASSIGNORS: Final = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 

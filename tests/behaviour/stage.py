@@ -32,13 +32,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
-SOON: Final = 60.0
+SOON: Final = 150.0
 """Seconds after which a wait fails; on an idle machine no wait takes 5."""
+EXPIRING: Final = 6.0
+"""The session timeout of a member that loses its session in a test: the test waits so long, and a
+machine that pauses for as long before that would end the session too early."""
 QUICK: Final[Mapping[str, Any]] = {
     "heartbeat_interval": 0.2,
-    "session_timeout": 6.0,
-    "rebalance_timeout": 10.0,
-    "drain_timeout": 5.0,
+    # These only have to end a test that hangs. A machine that pauses must not end a session.
+    "session_timeout": 30.0,
+    "rebalance_timeout": 60.0,
+    "drain_timeout": 40.0,
+    "close_timeout": 30.0,
     "partition_watch_interval": 0.2,
     "rejoin_backoff": 0.05,
     "rejoin_backoff_max": 0.5,

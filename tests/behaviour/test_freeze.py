@@ -22,16 +22,17 @@ import pytest
 import trio
 
 from tests.behaviour import worker
-from tests.behaviour.stage import SOON, Stage, SteadyProducer, in_thread, stage
+from tests.behaviour.stage import EXPIRING, SOON, Stage, SteadyProducer, in_thread, stage
 from tests.behaviour.worker import BLOCKING, TASKS, THREADS, Task
 from tests.brokers import Kafka
 
 Line = dict[str, Any]
-SESSION: Final = 4.0
 BACKLOG: Final = 2000
 """Records of each partition before the members start."""
 BATCH: Final = 15
-SECONDS: Final = 0.004
+SECONDS: Final = 0.01
+"""How long the worker takes for a record: its backlog lasts until it is frozen, even if another
+member takes several times as long as usual to join."""
 REFUSALS: Final = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
 
 
@@ -136,8 +137,8 @@ def task_of(here: Stage, journal: Path, *, work: str, lease: bool) -> Task:
         "bootstrap_servers": here.bootstrap_servers,
         "topics": [here.topic],
         "heartbeat_interval": 0.25,
-        "session_timeout": SESSION,
-        "rebalance_timeout": 10.0,
+        "session_timeout": EXPIRING,
+        "rebalance_timeout": 60.0,
         "client_id": "frozen",
     }
     return Task(
@@ -195,7 +196,7 @@ async def freeze_and_wake(
         producer = SteadyProducer(here, count, per_second=100)
         with frozen_worker(task_of(here, journal, work=work, lease=lease)) as frozen:
             await frozen.until("committed", partitions=count)
-            other = here.start("other", session_timeout=SESSION)
+            other = here.start("other")
             await frozen.until("committed", partitions=handlers)
             producer.start()
             before = await frozen.freeze(handlers)

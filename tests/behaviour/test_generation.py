@@ -16,7 +16,7 @@ from kgroup.group import default_runtime
 from kgroup.testing import admin
 from kgroup.types import Cause
 from tests.behaviour.faults import Heartbeats
-from tests.behaviour.stage import in_thread, numbers, stage
+from tests.behaviour.stage import EXPIRING, in_thread, numbers, stage
 from tests.behaviour.worker import BackwardClock
 from tests.brokers import Kafka
 
@@ -121,7 +121,7 @@ async def test_the_coordinator_refuses_a_stale_commit(kafka: Kafka) -> None:
             default_runtime(), open_stream=heartbeats.open_stream, clock=BackwardClock()
         )
         events: list[Event] = []
-        group = here.group(runtime, events.append, session_timeout=1.0)
+        group = here.group(runtime, events.append, session_timeout=EXPIRING)
         async with group:
             generation = await group.next()
             batch = await anext(generation.records(here.partition(0), max_records=5))
@@ -155,7 +155,7 @@ async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -
         heartbeats = Heartbeats()
         runtime = attrs.evolve(default_runtime(), open_stream=heartbeats.open_stream)
         events: list[Event] = []
-        async with here.group(runtime, events.append, session_timeout=1.0) as group:
+        async with here.group(runtime, events.append, session_timeout=EXPIRING) as group:
             generation = await group.next()
             stream = generation.records(here.partition(0), max_records=5)
             await anext(stream)

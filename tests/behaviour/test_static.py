@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+import attrs
 import pytest
 import trio
 
-from kgroup.client.beat import Beat
-from kgroup.clocks import WallClock
 from kgroup.errors import FencedInstanceError, StaleGenerationError
 from kgroup.events import CommitRefused, Event, Left
+from kgroup.group import default_runtime
 from kgroup.testing import admin
 from kgroup.types import Cause
+from tests.behaviour.faults import Heartbeats
 from tests.behaviour.stage import SOON, in_thread, numbers, stage
+from tests.behaviour.worker import BackwardClock
 from tests.brokers import Kafka
+
+SESSION: Final = 60.0
+"""Static members come back within it, on a busy machine too; no test waits for its end."""
 
 
 async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
     """A static member that comes back gets its partitions again without a rebalance."""
     async with stage(kafka) as here:
         await here.create(2)
-        other = here.start("other", session_timeout=15.0)
+        other = here.start("other", session_timeout=SESSION)
         await here.ledger.until(lambda: other.owned() == 2, "not joined")
         events: list[Event] = []
-        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}
         async with here.group(None, events.append, **settings) as group:
             before = await group.next()
             (mine,) = before.assignment
@@ -51,7 +56,7 @@ async def test_a_static_leader_that_comes_back_still_watches(kafka: Kafka) -> No
     """A restarted leader still finds new partitions."""
     async with stage(kafka) as here:
         await here.create(1)
-        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}
         async with here.group(**settings) as group:
             before = await group.next()
             assert before.leader
@@ -68,7 +73,7 @@ async def test_partitions_added_while_the_leader_was_away_are_read(kafka: Kafka)
     """The restarted leader notices that its old assignment lacks new partitions."""
     async with stage(kafka) as here:
         await here.create(1)
-        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}
         async with here.group(**settings) as group:
             before = await group.next()
             assert before.leader
@@ -85,11 +90,11 @@ async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> N
     """A new subscription causes no rebalance by itself; the member leaves and joins."""
     async with stage(kafka) as here:
         await here.create(2)
-        other = here.start("other", session_timeout=15.0)
+        other = here.start("other", session_timeout=SESSION)
         await here.ledger.until(lambda: other.owned() == 2, "not joined")
         more = f"{here.topic}-more"
         await in_thread(admin.create_topic, here.bootstrap_servers, more, 1)
-        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": 15.0}
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}
         async with here.group(**settings) as group:
             before = await group.next()
             assert not before.leader
@@ -128,28 +133,31 @@ async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
 
 
 async def test_a_commit_finds_the_fence_first(kafka: Kafka) -> None:
-    """A fenced member may learn of it from a commit before a heartbeat."""
+    """A fenced member may learn of it from a commit before a heartbeat.
+
+    Its heartbeats do not arrive, and its clock does not let the lease end.
+    """
     async with stage(kafka) as here:
         await here.create()
         partition = here.partition(0)
         events: list[Event] = []
-        quiet: dict[str, Any] = {
-            "heartbeat_interval": 4.0,
-            "session_timeout": 15.0,
-            "group_instance_id": "one",
-        }
-        async with here.group(None, events.append, **quiet) as first:
+        heartbeats = Heartbeats()
+        runtime = attrs.evolve(
+            default_runtime(), open_stream=heartbeats.open_stream, clock=BackwardClock()
+        )
+        settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}
+        async with here.group(runtime, events.append, **settings) as first:
             fenced = await first.next()
-            await trio.sleep(4.0)  # past the quick heartbeats of the beginning
-            beat = Beat(WallClock(), fenced.group_id)
-            await trio.sleep(beat.next(4.0) + 0.2)  # the next heartbeat is 3.8 s away
-            async with here.group(**quiet) as second:
+            heartbeats.hold()
+            async with here.group(**settings) as second:
                 owner = await second.next()
                 await owner.commit({partition: 0})
+                assert not fenced.ending.is_set()
                 with pytest.raises(StaleGenerationError):
                     await fenced.commit({partition: 1}, beyond_read=True)
                 refused = [event for event in events if isinstance(event, CommitRefused)]
                 assert [event.reason for event in refused] == ["FENCED_INSTANCE_ID"]
                 with pytest.raises(FencedInstanceError):
                     await first.next()
+            heartbeats.release()
         assert await here.committed() == [0]

@@ -11,7 +11,7 @@ from kgroup.events import CommitRefused, Event, RequestFailed
 from kgroup.generation.states import State
 from kgroup.group import default_runtime
 from tests.behaviour.faults import Heartbeats
-from tests.behaviour.stage import SOON, Stage, in_thread, numbers, stage
+from tests.behaviour.stage import EXPIRING, SOON, Stage, in_thread, numbers, stage
 from tests.behaviour.worker import BackwardClock
 from tests.brokers import Kafka
 
@@ -98,7 +98,7 @@ async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
             default_runtime(), open_stream=heartbeats.open_stream, clock=BackwardClock()
         )
         events: list[Event] = []
-        async with here.group(runtime, events.append, session_timeout=1.0) as group:
+        async with here.group(runtime, events.append, session_timeout=EXPIRING) as group:
             generation = await group.next()
             heartbeats.hold()
             owner = here.start("owner")
