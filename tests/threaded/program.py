@@ -20,7 +20,7 @@ from tests.threaded.stage import QUICK, SOON
 
 OWN: Final[dict[str, dict[str, float]]] = {
     "outstay": {"drain_timeout": 1.0},
-    "lost": {"session_timeout": 0.6, "drain_timeout": 2.0, "close_timeout": 0.5},
+    "lost": {"session_timeout": 5.0, "drain_timeout": 20.0, "close_timeout": 0.5},
 }
 """Settings of one program."""
 

@@ -79,7 +79,7 @@ def test_closing_amid_a_join(kafka: Kafka) -> None:
     """A JoinGroup that the coordinator holds back for others is abandoned at once."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create(2)
-    with here.group(drain_timeout=14.0) as holder:
+    with here.group() as holder:
         generation = next(holder)
         release = threading.Event()
         generation.start(release.wait, SOON)

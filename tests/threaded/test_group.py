@@ -73,7 +73,7 @@ def test_the_attributes_of_a_generation(kafka: Kafka) -> None:
         assert generation.positions == {here.partition(0): 0}
         assert state_of(generation) is State.RUNNING
         assert generation.end is None
-        assert 0 < generation.lease <= 6.0
+        assert 0 < generation.lease <= QUICK["session_timeout"]
         assert not generation.ending.is_set()
         assert repr(generation) == f"<Generation 1 of {here.group_id!r}, running>"
     assert state_of(generation) is State.ENDED
@@ -200,7 +200,7 @@ def test_a_second_interrupt_cuts_the_drain(kafka: Kafka, monkeypatch: pytest.Mon
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), here.group(recorded, drain_timeout=14.0) as group:
+    with pytest.raises(KeyboardInterrupt), here.group(recorded) as group:
         generation = next(group)
         generation.start(release.wait, SOON)
         monkeypatch.setattr(group._loop, "join", interrupted)

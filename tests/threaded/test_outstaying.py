@@ -37,7 +37,6 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
     def outstay(generation: Generation) -> None:
         records = generation.records(here.partition(0))
         batch = next(records)
-        inside.set()
         wait_for_release()
         rest.extend(records)
         try:
@@ -46,6 +45,7 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
             refused.append(error)
 
     def wait_for_release() -> None:
+        inside.set()
         wait(release)
 
     with here.group(recorded, drain_timeout=0.5) as group:
