@@ -23,7 +23,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
-GRACE: Final = 10.0
+GRACE: Final = 30.0
 """Seconds that the broker may take to exit by itself."""
 
 

@@ -33,8 +33,10 @@ SEND_INTERVAL: Final = 1.0
 """Seconds between two calls of `LineProducer.send`: long enough that workers receive batches."""
 LINES_PER_PARTITION: Final = 10
 """Consecutive lines that go to one partition before the next one gets some."""
-FLUSH_TIMEOUT: Final = 20.0
+FLUSH_TIMEOUT: Final = 60.0
 """Seconds that a cluster may take to acknowledge what was sent."""
+REMOVE_TIMEOUT: Final = 60.0
+"""Seconds within which the group must be empty: a killed member's session has to time out."""
 _METADATA_PAUSE: Final = 0.2
 _MAX_QUEUED: Final = 50_000
 """Half of what librdkafka's queue holds by default."""
@@ -113,7 +115,7 @@ class DemoCluster:
         deleted = self._admin.delete_topics([self.topic], operation_timeout=TIMEOUT)
         _result(deleted[self.topic].result, f"topic {self.topic} could not be deleted")
         # A killed member stays in the group until its session times out.
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + REMOVE_TIMEOUT
         failure = f"group {self.group_id} could not be deleted"
         while not _result(self._delete_group, failure):
             if time.monotonic() > deadline:

@@ -25,9 +25,10 @@ from kgroup.cli.demo.processes import Children
 from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 from kgroup.cli.demo.worker import Task
 
-SESSION_TIMEOUT: Final = 6.0
-"""Seconds; the shortest that brokers allow by default (``group.min.session.timeout.ms``)."""
-STALL_TIMEOUT: Final = 30.0
+SESSION_TIMEOUT: Final = 10.0
+"""Seconds. The demo waits twice for the end of a session, so it is short; but if all processes
+pause for longer, workers that the demo has not disturbed lose their sessions too."""
+STALL_TIMEOUT: Final = 60.0
 """Seconds without a new commit after which lines that are not committed count as lost."""
 _CHECK_INTERVAL: Final = 0.03
 _HEADROOM: Final = 2.0
@@ -54,7 +55,7 @@ class WorkerKind:
 
 
 WORKERS: Final = WorkerKind(
-    name="worker", module="kgroup.cli.demo.worker", timeout=45.0, drain_timeout=25.0
+    name="worker", module="kgroup.cli.demo.worker", timeout=180.0, drain_timeout=25.0
 )
 DRIVERS: Final = WorkerKind(
     name="driver", module="kgroup.cli.demo.spark_worker", timeout=180.0, drain_timeout=120.0

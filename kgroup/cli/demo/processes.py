@@ -29,8 +29,9 @@ import trio
 
 from kgroup.cli.demo import DemoError
 
-EXIT_TIMEOUT: Final = 8.0
-"""Seconds that a process may take to exit after its standard input was closed."""
+EXIT_TIMEOUT: Final = 60.0
+"""Seconds that a process may take to exit after its standard input was closed. On a busy machine
+a Spark driver needs several for its JVM, and a worker that is killed counts as failed."""
 OVERDUE_STATUS: Final = 70
 """The exit status of a process that `exit_after_parent` had to end (``EX_SOFTWARE``)."""
 _DECORATION: Final = " |+-"

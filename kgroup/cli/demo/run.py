@@ -76,16 +76,16 @@ STAGES: Final = (
     DemoStage("A worker is added.", 4.0, one_joins),
     DemoStage("A worker is stopped gracefully.", 3.0, one_stops),
     DemoStage("Partitions are added.", 4.0, topic_grows),
-    DemoStage("A worker is killed.", 9.0, one_is_killed),
-    DemoStage("A worker is frozen past its session, and woken.", 11.0, one_is_frozen),
+    DemoStage("A worker is killed.", 13.0, one_is_killed),
+    DemoStage("A worker is frozen past its session, and woken.", 15.0, one_is_frozen),
     DemoStage("The rest of the lines.", 3.0, lines_end),
 )
 SPARK_STAGES: Final = (
     DemoStage("The first Spark drivers join.", 9.0, workers_begin),
     DemoStage("A driver is added.", 7.0, one_joins),
     DemoStage("A driver is stopped gracefully.", 3.0, one_stops),
-    DemoStage("A driver is frozen past its session, and woken.", 12.0, one_is_frozen),
-    DemoStage("A driver is killed.", 9.0, one_is_killed),
+    DemoStage("A driver is frozen past its session, and woken.", 16.0, one_is_frozen),
+    DemoStage("A driver is killed.", 13.0, one_is_killed),
     DemoStage("The rest of the lines.", 3.0, lines_end),
 )
 """Spark drivers have fewer stages, because each driver starts a JVM."""
