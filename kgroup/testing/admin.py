@@ -25,7 +25,7 @@ from kgroup.testing.limits import PATIENCE
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
 Setting = str | int | float | bool
-TIMEOUT: Final = 30.0
+TIMEOUT: Final = 120.0
 """Seconds within which a broker must complete a request."""
 PAUSE: Final = 0.02
 FULL: Final = 50_000

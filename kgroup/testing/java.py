@@ -46,6 +46,8 @@ QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java options for programs that run for seconds or minutes: the JIT compiles fast rather than
 well. A broker starts, and serves a test, in half the processor time."""
 ATTEMPTS: Final = 3
+TOOL_TIMEOUT: Final = 180.0
+"""Seconds until a program is killed; a tool takes about 2 on an idle machine."""
 LOCK_TIMEOUT: Final = 900.0
 """Seconds to wait for another process that is downloading."""
 INSTALL: Final = "install kgroup with its extra: pip install 'kgroup[kafka]'"
@@ -303,7 +305,7 @@ def run_java(
     heap: str = "256m",
     options: Sequence[str] = (),
     stdin: str | None = None,
-    timeout: float = 60.0,
+    timeout: float = TOOL_TIMEOUT,
 ) -> subprocess.CompletedProcess[str]:
     """Run a Java program on Kafka's class path to its end; it does not outlive this process.
 

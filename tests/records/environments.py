@@ -22,7 +22,7 @@ from kgroup.records.memory import MemorySource
 from kgroup.testing import admin
 from kgroup.types import TopicPartition
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 150.0
 """Seconds after which a test fails that still waits."""
 
 

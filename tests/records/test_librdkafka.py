@@ -13,7 +13,7 @@ from kgroup.config import GroupConfig
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.types import TopicPartition
 from tests.records import environments
-from tests.records.environments import receive_values
+from tests.records.environments import PATIENCE, receive_values
 
 
 async def test_a_broker_that_is_down_is_reported_once_and_waited_for() -> None:
@@ -51,7 +51,7 @@ async def test_the_source_closes_in_time_without_any_broker(
             heard.set()
 
         config = GroupConfig(group_id="alone", bootstrap_servers=address, topics=["t"])
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE):
             async with LibrdkafkaSource(config, hear) as source:
                 source.assign(1, {TopicPartition("t", 0): 0})
                 source.open(1, [TopicPartition("t", 0)])

@@ -67,4 +67,4 @@ def test_an_unacknowledged_record_is_an_error(real_kafka: KafkaAddress) -> None:
     """A record for a partition that does not exist raises."""
     create_topic(real_kafka.bootstrap_servers, "admin-refused")
     with pytest.raises(KafkaException):
-        produce(real_kafka.bootstrap_servers, "admin-refused", ["a"], partition=5, timeout=3)
+        produce(real_kafka.bootstrap_servers, "admin-refused", ["a"], partition=5)

@@ -7,8 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import psutil
 import pytest
@@ -20,13 +22,14 @@ from kgroup.testing import kafka as module
 from kgroup.testing.admin import create_topic, end_offsets, produce
 from kgroup.testing.java import QUICK, KafkaUnavailableError
 from kgroup.testing.kafka import KafkaAddress, RealKafka, tail
-from kgroup.testing.probe import free_ports
+from kgroup.testing.probe import PAUSE, free_ports, wait_until_open
 from kgroup.testing.reaper import FolderLock, processes_of
 from kgroup.testing.shared import shared_kafka
 from kgroup.types import TopicPartition
 from tests.stopped import wait_until_one_is_stopped
 
 Own = Callable[..., RealKafka]
+PATIENCE: Final = 120.0
 
 
 def test_records_are_produced_and_read(real_kafka: KafkaAddress) -> None:
@@ -38,7 +41,7 @@ def test_records_are_produced_and_read(real_kafka: KafkaAddress) -> None:
     )
     try:
         consumer.assign([Position("come-back", 0, 0)])
-        message = consumer.poll(20)
+        message = consumer.poll(PATIENCE)
         assert message is not None
         assert message.value() == b"value"
     finally:
@@ -145,7 +148,7 @@ def test_shared_and_ended_with_its_last_user(tmp_path: Path) -> None:
     assert brokers[0].is_running()
     last.kill()
     last.communicate()
-    psutil.wait_procs(brokers, timeout=30)
+    psutil.wait_procs(brokers, timeout=PATIENCE)
     assert not brokers[0].is_running()
     hold = FolderLock.join(folder)
     assert hold is None
@@ -183,7 +186,7 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("fake_java")
 def test_another_port_and_a_log_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If another process has taken the port meanwhile, the broker gets another one.
+    """If another process listens on the port by then, the broker gets another one.
 
     If an exception leaves the block, the temporary log is kept, and a note has its path.
     """
@@ -191,7 +194,6 @@ def test_another_port_and_a_log_that_stays(monkeypatch: pytest.MonkeyPatch) -> N
         choices = [[taken.getsockname()[1], *free_ports(1)], free_ports(2)]
         left = list(choices)
         monkeypatch.setattr(module, "free_ports", lambda *_: left.pop(0))
-        monkeypatch.setattr(module, "wait_until_serving", _until_it_ends_or_serves(choices[1][0]))
         kafka = RealKafka()
         with pytest.raises(ZeroDivisionError) as failure, kafka:
             assert kafka.bootstrap_servers == f"127.0.0.1:{choices[1][0]}"
@@ -201,20 +203,11 @@ def test_another_port_and_a_log_that_stays(monkeypatch: pytest.MonkeyPatch) -> N
     kafka.log_path.unlink()
 
 
-def _until_it_ends_or_serves(port: int) -> Callable[[str, Callable[[str], None]], None]:
-    def wait(server: str, pause: Callable[[str], None]) -> None:
-        while not server.endswith(f":{port}"):
-            pause("another process answers")
-
-    return wait
-
-
 @pytest.mark.usefixtures("fake_java")
 def test_ports_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If every port is taken, the last failure is raised, and no file is left."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(module, "free_ports", lambda *_: [taken.getsockname()[1]] * 2)
-        monkeypatch.setattr(module, "wait_until_serving", _until_it_ends_or_serves(0))
         kafka = RealKafka(log_path=tmp_path / "kafka.log")
         with pytest.raises(KafkaUnavailableError, match="Address already in use"):
             kafka.start()
@@ -240,6 +233,12 @@ def test_a_broker_that_is_not_ready_in_time(monkeypatch: pytest.MonkeyPatch) -> 
         while True:
             pause("no coordinator")
 
+    # Even if the fake takes longer to open its port, the reason is the one that `never` gives.
+    monkeypatch.setattr(
+        module,
+        "wait_until_open",
+        lambda pid, port, _: wait_until_open(pid, port, lambda _: time.sleep(PAUSE)),
+    )
     monkeypatch.setattr(module, "wait_until_serving", never)
     kafka = RealKafka()
     with pytest.raises(KafkaUnavailableError, match="not ready 2.5 s .* no coordinator"):

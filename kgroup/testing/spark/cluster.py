@@ -25,7 +25,7 @@ import psutil
 from kgroup.errors import UsageError
 from kgroup.testing.kafka import LOG_TAIL, PORT_ATTEMPTS, tail
 from kgroup.testing.limits import CORES, HEAP, WORKERS
-from kgroup.testing.probe import PAUSE, free_ports
+from kgroup.testing.probe import PAUSE, free_ports, listening
 from kgroup.testing.reaper import processes_of
 from kgroup.testing.spark.home import HOST, SparkHome
 from kgroup.testing.spark.jars import spark_folder
@@ -35,7 +35,7 @@ from kgroup.testing.spark.session import STOP_TIMEOUT
 MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-START_TIMEOUT: Final = 90.0
+START_TIMEOUT: Final = 180.0
 """Seconds within which master or workers must run; they take about 4 on an idle machine."""
 T = TypeVar("T")
 DAEMON_HEAP: Final = "192m"
@@ -222,8 +222,7 @@ class SparkCluster:
         self._ports = (port, web_port)
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(web_port)]
         self._master = master = self._launch(MASTER, *arguments)
-        # The master's sockets are checked, not its ports: another process might answer there.
-        self._wait_until(lambda: {port, web_port} <= _listening(master.pid), "a master")
+        self._wait_until(lambda: {port, web_port} <= listening(master.pid), "a master")
 
     def _launch_worker(self) -> subprocess.Popen[bytes]:
         work = ["--work-dir", str(self._running().folder / "work")]
@@ -284,12 +283,6 @@ class SparkCluster:
 
 def _ids(workers: Iterable[Mapping[str, Any]]) -> set[str]:
     return {worker["id"] for worker in workers}
-
-
-def _listening(pid: int) -> set[int]:
-    """The TCP ports on which a process listens."""
-    connections = psutil.Process(pid).net_connections("tcp")
-    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
 
 
 def _executors(folder: Path) -> list[psutil.Process]:

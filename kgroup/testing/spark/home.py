@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).parents[3]
 """The folder that contains kgroup: executors import it from there too."""
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 """Names of folders that are on Python's path by default."""
-REAPED_WITHIN: Final = 30.0
+REAPED_WITHIN: Final = 120.0
 """Seconds that the reaper may take."""
 LOG4J: Final = """\
 rootLogger.level = {level}
