@@ -23,7 +23,7 @@ from kgroup.testing.kafka import SETTINGS, KafkaAddress
 ROOT: Final = Path(__file__).resolve().parent.parent
 EMBEDDED: Final = "embedded"
 REAL: Final = "real"
-STOP_TIMEOUT: Final = 60.0
+STOP_TIMEOUT: Final = 150.0
 #: ``kgroup broker``; it ends with the process that started it, even if that process is killed.
 BROKER: Final = """
 from kgroup.cli import main

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
+import time
+from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+)
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 ANY: Final = "*"
-_PATIENCE: Final = 60.0
+_ANYTHING: Final[Any] = None  # the stubs do not know that it is allowed
+_EVERY: Final = AclBindingFilter(
+    ResourceType.ANY,
+    _ANYTHING,
+    ResourcePatternType.ANY,
+    _ANYTHING,
+    _ANYTHING,
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
+_PAUSE: Final = 0.02
+_PATIENCE: Final = 150.0
 
 
 def right(
@@ -31,7 +48,14 @@ EVERYONE_READS: Final = (
 
 
 def grant(bootstrap_servers: str, *rights: AclBinding) -> None:
-    """Give these rights."""
+    """Give these rights; returns when they hold.
+
+    Kafka answers once its controller has written them; the broker learns of them after that.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for given in admin.create_acls(list(rights)).values():
         given.result(_PATIENCE)
+    deadline = time.monotonic() + _PATIENCE
+    while not set(rights) <= set(admin.describe_acls(_EVERY).result(_PATIENCE)):
+        assert time.monotonic() < deadline, "the broker does not know the rights"
+        time.sleep(_PAUSE)

@@ -33,7 +33,7 @@ USERS = {"alice": "alice-secret", "rosa": "rosa-secret"}
 LIFETIME = 3.0
 """Seconds of a session; two of them pass in each test."""
 STEP = 0.1
-SOON = 60.0
+SOON = 150.0
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +119,12 @@ async def test_sessions_are_renewed_while_groups_read(kafka: RealKafka) -> None:
         Reader(kafka, secure.login("alice", "SCRAM-SHA-256")),
         Reader(kafka, Security(**by_token, token=token)),
     ]
+    begun = trio.current_time()
     records = await read_for(kafka, readers, 2.5 * LIFETIME)
+    tokens_in_turn = (trio.current_time() - begun) / (2 * LIFETIME)
     for reader in readers:
         reader.check(records)
-    assert 2 <= tokens <= 5, tokens
+    assert 2 <= tokens <= 3 + 2 * tokens_in_turn, tokens
 
 
 async def test_a_password_changes_while_a_group_reads(kafka: RealKafka) -> None:

@@ -30,7 +30,7 @@ from tests.security.identity_provider import Provider, provider
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
 USERS = {"alice": "alice-secret"}
 RECORDS = 20
-SOON = 30.0
+SOON = 150.0
 
 
 @pytest.fixture(scope="module")

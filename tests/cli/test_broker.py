@@ -27,7 +27,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from kgroup.cli.broker import broker
 
 READY = re.compile(r"kgroup broker is ready at (\S+:\d+); it keeps nothing on disk(; .*)?\n")
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from kgroup.testing import admin
 from kgroup.types import TopicPartition
 from tests.brokers import Kafka, unique
 
-TIMEOUT: Final = 90.0
+TIMEOUT: Final = 150.0
 PAUSE: Final = 0.05
 
 Record = tuple[TopicPartition, int]

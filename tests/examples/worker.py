@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, final
 
-TIMEOUT: Final = 120.0
+TIMEOUT: Final = 200.0
 """Seconds after which a wait fails; on an idle machine none takes 5."""
 
 

@@ -15,7 +15,7 @@ def test_the_slowest_file_comes_first(tmp_path: Path) -> None:
     """With ``--durations``, files are listed by the sum of their tests' seconds."""
     shutil.copy(ROOT / "tests" / "durations.py", tmp_path / "conftest.py")
     (tmp_path / "test_quick.py").write_text("def test_it(): ...")
-    (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(0.2)")
+    (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(1)")
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "--rootdir=.", "-p", "no:cacheprovider", "--durations=1"],
         cwd=tmp_path,

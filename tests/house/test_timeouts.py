@@ -27,17 +27,17 @@ async def test_hangs():
 
 {after}
 """
-AFTER = "async def test_after(): await trio.sleep(0)"
+AFTER = "@pytest.mark.timeout(100)\nasync def test_after(): await trio.sleep(0)"
 OPTIONS = ["-p", "no:cacheprovider", "--rootdir=.", "-o", "trio_mode=true", "-W", "error"]
 
 
 def run_suite(folder: Path, *, shield: bool, after: str = "", grace: str = "") -> str:
-    """Run a suite whose first test hangs, under a time-out of half a second."""
+    """Run a suite whose first test hangs, under a time-out in which it gets there."""
     shutil.copy(ROOT / "tests" / "timeouts.py", folder / "conftest.py")
     with (folder / "conftest.py").open("a") as conftest:
         conftest.write(grace)
     (folder / "test_suite.py").write_text(SUITE.format(shield=shield, after=after))
-    command = [sys.executable, "-m", "pytest", *OPTIONS, "--timeout=0.5", "--timeout-method=signal"]
+    command = [sys.executable, "-m", "pytest", *OPTIONS, "--timeout=2", "--timeout-method=signal"]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 1, ended.stdout
     return ended.stdout

@@ -24,7 +24,7 @@ from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record, run_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 class ScriptedConsumer:

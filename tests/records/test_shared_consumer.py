@@ -30,7 +30,7 @@ from tests.records.scripted import ScriptedFetcher, failure, record, run_of
 from tests.records.test_consumer_thread import ScriptedConsumer
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 class Opened:

@@ -550,7 +550,7 @@ def test_the_command_of_an_error_converts(tmp_path: Path) -> None:
         Security.from_properties({"security.protocol": "SSL", "ssl.keystore.location": store})
     command = str(caught.value).split("`")[1]
     words = [*shlex.split(command), "-passin", "pass:old", "-passout", "pass:new1"]
-    subprocess.run(words, check=True, timeout=30, capture_output=True)
+    subprocess.run(words, check=True, timeout=200, capture_output=True)
     made = Security.from_properties(
         {
             "security.protocol": "SSL",

@@ -19,7 +19,7 @@ from kgroup.security.ssl_contexts import client_context
 
 AUTHORITY: Final = trustme.CA()
 HOST: Final = "127.0.0.1"
-PATIENCE: Final = 10.0
+PATIENCE: Final = 120.0
 VERSIONS: Final = {
     TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2,
     TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3,

@@ -139,7 +139,7 @@ def test_an_idle_consumer_is_closed(made: list[FakeConsumer]) -> None:
     with closing(ConsumerPool(opener(made), idle_timeout=0.01)) as pool:
         with pool.borrow(A, SMALL):
             pass
-        assert made[0].closed.wait(30)
+        assert made[0].closed.wait(150)
 
 
 def test_a_forked_process_makes_its_own(pool: ConsumerPool, made: list[FakeConsumer]) -> None:

@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIMEOUT: Final = 120.0
+TIMEOUT: Final = 250.0
 PAGE: Final = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 PROGRAMS: Final = re.findall(r"^```python\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 GROUPS: Final = [text for text in PROGRAMS if "ConsumerGroup" in text]

@@ -22,6 +22,7 @@ from tests.brokers import unique
 
 Read = Callable[..., DataFrame]
 RECORDS = 1500
+PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,9 @@ def topic(real_kafka: Any) -> str:
     name = unique("frames")
     admin = AdminClient({"bootstrap.servers": servers})
     forever = {"retention.ms": "-1"}  # the records have old timestamps
-    admin.create_topics([NewTopic(name, 2, 1, config=forever)])[name].result(30)
+    admin.create_topics([NewTopic(name, 2, 1, config=forever)])[name].result(PATIENCE)
     producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("tx")})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE)
     for first, abort in ((0, False), (600, True), (1200, False)):
         producer.begin_transaction()
         for number in range(first, min(first + 600, RECORDS)):
@@ -45,8 +46,8 @@ def topic(real_kafka: Any) -> str:
                 timestamp=1_600_000_000_001 + number,
                 headers=[("h", b"1"), ("h", None)] if number % 5 == 0 else None,
             )
-        assert producer.flush(30) == 0  # an abort would drop unsent records
-        (producer.abort_transaction if abort else producer.commit_transaction)(30)
+        assert producer.flush(PATIENCE) == 0  # an abort would drop unsent records
+        (producer.abort_transaction if abort else producer.commit_transaction)(PATIENCE)
     return name
 
 

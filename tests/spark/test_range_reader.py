@@ -24,6 +24,8 @@ from kgroup.types import TopicPartition as Name
 from tests.brokers import Kafka, unique
 
 ISOLATION = ("read_committed", "read_uncommitted")
+PATIENCE = 120
+"""Seconds after which a wait for the broker fails."""
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def make_topic(servers: str, *, partitions: int = 1, stamp: str = "CreateTime") 
     topic = unique("ranges")
     config = {"message.timestamp.type": stamp}
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(PATIENCE)
     return topic
 
 
@@ -47,19 +49,19 @@ def produce(servers: str, topic: str, values: range, partition: int = 0) -> None
     producer = Producer({"bootstrap.servers": servers})
     for value in values:
         producer.produce(topic, b"%d" % value, partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def in_transaction(servers: str, topic: str, values: range, *, commit: bool | None) -> Producer:
     """Produce numbers as values of one transaction: committed, aborted, or left open (None)."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("tx")})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, b"%d" % value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     if commit is not None:
-        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+        (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE)
     return producer
 
 
@@ -86,7 +88,7 @@ def test_every_column_is_as_produced(kafka: Kafka, pool: ConsumerPool) -> None:
     producer.produce(topic, b"v", b"k", headers=pairs, timestamp=1_700_000_000_123)
     producer.produce(topic, None, b"gone", timestamp=1)
     producer.produce(topic, b"", None, timestamp=2)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     batches = list(
         read([OffsetRange(topic, 0, 0, 3)], settings(kafka.bootstrap_servers), ALL, pool=pool)
     )
@@ -175,7 +177,7 @@ def test_the_error_of_a_stuck_range(kafka: Kafka, pool: ConsumerPool) -> None:
     ):
         assert word in text
     assert raised.value.partition == Name(topic, 0)
-    producer.abort_transaction(30)
+    producer.abort_transaction(PATIENCE)
 
 
 def test_a_range_past_the_logs_end_is_an_error(kafka: Kafka, pool: ConsumerPool) -> None:
@@ -194,7 +196,7 @@ def test_deleted_records_are_an_error(kafka: Kafka, pool: ConsumerPool) -> None:
     produce(servers, topic, range(10))
     admin = AdminClient({"bootstrap.servers": servers})
     for removed in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
-        removed.result(30)
+        removed.result(PATIENCE)
     rows: list[int] = []
     with pytest.raises(OffsetOutOfRangeError, match="no offset 2 .*has 4 to 10") as raised:
         rows += numbers(read([OffsetRange(topic, 0, 2, 8)], settings(servers), pool=pool))
@@ -282,7 +284,7 @@ def test_little_is_fetched_beyond_a_range(kafka: Kafka, pool: ConsumerPool) -> N
     producer = Producer({"bootstrap.servers": servers, "batch.num.messages": 10})
     for _ in range(3000):
         producer.produce(topic, b"x" * 1000)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     how = settings(servers, no_progress_timeout=8.0)  # statistics come every 2 s
     parts = [OffsetRange(topic, 0, start, start + 100) for start in range(0, 1000, 100)]
     for part in parts:
@@ -303,7 +305,7 @@ def test_large_records_make_small_batches(kafka: Kafka, pool: ConsumerPool) -> N
     producer = Producer({"bootstrap.servers": servers})
     for _ in range(40):
         producer.produce(topic, b"x" * 50_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
     how = settings(servers, batch_records=10, batch_bytes=100_000)
     rows = [batch.num_rows for batch in read([OffsetRange(topic, 0, 0, 40)], how, pool=pool)]
     assert sum(rows) == 40

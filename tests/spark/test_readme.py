@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIMEOUT = 120.0
+TIMEOUT = 250.0
 
 
 def test_the_program_of_readme_runs(

@@ -23,6 +23,7 @@ from kgroup.wire.streams import open_tcp
 from tests.brokers import embedded_broker, unique
 
 KEPT, ABORTED, OPEN, VALUE = 7, 20, 3, b"v" * 200
+PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +38,22 @@ def partition(bootstrap_servers: str) -> Iterator[TopicPartition]:
     """A partition with a committed, an aborted and an open transaction."""
     name = TopicPartition(unique("counted"), 0)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(name.topic, 1, 1)])[name.topic].result(10)
+    admin.create_topics([NewTopic(name.topic, 1, 1)])[name.topic].result(PATIENCE)
     for records, end in ((KEPT, "commit"), (ABORTED, "abort"), (OPEN, "")):
         producer = Producer(
             {"bootstrap.servers": bootstrap_servers, "transactional.id": unique("writer")}
         )
-        producer.init_transactions(10)
+        producer.init_transactions(PATIENCE)
         producer.begin_transaction()
         for _ in range(records):
             producer.produce(name.topic, VALUE)
-        assert producer.flush(10) == 0
+        assert producer.flush(PATIENCE) == 0
         if end == "commit":
-            producer.commit_transaction(10)
+            producer.commit_transaction(PATIENCE)
         elif end == "abort":
-            producer.abort_transaction(10)
+            producer.abort_transaction(PATIENCE)
     yield name
-    producer.abort_transaction(10)
+    producer.abort_transaction(PATIENCE)
 
 
 async def ends_of(

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import trio
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 """Seconds after which a test stops waiting and fails."""
 AT_ONCE: Final = {"group.initial.rebalance.delay.ms": 0}
 """Broker settings for groups that begin at once."""

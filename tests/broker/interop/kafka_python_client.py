@@ -14,7 +14,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer
 
 VALUES = [b"%d" % number for number in range(100)]
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 def main(servers: str, security: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ TOPIC: Final = "t"
 USER: Final = "alice"
 PASSWORD: Final = "alice-secret"  # noqa: S105 # of a test
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 TOKEN: Final = UnsecuredToken({"sub": USER}, USER, lifetime=3600.0, extensions={})
 
 

@@ -113,7 +113,7 @@ def test_a_frozen_process_ends_when_its_starter_is_killed(tmp_path: Path) -> Non
         assert starter.stdout is not None
         frozen = psutil.Process(int(starter.stdout.readline()))
         starter.kill()
-    _, left = psutil.wait_procs([frozen], timeout=60)
+    _, left = psutil.wait_procs([frozen], timeout=200)
     assert left == []
 
 

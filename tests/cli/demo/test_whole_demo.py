@@ -138,7 +138,7 @@ def test_no_process_remains(number: signal.Signals) -> None:
         rest = demo.stdout.read()
         status = demo.wait()
     assert status == (-number if number == signal.SIGKILL else 128 + number), rest
-    _, left = psutil.wait_procs(children, timeout=60)
+    _, left = psutil.wait_procs(children, timeout=200)
     assert left == []
 
 
@@ -151,7 +151,7 @@ def test_no_process_remains_after_a_kill_during_a_freeze() -> None:
         wait_until_one_is_stopped(children)
         demo.kill()
     # The workers' coordinator is gone with them: they drain and leave in vain.
-    _, left = psutil.wait_procs(children, timeout=60)
+    _, left = psutil.wait_procs(children, timeout=200)
     assert left == []
 
 

@@ -58,7 +58,7 @@ def test_a_server_ends_with_a_killed_user() -> None:
         (folder,) = {Path(part).parent for part in server.cmdline() if part.endswith("/data")}
         reapers = [one for one in psutil.Process(user.pid).children() if one != server]
         user.kill()
-    _, left = psutil.wait_procs([server, *reapers], timeout=60)
+    _, left = psutil.wait_procs([server, *reapers], timeout=200)
     assert left == []
     assert not folder.exists()
 

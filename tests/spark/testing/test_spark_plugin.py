@@ -46,7 +46,7 @@ def test_without_spark_tests_fail(tmp_path: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=100.0,
+        timeout=250.0,
     )
     assert "2 failed, 1 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "pip install 'kgroup[spark,kafka]'" in ended.stdout

@@ -46,7 +46,7 @@ def test_the_jvm_ends_with_a_killed_user() -> None:
         started = psutil.Process(user.pid).children(recursive=True)
         assert any("java" in process.name() for process in started)
         user.kill()
-    _, left = psutil.wait_procs(started, timeout=60)
+    _, left = psutil.wait_procs(started, timeout=200)
     assert left == []
 
 

@@ -94,7 +94,7 @@ def test_other_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
         while len(simulating := [one for one in seen.children() if one.num_threads() > 1]) < 2:
             assert campaign.poll() is None
         campaign.kill()
-    _, left = psutil.wait_procs(simulating, timeout=60)
+    _, left = psutil.wait_procs(simulating, timeout=200)
     assert left == []
 
 
