@@ -4,6 +4,8 @@ Run as ``python driver.py SERVERS TOPIC GROUP FOLDER NAME SECONDS``. Its sink is
 of a batch writes its own files, in a folder named for the driver and the attempt. A task works for
 SECONDS, and then for as long as there is a file ``FOLDER/hold-NAME``, to which it adds its attempt.
 When a task begins, it writes to ``FOLDER/working`` how many times Spark has tried it before.
+Between the write to the sink and the commit the driver waits for as long as there is a file
+``FOLDER/uncommitted-NAME``, to which it adds the batch.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from kgroup.threaded import ConsumerGroup
 if TYPE_CHECKING:
     import pyarrow
 
-BREATH: Final = 1.0
-"""Seconds between a batch's end in the sink and its commit."""
+PATIENCE: Final = 200.0
+"""Seconds for what has no part in the tests: a busy machine may need half a minute for a batch."""
 PAUSE: Final = 0.05
 
 
@@ -47,12 +49,16 @@ def worked(
     with (driver.parent / "working").open("a") as working:
         working.write(f"{place} {context.attemptNumber()}\n")
     time.sleep(work)
-    hold = driver.parent / driver.name.replace("driver=", "hold-")
+    wait_while_held(driver.parent / driver.name.replace("driver=", "hold-"), place)
+
+
+def wait_while_held(file: Path, line: str) -> None:
+    """Wait for as long as there is a file, and add a line to it meanwhile."""
     with suppress(FileNotFoundError):
         while True:
-            with hold.open("r+") as held:
+            with file.open("r+") as held:
                 held.seek(0, os.SEEK_END)
-                held.write(f"{place}\n")
+                held.write(f"{line}\n")
             time.sleep(PAUSE)
 
 
@@ -84,7 +90,9 @@ def main(servers: str, topic: str, group_id: str, folder: str, name: str, work: 
         group_id=group_id,
         topics=[topic],
         client_id=name,
-        session_timeout=6.0,
+        session_timeout=12.0,
+        rebalance_timeout=PATIENCE,
+        drain_timeout=PATIENCE,
     )
     with ConsumerGroup(config, on_event=print_cancelled) as group:
         signal.signal(signal.SIGTERM, lambda *_: group.shutdown())
@@ -95,7 +103,8 @@ def main(servers: str, topic: str, group_id: str, folder: str, name: str, work: 
                     attempt = f"driver={name}/attempt={generation.epoch}-{batch.number}"
                     batch.run(write, batch, f"{folder}/{attempt}", float(work))
                     say("written", *batch.ranges)
-                    time.sleep(BREATH)
+                    ranges = " ".join(map(str, batch.ranges))
+                    wait_while_held(Path(folder, f"uncommitted-{name}"), ranges)
                     try:
                         batch.commit()
                     except StaleGenerationError as error:

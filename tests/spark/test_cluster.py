@@ -20,8 +20,10 @@ from tests.examples.worker import Worker
 from tests.spark.machine import TIMEOUT, spark_machine
 from tests.spark.test_drivers import DRIVER, all_places, following, places, sink, working
 
-WORK: Final = "2.0"
-"""Seconds that a task works: long enough to find and kill its process."""
+PARTITIONS: Final = 4
+RECORDS: Final = 30
+TASKS: Final = 2
+"""Tasks that work at the same time: one on each executor."""
 
 
 @pytest.mark.timeout(1000)
@@ -33,20 +35,32 @@ def test_spark_repeats_the_tasks_of_a_lost_executor_and_worker(
     with pytest.raises(UsageError, match="has no executor"):
         cluster.kill_executor()
     with EmbeddedKafka() as kafka, spark_machine(cluster.url) as machine:
-        topic = Topic.create(Kafka(EMBEDDED, kafka.bootstrap_servers), partitions=4)
+        topic = Topic.create(Kafka(EMBEDDED, kafka.bootstrap_servers), PARTITIONS)
         group_id = unique("cluster")
         place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
-        with Worker(machine, DRIVER, *place, "driver", WORK, timeout=TIMEOUT) as driver:
-            topic.produce(30)
-            following(driver, "committed")
+        hold = tmp_path / "hold-driver"
+
+        async def append() -> None:
+            for partition in range(PARTITIONS):
+                await kafka.cluster.append(topic.name, partition, [b"record"] * RECORDS)
+
+        with Worker(machine, DRIVER, *place, "driver", "0", timeout=TIMEOUT) as driver:
+            kafka.call(append)
+            following(driver, "committed", 0)
             for kill in cluster.kill_executor, cluster.kill_worker:
-                topic.produce(30)
-                began = following(driver, "began")
-                assert set(working(tmp_path, began)) == {"0"}
+                # The tasks work until they are lost, and each executor has one.
+                topic.wait_until_committed(group_id, TIMEOUT)
+                hold.touch()
+                seen = driver.catch_up()
+                kafka.call(append)
+                began = following(driver, "began", seen)
+                assert set(working(tmp_path, began, TASKS)) == {"0"}
                 kill()
-                assert places(following(driver, "committed")) == places(began)
+                hold.unlink()
+                assert places(following(driver, "committed", seen)) == places(began)
                 assert "1" in working(tmp_path, began)
             cluster.start_worker()
+            topic.wait_until_committed(group_id, TIMEOUT)
             deadline = time.monotonic() + TIMEOUT
             while len(cluster.executors()) < 2:
                 assert time.monotonic() < deadline, "the new worker has got no executor"
@@ -57,4 +71,4 @@ def test_spark_repeats_the_tasks_of_a_lost_executor_and_worker(
     written = Counter(sink(tmp_path)["driver"])
     assert written.keys() == set(all_places(driver.lines, "committed"))
     assert set(written.values()) == {1}
-    assert len(written) == 4 * 90
+    assert len(written) == 3 * PARTITIONS * RECORDS

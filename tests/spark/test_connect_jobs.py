@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 import pyarrow
@@ -21,6 +20,8 @@ from kgroup.spark.connect_jobs import ConnectJobs, _seconds
 from kgroup.spark.runner import ActionRunner, OutstayedJob
 from kgroup.spark.session import jobs_of
 
+SERVICE: Final = "SparkConnectService$"
+
 
 def nothing_outstayed(job: OutstayedJob) -> None:
     """Fail the test, because a job has outstayed its function."""
@@ -32,14 +33,14 @@ def connected(spark: SparkSession) -> Iterator[Any]:
     """A session of a client, made by its own class, so that the process stays a classic one."""
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     jvm: Any = spark._jvm
-    jvm.org.apache.spark.SparkEnv.get().conf().set("spark.connect.grpc.binding.port", str(port))
-    service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    # The system chooses the port, so that no other process can take it meanwhile.
+    jvm.org.apache.spark.SparkEnv.get().conf().set("spark.connect.grpc.binding.port", "0")
+    # Scala's object itself: the Java class lacks a part of its methods.
+    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, SERVICE), "MODULE$")
     java: Any = spark.sparkContext._jsc
     service.start(java.sc())
-    session = ConnectSession.builder.remote(f"sc://127.0.0.1:{port}").create()
+    session = ConnectSession.builder.remote(f"sc://127.0.0.1:{service.localPort()}").create()
     try:
         yield session
     finally:

@@ -109,42 +109,47 @@ def all_places(lines: list[str], what: str) -> list[Place]:
     return list(chain.from_iterable(places(line) for line in lines if line.startswith(what)))
 
 
-def following(driver: Worker, what: str) -> str:
-    """The next line of a kind that a driver prints."""
-    seen = driver.catch_up()
+def following(driver: Worker, what: str, seen: int | None = None) -> str:
+    """The next line of a kind that a driver prints, after so many lines or from now on."""
+    seen = driver.catch_up() if seen is None else seen
     driver.until(lambda lines: any(line.startswith(what) for line in lines[seen:]))
     return next(line for line in driver.lines[seen:] if line.startswith(what))
 
 
-def working(folder: Path, began: str) -> list[str]:
-    """Wait until tasks work on a driver's batch; return by line how often each was tried before."""
+def working(folder: Path, began: str, tasks: int = 1) -> list[str]:
+    """Wait until tasks work on a driver's batch; return for each how often it was tried before."""
     place = began.rsplit(maxsplit=1)[-1]
     deadline = time.monotonic() + TIMEOUT
     while True:
         with suppress(FileNotFoundError):
             lines = (folder / "working").read_text().splitlines()
-            if tried := [line.split()[-1] for line in lines if line.startswith(f"{place} ")]:
+            tried = [line.split()[-1] for line in lines if line.startswith(f"{place} ")]
+            if len(tried) >= tasks:
                 return tried
-        assert time.monotonic() < deadline, f"no task works on {place}"
+        assert time.monotonic() < deadline, f"not {tasks} tasks work on {place}"
         time.sleep(PAUSE)
 
 
-def wait_for_step(driver: Worker, folder: Path, where: str) -> set[Place]:
-    """Wait until a driver has reached a step, and return the places of its batch."""
-    line = following(driver, where)
-    if where == "began":
-        working(folder, line)
-    return places(line)
+def wait_for_work(driver: Worker, folder: Path) -> set[Place]:
+    """Wait until tasks work on a driver's next batch, and return its places."""
+    began = following(driver, "began")
+    working(folder, began)
+    return places(began)
 
 
-def wait_until_held(driver: Worker, hold: Path) -> set[Place]:
-    """Let the work on a driver's batch last until this file is gone; return the batch's places."""
+def wait_until_held(hold: Path) -> str:
+    """Make a file that holds a driver up, and wait until it does; return the line that it adds."""
     hold.touch()
     deadline = time.monotonic() + TIMEOUT
     while not (held := hold.read_text().splitlines()):
-        assert time.monotonic() < deadline, "no task is held"
+        assert time.monotonic() < deadline, "nothing is held"
         time.sleep(PAUSE)
-    began = f" {held[0]}"
+    return held[0]
+
+
+def hold_work(driver: Worker, hold: Path) -> set[Place]:
+    """Let the work on a driver's batch last until this file is gone; return the batch's places."""
+    began = f" {wait_until_held(hold)}"
     driver.until(lambda lines: any(line.endswith(began) for line in lines))
     return next(places(line) for line in driver.lines if line.endswith(began))
 
@@ -168,24 +173,40 @@ def frozen(driver: Worker) -> Iterator[None]:
     process.suspend()
     children = process.children(recursive=True)
     for child in children:
-        child.suspend()
+        with suppress(psutil.NoSuchProcess):  # a Python worker that was just ending
+            child.suspend()
     try:
         yield
     finally:
         for one in *reversed(children), process:
-            one.resume()
+            with suppress(psutil.NoSuchProcess):
+                one.resume()
 
 
-def owners(topic: Topic, group_id: str) -> set[str]:
-    """The partitions' owners as Kafka's own tool shows them, with each partition's lag."""
-    tool = run_tool(
-        topic.bootstrap_servers, "kafka-consumer-groups", "--describe", f"--group={group_id}"
-    )
-    header, *rows = (line.split() for line in tool.stdout.splitlines() if line.strip())
-    lag, owner = header.index("LAG"), header.index("CLIENT-ID")
-    assert len(rows) == PARTITIONS
-    assert all(row[lag].isdigit() for row in rows), tool.stdout
-    return {row[owner] for row in rows}
+def wait_for_owners(topic: Topic, group_id: str, *names: str) -> None:
+    """Wait until Kafka's own tool shows these owners of partitions, and each partition's lag.
+
+    During a rebalance it shows no owner.
+    """
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        tool = run_tool(
+            topic.bootstrap_servers, "kafka-consumer-groups", "--describe", f"--group={group_id}"
+        )
+        header, *rows = (line.split() for line in tool.stdout.splitlines() if line.strip())
+        lag, owner = header.index("LAG"), header.index("CLIENT-ID")
+        assert len(rows) == PARTITIONS
+        found = {row[owner] for row in rows}
+        if found.issuperset(names) and all(row[lag].isdigit() for row in rows):
+            return
+        assert time.monotonic() < deadline, tool.stdout
+
+
+def wait_for_takeover(driver: Worker, topic: Topic, group_id: str) -> None:
+    """Wait until the driver ``dies`` has all partitions, and has committed a batch of them."""
+    has(driver, PARTITIONS)
+    following(driver, "committed")
+    wait_for_owners(topic, group_id, "dies")
 
 
 def sink(folder: Path) -> dict[str, list[Place]]:
@@ -196,6 +217,12 @@ def sink(folder: Path) -> dict[str, list[Place]]:
         name = file.parts[-3].removeprefix("driver=")
         written.setdefault(name, []).extend((row["partition"], row["offset"]) for row in rows)
     return written
+
+
+def check_all_committed(stopped: Worker, held: set[Place]) -> None:
+    """Check that a stopped driver has committed all of its batches, with the one that it held."""
+    assert held <= set(all_places(stopped.lines, "committed"))
+    assert all_places(stopped.lines, "began") == all_places(stopped.lines, "committed")
 
 
 def test_drivers_come_and_go(
@@ -209,13 +236,14 @@ def test_drivers_come_and_go(
         place = (topic.bootstrap_servers, topic.name, group_id, str(tmp_path))
         return Worker(machine, DRIVER, *place, name, WORK, timeout=TIMEOUT)
 
-    def freeze(outcome: str) -> None:
+    def freeze(outcome: str, hold: Path) -> None:
         """Freeze one driver until the other has all partitions; wait for its batch's outcome."""
         with frozen(freezes):
-            has(dies, PARTITIONS)
-            following(dies, "committed")
-            assert owners(topic, group_id) == {"dies"}
-        woken = following(freezes, outcome)
+            seen = freezes.catch_up()
+            wait_for_takeover(dies, topic, group_id)
+            if outcome == "refused":
+                hold.unlink()
+        woken = following(freezes, outcome, seen)
         has(freezes, 2, after=woken)
         has(dies, 2)
 
@@ -226,19 +254,18 @@ def test_drivers_come_and_go(
             following(stops, "committed")
             following(freezes, "committed")
             # The third may have joined by then.
-            assert owners(topic, group_id) >= {"stops", "freezes"}
-            stopped = wait_for_step(stops, tmp_path, "began")
+            wait_for_owners(topic, group_id, "stops", "freezes")
+            stopped = wait_for_work(stops, tmp_path)
             stops.send(signal.SIGTERM)
             assert stops.ended() == 0
             has(dies, 2)
             # First during the work, then between the write to the sink and the commit.
-            hold = tmp_path / "hold-freezes"
-            cancelled = wait_until_held(freezes, hold)
-            freeze("cancelled")
+            cancelled = hold_work(freezes, hold := tmp_path / "hold-freezes")
+            freeze("cancelled", hold)
             hold.unlink()
-            refused = wait_for_step(freezes, tmp_path, "written")
-            freeze("refused")
-            killed = wait_for_step(dies, tmp_path, "written")
+            refused = places(wait_until_held(hold := tmp_path / "uncommitted-freezes"))
+            freeze("refused", hold)
+            killed = places(wait_until_held(tmp_path / "uncommitted-dies"))
             dies.send(signal.SIGKILL)
             dies.ended()
         has(freezes, PARTITIONS)
@@ -247,9 +274,7 @@ def test_drivers_come_and_go(
         freezes.send(signal.SIGTERM)
         assert freezes.ended() == 0
 
-    # The stopped driver has finished and committed all of its batches.
-    assert stopped <= set(all_places(stops.lines, "committed"))
-    assert all_places(stops.lines, "began") == all_places(stops.lines, "committed")
+    check_all_committed(stops, stopped)
     # The cancelled batch wrote nothing; the refused one had been written.
     written = sink(tmp_path)
     assert sorted(refused) == sorted(all_places(freezes.lines, "refused"))

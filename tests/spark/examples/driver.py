@@ -36,7 +36,10 @@ BETWEEN: Final = "between sink and commit"
 AFTER: Final = "after the commit"
 REFUSED: Final = "refused"
 KILL, FREEZE = "kill", "freeze"
-SESSION_TIMEOUT: Final = 4.0
+SESSION_TIMEOUT: Final = 10.0
+"""The story waits for its end several times; a machine that pauses must not end a session."""
+PATIENCE: Final = 200.0
+"""Seconds for what has no part in the story."""
 SETTINGS: Final = {
     **DELTA_SETTINGS,
     "spark.sql.shuffle.partitions": "1",
@@ -120,7 +123,11 @@ def run(name: str, steps: Steps, *arguments: str) -> None:
 
     example.publish = published
     example.GroupConfig = partial(
-        GroupConfig, session_timeout=SESSION_TIMEOUT, heartbeat_interval=0.3
+        GroupConfig,
+        session_timeout=SESSION_TIMEOUT,
+        heartbeat_interval=0.3,
+        rebalance_timeout=PATIENCE,
+        drain_timeout=PATIENCE,
     )
     # Signals are the main thread's.
     example.signal = SimpleNamespace(signal=lambda *_: None, SIGTERM=signal.SIGTERM)

@@ -106,7 +106,7 @@ def story(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Itera
             wake(frozen.pid)
             frozen.until(all_reached(AFTER))
             for group in GROUPS.values():
-                topic.wait_until_committed(f"{topic.name}-{group}")
+                topic.wait_until_committed(f"{topic.name}-{group}", TIMEOUT)
         yield Story(
             produced,
             {
