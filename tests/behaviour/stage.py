@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, ParamSpec, TypeVar, final
 
 import attrs
@@ -59,13 +60,18 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 @final
 @attrs.frozen
 class Processed:
-    """A record that a member has processed."""
+    """A record that a member has processed.
+
+    Attributes:
+        at: when, by the member's own wall clock.
+    """
 
     member: str
     epoch: int
     partition: TopicPartition
     offset: int
     value: str
+    at: float = attrs.field(factory=time.time)
 
 
 @final
@@ -96,6 +102,14 @@ class Ledger:
     def offsets(self, partition: TopicPartition) -> list[int]:
         """The offsets of one partition, in the order in which they were processed."""
         return [entry.offset for entry in self.entries if entry.partition == partition]
+
+    def offsets_by_time(self, partition: TopicPartition) -> list[int]:
+        """The offsets of one partition, in the order in which members say they processed them.
+
+        If members are other processes, the test may read the output of the later one first.
+        """
+        entries = [entry for entry in self.entries if entry.partition == partition]
+        return [entry.offset for entry in sorted(entries, key=attrgetter("at"))]
 
     def repeated(self) -> dict[tuple[TopicPartition, int], int]:
         """The records that were processed more than once, and how often."""

@@ -12,6 +12,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -45,7 +46,8 @@ over = threading.Event()
 
 def emit(name: str, **fields: object) -> None:
     """Print an event."""
-    sys.stdout.write(json.dumps({"name": name, **fields}) + "\n")
+    timestamp = time.time() * 1000
+    sys.stdout.write(json.dumps({"name": name, "timestamp": timestamp, **fields}) + "\n")
     sys.stdout.flush()
 
 

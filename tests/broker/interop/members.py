@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,9 @@ from tests.behaviour.stage import SOON, Processed, Stage
 
 PROGRAM: Final = Path(__file__).resolve().parent / "member_program.py"
 HEARTBEAT_MS: Final = 300
-SESSION_MS: Final = 30_000
-"""Long enough for a Java program to start again on a busy machine."""
-SHORT_SESSION_MS: Final = 3000
+SESSION_MS: Final = 120_000
+"""Long enough for a Java program to start again on a busy machine; no test waits for its end."""
+SHORT_SESSION_MS: Final = 10_000
 """The session of the member that a test kills: the others wait for its end."""
 JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -211,13 +212,18 @@ class ForeignMember:
             self.partitions -= named
             self.revocations += bool(named)
         elif event["name"] == "record_data":
-            self._note_record(event["partition"], event["offset"], event["value"])
+            self._note_record(
+                event["partition"], event["offset"], event["value"], event["timestamp"] / 1000
+            )
         elif event["name"] == "offsets_committed":
             self._hear_of_commit(event)
 
-    def _note_record(self, partition: int | str, offset: int | str, value: str) -> None:
+    def _note_record(
+        self, partition: int | str, offset: int | str, value: str, at: float | None = None
+    ) -> None:
         named = TopicPartition(self._here.topic, int(partition))
-        self._here.ledger.add(Processed(self.name, 0, named, int(offset), value))
+        at = time.time() if at is None else at
+        self._here.ledger.add(Processed(self.name, 0, named, int(offset), value, at))
 
     def _hear_of_commit(self, event: dict[str, Any]) -> None:
         for one in event["offsets"]:

@@ -40,7 +40,7 @@ async def check_account(here: Stage, produced: int, repeatable: Mapping[int, int
     wanted = set(map(str, range(produced)))
     await here.ledger.until(lambda: wanted <= set(here.ledger.values()), "records are missing")
     for partition in here.partitions(PARTITIONS):
-        offsets = here.ledger.offsets(partition)
+        offsets = here.ledger.offsets_by_time(partition)
         for before, later in pairwise(offsets):
             if partition.partition in repeatable:
                 assert later == before + 1 or repeatable[partition.partition] <= later <= before

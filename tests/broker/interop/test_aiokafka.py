@@ -19,7 +19,11 @@ async def _produce(servers: str) -> None:
 
 
 async def _share(servers: str) -> list[set[int]]:
-    """Let three members read all records; return the partitions of each in the end."""
+    """Let three members read until they share the partitions and have read all records.
+
+    Returns:
+        the partitions of each.
+    """
     seen: list[bytes] = []
     consumers = [
         AIOKafkaConsumer(
@@ -32,8 +36,11 @@ async def _share(servers: str) -> list[set[int]]:
         for _ in range(3)
     ]
 
+    def shared() -> bool:
+        return all(len(consumer.assignment()) == 1 for consumer in consumers)
+
     async def read(consumer: AIOKafkaConsumer) -> None:
-        while len(set(seen)) < len(VALUES) or not consumer.assignment():
+        while len(set(seen)) < len(VALUES) or not shared():
             for records in (await consumer.getmany(timeout_ms=100)).values():
                 seen.extend(record.value for record in records if record.value is not None)
 
