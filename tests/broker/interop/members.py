@@ -202,7 +202,8 @@ class ForeignMember:
     def _hear(self, line: bytes) -> None:
         printed = CONSOLE.fullmatch(line)
         if printed is not None:
-            self._note_record(*(text.decode() for text in printed.groups()))
+            partition, offset, value = (text.decode() for text in printed.groups())
+            self._note_record(partition, offset, value, time.time())
             return
         event = json.loads(line)
         named = {one["partition"] for one in event.get("partitions", ())}
@@ -218,11 +219,8 @@ class ForeignMember:
         elif event["name"] == "offsets_committed":
             self._hear_of_commit(event)
 
-    def _note_record(
-        self, partition: int | str, offset: int | str, value: str, at: float | None = None
-    ) -> None:
+    def _note_record(self, partition: int | str, offset: int | str, value: str, at: float) -> None:
         named = TopicPartition(self._here.topic, int(partition))
-        at = time.time() if at is None else at
         self._here.ledger.add(Processed(self.name, 0, named, int(offset), value, at))
 
     def _hear_of_commit(self, event: dict[str, Any]) -> None:
