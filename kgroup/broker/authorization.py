@@ -109,7 +109,7 @@ RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
     "fetch": (Each(Operation.READ, _TOPIC, "topics", "responses"),),
     "list_offsets": (Each(Operation.DESCRIBE, _TOPIC, "topics", "topics"),),
     "metadata": (Each(Operation.DESCRIBE, _TOPIC, "topics", "topics", "name"),),
-    # Its handler asks for the right to describe each topic: only it knows which ones it reaches.
+    # Its handler checks the right to describe each topic: only it knows which ones it reaches.
     "describe_topic_partitions": (),
     "join_group": _MEMBER,
     "sync_group": _MEMBER,
@@ -141,7 +141,7 @@ RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
     "create_partitions": (Each(Operation.ALTER, _TOPIC, "topics", "results"),),
     "offset_for_leader_epoch": (Each(Operation.DESCRIBE, _TOPIC, "topics", "topics"),),
     "init_producer_id": (_WRITES_TRANSACTION,),
-    # Its handler asks for the right to write to each topic: all are added, or none.
+    # Its handler checks the right to write to each topic: all are added, or none.
     "add_partitions_to_txn": (
         Whole(Operation.WRITE, _TRANSACTION, "v3_and_below_transactional_id"),
     ),
@@ -407,7 +407,7 @@ async def _permitted(context: RequestContext, rights: Sequence[Each]) -> _Permit
 
 
 async def _with_name(context: RequestContext, item: Any) -> Any:
-    """An item that is refused; whoever may describe a topic that it has by id is told its name."""
+    """A refused item; a topic id becomes a name if the user may describe the topic."""
     if getattr(item, "name", "") is not None:
         return item
     topic = context.cluster.topics.by_id(item.topic_id)

@@ -111,7 +111,7 @@ def _acls(
         more = {"name": name.removesuffix(_ANYTHING) if prefix else name} if name else {}
         try:
             if not user:
-                raise ConfigError("user", user, "it must be a name, or * for everybody")
+                raise ConfigError("user", user, "it must be a name, or * for all users")
             deny = permission != value
             acl = Acl(user, operation, resource_type, **more, prefix=prefix, deny=deny)
             if not name and acl.resource_type is not ResourceType.CLUSTER:

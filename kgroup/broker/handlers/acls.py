@@ -1,7 +1,7 @@
 """DescribeAcls, CreateAcls and DeleteAcls: the rules of access, for admin clients.
 
 Without rules of access (``BrokerSecurity.acls``) they are answered SECURITY_DISABLED. A request
-with the number 0, which stands for nothing, is not answered, and its connection closes.
+with the number 0 for a type is not answered, and its connection closes.
 
 Source: KIP-140; Kafka's ``AclApis``, ``AclControlManager``, ``DescribeAclsResponse``.
 """

@@ -76,7 +76,7 @@ async def _cluster_operations(context: RequestContext) -> int:
     if not getattr(context.request, "include_cluster_authorized_operations", False):
         return OPERATIONS_NOT_REQUESTED
     found = await authorized_operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
-    # Whoever may not describe the cluster is not told what else is allowed.
+    # As in Kafka, a user who may not describe the cluster sees no operations at all.
     return found if found & 1 << Operation.DESCRIBE.value else 0
 
 

@@ -37,13 +37,13 @@ class PermissionType(enum.Enum):
 
 
 class UnknownNumberError(ValueError):
-    """A number that stands for nothing; the message is the name of its field."""
+    """A number without a meaning; the message is the name of its field."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class AclFilter:
-    """Which rules are meant; None stands for any.
+    """Which rules are meant; None means any.
 
     Attributes:
         resource_type: of the rules.
@@ -96,10 +96,10 @@ def permission_type(acl: Acl) -> PermissionType:
 
 
 def member(kind: type[_E], number: int, field: str) -> _E:
-    """What a number stands for.
+    """What a number means.
 
     Raises:
-        UnknownNumberError: it stands for nothing.
+        UnknownNumberError: it means nothing.
     """
     try:
         return kind(number)
@@ -108,9 +108,9 @@ def member(kind: type[_E], number: int, field: str) -> _E:
 
 
 def member_or_any(kind: type[_E], number: int, field: str) -> _E | None:
-    """What a number of a filter stands for; None for any.
+    """What a number of a filter means; None for any.
 
     Raises:
-        UnknownNumberError: it stands for nothing.
+        UnknownNumberError: it means nothing.
     """
     return None if number == EVERY else member(kind, number, field)

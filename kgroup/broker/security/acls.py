@@ -89,7 +89,7 @@ class Acl:
     Acl(alice may READ TOPIC orders)
 
     Attributes:
-        user: the name of a user, or ``*`` for everybody.
+        user: the name of a user, or ``*`` for all users.
         operation: an `Operation` or its name. READ, WRITE, DELETE and ALTER include DESCRIBE.
         resource_type: a `ResourceType` or its name.
         name: of the resource, or ``*`` for all. The cluster is ``kafka-cluster``.
@@ -165,7 +165,7 @@ class Authorizer:
     """The rules of a running cluster.
 
     Args:
-        acls: the rules at the start; None allows everything to everybody.
+        acls: the rules at the start; None allows everything to all users.
         super_users: users that may do everything, as Kafka's `super.users`.
     """
 
