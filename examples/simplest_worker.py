@@ -1,34 +1,28 @@
-"""The simplest worker: all work is done in the body of the loop, without tasks.
+"""The simplest worker: a function that processes a batch, and one call.
 
     python examples/simplest_worker.py localhost:9092 orders
 
-The body of the loop belongs to its generation: the member joins again only when the body has ended.
-``generation.scope()`` ends the block when the partitions are lost, so there is no error to handle.
-Ctrl-C ends the work at its next ``await``, and the member still leaves the group.
+``kgroup.run`` calls the function for each batch, in one task for each partition, and commits what
+it has processed. At SIGTERM or Ctrl-C, the function can finish its batches, and the member leaves.
 """
 
 import sys
 
 import trio
 
-from kgroup import ConsumerGroup, GroupConfig
+import kgroup
 
 
-async def main(servers: str, topic: str) -> None:
-    """Be a member of the topic's group of simplest workers."""
-    config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-simplest", topics=[topic])
-    async with ConsumerGroup(config) as group:
-        async for generation in group:
-            with generation.scope():
-                async for batch in generation.records():
-                    for message in batch:
-                        print(message.topic(), message.partition(), message.offset())
-                    await generation.commit({batch.partition: batch.next_offset})
+async def handle(_generation: kgroup.Generation, batch: kgroup.Batch) -> None:
+    """Process a batch: here, print where its records come from."""
+    for message in batch:
+        await trio.lowlevel.checkpoint()  # the work itself
+        print(message.topic(), message.partition(), message.offset())
 
 
 if __name__ == "__main__":
     _, servers, topic = sys.argv
-    try:
-        trio.run(main, servers, topic, restrict_keyboard_interrupt_to_checkpoints=True)
-    except* KeyboardInterrupt:
-        print("stopped")
+    kgroup.run(
+        kgroup.GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-simplest", topics=[topic]),
+        handle,
+    )

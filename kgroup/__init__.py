@@ -60,6 +60,7 @@ if typing.TYPE_CHECKING:
         TopicInfo,
         TopicPartition,
     )
+    from kgroup.worker import run, serve
 
 __all__ = (
     "ArgumentError",
@@ -112,6 +113,8 @@ __all__ = (
     "TransportError",
     "UnsupportedVersionError",
     "UsageError",
+    "run",
+    "serve",
 )
 
 __getattr__, __dir__ = kgroup.lazy.lazy_names(
@@ -129,5 +132,6 @@ __getattr__, __dir__ = kgroup.lazy.lazy_names(
         "generation.streams",
         "generation.generation",
         "group",
+        "worker",
     ),
 )

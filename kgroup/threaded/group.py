@@ -27,6 +27,7 @@ from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot
 from kgroup.threaded.generation import Generation
 
 _REASON = "the program closes the group"
+_CANCELLED = "the program cancels the group"
 
 
 @final
@@ -203,6 +204,15 @@ class ConsumerGroup:
             self._loop.run(lambda: self._group.aclose(reason))
         except LoopEndedError:
             return  # it is closed already
+
+    def cancel(self) -> None:
+        """Close the group without waiting for the handlers, and leave it; this does not wait.
+
+        It is what a second Ctrl-C does: the handlers' threads stay behind, and what they have not
+        committed is read again. It may be called from any thread and from signal handlers.
+        """
+        self._close_reason = self._close_reason or _CANCELLED
+        self._loop.post(self._group_scope.cancel)
 
     def __repr__(self) -> str:
         text = repr(self._group)

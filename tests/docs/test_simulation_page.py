@@ -14,7 +14,7 @@ import pytest
 from kgroup.testing.simulation import Scenario, SimulationError, Worker, check
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "simulation.md"
-WORKER, TEST = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[:2]
+WORKER, TEST, SERVED = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[:3]
 FAULT: Final = "                    break  # make way for the next owner\n"
 CORRECTED: Final = (
     "                    await generation.commit({partition: message.offset()})\n"
@@ -59,3 +59,8 @@ def test_the_corrected_worker_passes(run: Run) -> None:
     """With the correction that the page describes, the worker passes."""
     assert FAULT in WORKER
     run(WORKER.replace(FAULT, CORRECTED))
+
+
+def test_the_worker_with_serve_passes(run: Run) -> None:
+    """A function that returns where it stopped needs no correction."""
+    run(SERVED)

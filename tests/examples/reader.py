@@ -38,7 +38,7 @@ class Reader:
     """The machine of a reader of the examples.
 
     Attributes:
-        folder: where README.md and the examples are.
+        folder: where the examples are.
         python: the environment's interpreter.
         site_packages: the folder of the environment's packages.
     """
@@ -79,7 +79,6 @@ def prepare(folder: Path) -> None:
     """Make a reader's environment in this folder, with the examples."""
     reader = reader_in(folder)
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__*"))
-    shutil.copy(ROOT / "README.md", folder)
     wheel = build(copy_checkout(folder / "tree"), "wheel", folder)
     venv.create(folder / "venv", symlinks=True)
     for name, found in required_by(wheel).items():

@@ -22,13 +22,21 @@ BEGUN: Final = 10
 """A worker that has printed this many lines is in the middle of its work."""
 
 
+def said(topic: Topic, name: str, number: signal.Signals) -> str:
+    """What ``run`` writes on standard error when it ends."""
+    group_id = f"{topic.name}-{name.removesuffix('_worker')}"
+    return (
+        f"kgroup: the worker of group {group_id!r} has finished its work and left: {number.name}\n"
+    )
+
+
 def stopped(reader: Reader, topic: Topic, name: str, number: signal.Signals) -> list[Record]:
     """Run an example until it has begun, stop it by a signal, and return what it has printed."""
     with Worker(reader, f"examples/{name}.py", topic.bootstrap_servers, topic.name) as worker:
         worker.until(lambda lines: len(lines) >= BEGUN)
         worker.send(number)
         assert worker.ended() == 0
-        assert worker.errors == ""
+        assert worker.errors in ("", said(topic, name, number))
         return topic.printed(worker.lines)
 
 
@@ -40,7 +48,7 @@ def finished(
         worker.until(lambda lines: len(lines) >= count)
         worker.send(number)
         assert worker.ended() == 0
-        assert worker.errors == ""
+        assert worker.errors in ("", said(topic, name, number))
         return topic.printed(worker.lines)
 
 
@@ -50,6 +58,8 @@ def finished(
         ("trio_worker", "trio", BACKLOG, signal.SIGINT, signal.SIGINT),
         ("threaded_worker", "threaded", BACKLOG, signal.SIGTERM, signal.SIGINT),
         ("graceful_shutdown", "graceful", 60, signal.SIGTERM, signal.SIGINT),
+        ("simplest_worker", "simplest", BACKLOG, signal.SIGTERM, signal.SIGINT),
+        ("pool_worker", "pool", BACKLOG, signal.SIGTERM, signal.SIGINT),
     ],
 )
 def test_a_worker_that_is_stopped_finishes_what_it_holds(
@@ -73,9 +83,9 @@ def test_a_worker_that_is_stopped_finishes_what_it_holds(
     assert topic.committed(group_id) == topic.ends()
 
 
-def test_the_simplest_worker_loses_nothing(reader: Reader, topic: Topic) -> None:
+def test_a_worker_without_tasks_loses_nothing(reader: Reader, topic: Topic) -> None:
     """Ctrl-C ends it at once: the next run repeats the uncommitted records, and no others."""
-    name, group_id = "simplest_worker", f"{topic.name}-simplest"
+    name, group_id = "body_worker", f"{topic.name}-body"
     produced = topic.produce(BACKLOG)
     before = stopped(reader, topic, name, signal.SIGINT)
     assert topic.members(group_id) == []

@@ -25,7 +25,7 @@ def test_the_program_of_readme_runs(
     for partition in range(2):
         embedded_kafka.append("orders", partition, [b"%d" % n for n in range(10)])
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    _, program = re.findall(r"^```python\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
+    *_on_kgroup, program = re.findall(r"^```python\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
     program = program.replace("localhost:9092", embedded_kafka.bootstrap_servers)
     program = program.replace("/data/orders", str(tmp_path))
     names: dict[str, Any] = {}

@@ -13,9 +13,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+import trio
+
+import kgroup
 from kgroup.config import GroupConfig
 from kgroup.events import Event, GenerationDraining, Left, RequestFailed
-from kgroup.threaded import ConsumerGroup, Generation
+from kgroup.interfaces import Batch
+from kgroup.threaded import ConsumerGroup, Generation, run
 from tests.threaded.stage import QUICK, SOON
 
 OWN: Final[dict[str, dict[str, float]]] = {
@@ -154,6 +158,45 @@ def fork(group: ConsumerGroup) -> None:
         say("child exited", os.waitstatus_to_exitcode(status))
 
 
+def run_on_trio(group: ConsumerGroup) -> None:
+    """A worker by ``kgroup.run``, whose function never returns by itself."""
+
+    async def handle(_: object, __: Batch) -> None:
+        say("holding")
+        await trio.sleep_forever()
+
+    kgroup.run(group.config, handle, on_event=print_events_and_drain)
+
+
+def run_in_threads(group: ConsumerGroup) -> None:
+    """A worker by ``kgroup.threaded.run``, whose function never returns."""
+
+    def handle(_: object, __: Batch) -> None:
+        say("holding")
+        threading.Event().wait()
+
+    run(group.config, handle, threads=2, on_event=print_events_and_drain)
+
+
+def fail_on_trio(group: ConsumerGroup) -> None:
+    """A worker whose function raises."""
+
+    async def handle(_: object, __: Batch) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ValueError("the record is wrong")
+
+    kgroup.run(group.config, handle)
+
+
+def fail_in_threads(group: ConsumerGroup) -> None:
+    """A worker whose function raises."""
+
+    def handle(_: object, __: Batch) -> None:
+        raise ValueError("the record is wrong")
+
+    run(group.config, handle)
+
+
 PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "loop": lambda group: close_on_sigterm(loop, group),
     "body": lambda group: close_on_sigterm(body, group),
@@ -163,6 +206,10 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "outstay": outstay,
     "lost": lost,
     "fork": fork,
+    "run on trio": run_on_trio,
+    "run in threads": run_in_threads,
+    "fail on trio": fail_on_trio,
+    "fail in threads": fail_in_threads,
 }
 
 

@@ -49,11 +49,18 @@ class Running:
 
 
 @contextmanager
-def program(name: str, here: Stage) -> Iterator[Running]:
-    """Run one of ``program.py``; killed after ``SOON`` seconds, which then fails the test."""
+def program(name: str, here: Stage, *, errors: bool = False) -> Iterator[Running]:
+    """Run one of ``program.py``; killed after ``SOON`` seconds, which then fails the test.
+
+    Args:
+        name: which.
+        here: its topic and group.
+        errors: whether its output includes the standard error.
+    """
     command = [sys.executable, "-c", START]
     command += [name, here.bootstrap_servers, here.topic, here.group_id]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    more = subprocess.STDOUT if errors else None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=more, text=True) as process:
         deadline = threading.Timer(SOON, process.kill)
         deadline.start()
         try:
@@ -121,6 +128,45 @@ def test_a_program_that_ends_inside_the_block(kafka: Kafka) -> None:
         assert running.ends() == 0
     assert running.said[-3:] == ["committed", "left True", ""]
     assert here.committed() == 1
+
+
+@once
+@pytest.mark.parametrize("name", ["run on trio", "run in threads"])
+@pytest.mark.parametrize(
+    ("second", "status"), [(signal.SIGTERM, 128 + 15), (signal.SIGINT, 128 + 2)]
+)
+def test_a_second_signal_ends_a_worker(
+    kafka: Kafka, name: str, second: signal.Signals, status: int
+) -> None:
+    """It ends the drain: nothing is committed, the member leaves, and the status says which."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program(name, here, errors=True) as running:
+        running.until("holding")
+        running.process.send_signal(signal.SIGTERM)
+        running.until("draining")
+        running.process.send_signal(second)
+        assert running.ends() == status
+    assert "left True" in running.said
+    reason = f"was stopped at once by a second signal, {second.name}: records"
+    assert any(f"the worker of group {here.group_id!r} {reason}" in line for line in running.said)
+    assert here.committed() is None
+
+
+@once
+@pytest.mark.parametrize("name", ["fail on trio", "fail in threads"])
+def test_a_worker_that_fails(kafka: Kafka, name: str) -> None:
+    """One line says why, then comes the traceback of the program's function; the status is 1."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program(name, here, errors=True) as running:
+        assert running.ends() == 1
+    line = f"kgroup: the worker of group {here.group_id!r} failed: ValueError: the record is wrong"
+    assert line in running.said
+    assert "ValueError: the record is wrong" in running.said
+    assert any("for offset 0 of" in one for one in running.said)
+    assert not any("Cancelled" in one or "During handling" in one for one in running.said)
+    assert here.committed() is None
 
 
 @once

@@ -1,0 +1,89 @@
+"""What a worker's function says about a batch: by its result, or by its exception.
+
+``kgroup.run`` and ``kgroup.threaded.run`` call the program's function for each batch, and decide by
+this module what is committed and what is left to process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from kgroup.errors import UsageError
+from kgroup.interfaces import Batch
+from kgroup.types import as_int
+
+
+def name_of(handle: Callable[..., object]) -> str:
+    """The name of a function, for errors and for the end of the generation that it causes."""
+    return getattr(handle, "__qualname__", None) or repr(handle)
+
+
+def processed(
+    handle: Callable[..., object], batch: Batch, returned: object, *, ending: bool
+) -> Batch:
+    """The part of a batch that a function has processed; its ``next_offset`` can be committed.
+
+    Args:
+        handle: the function, for the error.
+        batch: the batch.
+        returned: what the function returned.
+        ending: whether the generation has begun to end, so that the rest need not be processed.
+
+    Raises:
+        UsageError: it returned something else than None and the offsets from the batch's first
+            record to its ``next_offset``; or the first one, so that it would be called with the
+            same records again and again.
+    """
+    if returned is None:
+        return batch
+    first, offset = batch.messages[0].offset(), as_int(returned)
+    assert first is not None  # records that were read have offsets
+    least = first if ending else first + 1
+    if type(offset) is not int or not least <= offset <= batch.next_offset:
+        raise UsageError(
+            f"{name_of(handle)} returned {returned!r} for {_described(batch)}: it must return None"
+            " when it has processed all of them, or the offset of the first record that is left,"
+            f" from {least} to {batch.next_offset}"
+        )
+    count = bisect_left(batch.messages, offset, key=lambda message: message.offset() or 0)
+    return attrs.evolve(batch, messages=batch.messages[:count], next_offset=offset)
+
+
+def left_of(batch: Batch, done: Batch) -> Batch | None:
+    """The part of a batch that is left after another one; None for nothing."""
+    left = batch.messages[len(done.messages) :]
+    return attrs.evolve(batch, messages=left) if left else None
+
+
+@contextmanager
+def explained(handle: Callable[..., object], membership: Any, batch: Batch) -> Iterator[None]:
+    """A block that calls the function: its exception gets a note that says for which records.
+
+    Args:
+        handle: the function.
+        membership: an object with the group's id and the generation's, such as a generation.
+        batch: the batch.
+    """
+    try:
+        yield
+    except Exception as error:
+        error.add_note(
+            f"{name_of(handle)} raised this for {_described(batch)}, in generation"
+            f" {membership.generation_id} of group {membership.group_id!r}; the offsets are not"
+            " committed, so the records will be read again"
+        )
+        raise
+
+
+def _described(batch: Batch) -> str:
+    first, last = batch.messages[0].offset(), batch.messages[-1].offset()
+    return (
+        f"offset {first} of {batch.partition}"
+        if first == last
+        else (f"offsets {first} to {last} of {batch.partition}")
+    )

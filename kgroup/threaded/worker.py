@@ -1,0 +1,243 @@
+"""Workers in few lines, for plain functions: ``kgroup.run`` with threads.
+
+Each partition has a thread of its own, or a number of threads share all partitions. Such a pool
+keeps the order of each partition. Its threads take turns to take the next batch of any partition.
+If another thread processes a batch of the same partition just then, the batch is put into that
+partition's queue, for the other thread to process next. Once a queue is full, its partition is
+paused, so that a slow partition fills neither the memory nor the pool.
+
+INVARIANTS: at most one thread processes a partition; no batch waits for a thread while one is idle,
+unless its partition is being processed; a batch that has not been begun when the generation ends
+is dropped, uncommitted.
+"""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, final
+
+from kgroup import arguments
+from kgroup.batch_handler import explained, left_of, name_of, processed
+from kgroup.config import GroupConfig
+from kgroup.errors import UsageError
+from kgroup.events import EventHandler
+from kgroup.generation.generation import MAX_RECORDS
+from kgroup.interfaces import Batch
+from kgroup.runtime import Runtime
+from kgroup.threaded.generation import Generation
+from kgroup.threaded.group import ConsumerGroup
+from kgroup.types import TopicPartition
+from kgroup.worker import SIGNALS, check_caller, report_end, report_failure
+
+_MOST_QUEUED: Final = 2
+"""Batches of a partition that wait for the thread that processes it; then the partition pauses."""
+
+BatchHandler = Callable[[Generation, Batch], int | None]
+"""Processes a batch; returns None, or the offset of the first record that is left."""
+_Work = Callable[[Generation], None]
+"""Starts the threads of a generation."""
+
+
+def run(
+    config: GroupConfig,
+    handle: BatchHandler,
+    *,
+    threads: int | None = None,
+    max_records: int = MAX_RECORDS,
+    runtime: Runtime | None = None,
+    on_event: EventHandler | None = None,
+) -> None:
+    """Be a member of a group until SIGTERM or Ctrl-C: a whole worker, with threads.
+
+    It ends as ``kgroup.run`` does. At a second signal, it does not wait for the handlers, which
+    cannot be cancelled.
+
+    Args:
+        config: all settings.
+        handle: called with the generation and a batch, in a thread, as `serve` says.
+        threads: as for `serve`.
+        max_records: the most records of a batch, 1 or more.
+        runtime: as for ``ConsumerGroup``.
+        on_event: as for ``ConsumerGroup``.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        UsageError: the caller is not the main thread, which alone receives signals.
+        FatalGroupError: the member cannot stay in the group.
+        SystemExit: there was a second signal.
+        Exception: what ``handle`` raised, with a note that names the partition and the offsets; an
+            ExceptionGroup, if several calls failed.
+    """
+    group = ConsumerGroup(config, runtime=runtime, on_event=on_event)
+    work = _work(handle, threads, max_records)
+    check_caller(config, "`kgroup.threaded.serve(group, handle)`")
+    try:
+        with _closed_by_signals(group) as received, group:
+            _start(group, work)
+    except Exception as error:  # noqa: BLE001 # it is raised
+        raise report_failure(config, error) from None
+    report_end(config, received)
+
+
+def serve(
+    group: ConsumerGroup,
+    handle: BatchHandler,
+    *,
+    threads: int | None = None,
+    max_records: int = MAX_RECORDS,
+) -> None:
+    """Process all batches of a group by a function, until the group is closed.
+
+    The function is called with the generation and a batch. What it returns, and what happens if it
+    raises, is the same as for ``kgroup.serve``. At most one thread processes a partition at any
+    time, so the records of a partition are processed in their order.
+
+    Args:
+        group: a group that was entered.
+        handle: the function.
+        threads: the number of threads that share all partitions; None for one thread for each
+            partition.
+        max_records: the most records of a batch, 1 or more.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        FatalGroupError, UsageError: as for ``ConsumerGroup.next``.
+    """
+    arguments.instance("group", group, ConsumerGroup)
+    _start(group, _work(handle, threads, max_records))
+
+
+def _work(handle: BatchHandler, threads: int | None, max_records: int) -> _Work:
+    arguments.function("handle", handle)
+    number = None if threads is None else arguments.whole("threads", threads, 1)
+    limit = arguments.whole("max_records", max_records, 1)
+
+    def process_all(generation: Generation, partition: TopicPartition) -> None:
+        with generation.scope():
+            for batch in generation.records(partition, max_records=limit):
+                _process(handle, generation, batch)
+
+    def start_threads(generation: Generation) -> None:
+        partitions = generation.assignment
+        if number is None:
+            for partition in partitions:
+                generation.start(process_all, generation, partition)
+        elif partitions:
+            pool = _Pool(handle, generation, limit)
+            for _ in range(min(number, len(partitions))):
+                generation.start(pool.threads_function())
+
+    process_all.__qualname__ = name_of(
+        handle
+    )  # the name of the thread, and in the generation's end
+    return start_threads
+
+
+def _start(group: ConsumerGroup, work: _Work) -> None:
+    for generation in group:
+        work(generation)
+
+
+def _process(handle: BatchHandler, generation: Generation, batch: Batch) -> None:
+    """Process a batch, and commit it; if the function leaves a part, that is next."""
+    left: Batch | None = batch
+    while left is not None:
+        with explained(handle, generation, left):
+            returned: object = handle(generation, left)
+            if inspect.iscoroutine(returned):
+                returned.close()
+                raise UsageError(f"{name_of(handle)} is an async function; pass it to kgroup.run")
+            done = processed(handle, left, returned, ending=generation.ending.is_set())
+        if len(done):
+            generation.commit({left.partition: done.next_offset})
+        left = None if generation.ending.is_set() else left_of(left, done)
+
+
+@final
+class _Pool:
+    """The threads that share the partitions of one generation.
+
+    Args:
+        handle: the program's function.
+        generation: the generation.
+        limit: the most records of a batch.
+    """
+
+    def __init__(self, handle: BatchHandler, generation: Generation, limit: int) -> None:
+        self._handle = handle
+        self._generation = generation
+        self._batches = generation.records(max_records=limit)
+        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._queues: dict[TopicPartition, deque[Batch]] = {}
+        """A queue for each partition that a thread processes."""
+
+    def threads_function(self) -> Callable[[], None]:
+        """What each of the threads runs: it processes batches until the generation ends."""
+
+        def process() -> None:
+            with self._generation.scope():
+                while (batch := self._next()) is not None:
+                    partition = batch.partition
+                    while batch is not None:
+                        _process(self._handle, self._generation, batch)
+                        batch = self._following(partition)
+
+        process.__qualname__ = name_of(self._handle)
+        return process
+
+    def _next(self) -> Batch | None:
+        """A batch of a partition that no thread processes; None at the generation's end."""
+        with self._turn:
+            for batch in self._batches:
+                if not self._queued(batch):
+                    return batch
+        return None
+
+    def _queued(self, batch: Batch) -> bool:
+        """Leave a batch to the thread that processes its partition; False if there is none."""
+        with self._lock:
+            queue = self._queues.get(batch.partition)
+            if queue is None:
+                self._queues[batch.partition] = deque()
+                return False
+            queue.append(batch)
+            if len(queue) == _MOST_QUEUED:
+                self._generation.pause(batch.partition)
+            return True
+
+    def _following(self, partition: TopicPartition) -> Batch | None:
+        """The next batch of a partition; None if it has none, or the generation ends."""
+        with self._lock:
+            queue = self._queues[partition]
+            if not queue or self._generation.ending.is_set():
+                del self._queues[partition]
+                return None
+            if len(queue) == _MOST_QUEUED:
+                self._generation.resume(partition)
+            return queue.popleft()
+
+
+@contextmanager
+def _closed_by_signals(group: ConsumerGroup) -> Iterator[list[int]]:
+    """A block in which signals close the group; a second one does not wait for the handlers."""
+    received: list[int] = []
+
+    def close(number: int, _: object) -> None:
+        received.append(number)
+        if len(received) == 1:
+            group.shutdown(signal.Signals(number).name)
+        else:
+            group.cancel()
+
+    before = {number: signal.signal(number, close) for number in SIGNALS}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)  # None: it was set in C

@@ -1,0 +1,221 @@
+"""Workers in few lines: a function that processes a batch, called for every batch of a group.
+
+`run` is a whole program: it joins the group, calls the function, commits what it has processed, and
+closes the group at SIGTERM and Ctrl-C. `serve` is the part of it that a program with an event loop,
+a test or a simulation can call. ``kgroup.threaded.run`` is the same for plain functions.
+
+There is one task for each partition, so the records of a partition are processed one after the
+other. A batch is committed when its function has returned; a function that raises commits nothing.
+A function that has to end in the middle of a batch, because the generation does, returns the offset
+that follows the last record it has processed. So what is committed is always what was processed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+import trio
+
+from kgroup import arguments
+from kgroup.batch_handler import explained, left_of, name_of, processed
+from kgroup.config import GroupConfig
+from kgroup.errors import UsageError
+from kgroup.events import EventHandler
+from kgroup.generation.generation import MAX_RECORDS, Generation
+from kgroup.group import ConsumerGroup
+from kgroup.interfaces import Batch
+from kgroup.runtime import Runtime
+from kgroup.types import TopicPartition
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+"""The signals that close a worker's group. The first lets it finish its work; a second does not."""
+_KILLED: Final = 128
+"""Shells add this to the number of the signal that ended a process, for its exit status."""
+_REPEATED: Final = "records that it has processed and not committed will be read again"
+
+BatchHandler = Callable[[Generation, Batch], Awaitable[int | None]]
+"""Processes a batch; returns None, or the offset of the first record that is left."""
+
+
+def run(
+    config: GroupConfig,
+    handle: BatchHandler,
+    *,
+    max_records: int = MAX_RECORDS,
+    runtime: Runtime | None = None,
+    on_event: EventHandler | None = None,
+) -> None:
+    """Be a member of a group until SIGTERM or Ctrl-C: a whole worker, on trio.
+
+    It returns after a signal: the handlers have finished and committed their batches, within
+    ``drain_timeout``, and the member has left, so that the others continue at once. One line on
+    standard error says which signal it was. At a second signal the handlers are cancelled, and the
+    process exits with 128 plus the number of the signal. Exceptions end the process with exit
+    status 1, unless the program catches them.
+
+    Args:
+        config: all settings.
+        handle: called with the generation and a batch, as `serve` says.
+        max_records: the most records of a batch, 1 or more.
+        runtime: as for ``ConsumerGroup``.
+        on_event: as for ``ConsumerGroup``.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        UsageError: the caller is not the main thread, which alone receives signals, or an event
+            loop already runs in it.
+        FatalGroupError: the member cannot stay in the group.
+        SystemExit: there was a second signal.
+        Exception: what ``handle`` raised, with a note that names the partition and the offsets; an
+            ExceptionGroup, if several calls failed.
+    """
+    group = ConsumerGroup(config, runtime=runtime, on_event=on_event)
+    arguments.function("handle", handle)
+    limit = arguments.whole("max_records", max_records, 1)
+    check_caller(config, "`await kgroup.serve(group, handle)`")
+    worker = partial(serve, group, handle, max_records=limit)
+    try:
+        received = trio.run(_until_signal, group, worker)
+    except Exception as error:  # noqa: BLE001 # it is raised
+        raise report_failure(config, error) from None
+    report_end(config, received)
+
+
+async def serve(
+    group: ConsumerGroup, handle: BatchHandler, *, max_records: int = MAX_RECORDS
+) -> None:
+    """Process all batches of a group by a function, until the group is closed.
+
+    The function is called with the generation and a batch, in one task for each partition::
+
+        async with ConsumerGroup(config) as group:
+            await kgroup.serve(group, handle)
+
+    When it returns None, ``batch.next_offset`` is committed. When it returns an offset, that one is
+    committed, and while the generation runs, the function is called again with the records from
+    there on. So a function whose batches take long can end in time::
+
+        async def handle(generation, batch):
+            for message in batch:
+                await process(message)
+                if generation.ending.is_set():
+                    return message.offset() + 1
+
+    An exception of the function, or of its commit, closes the group: the other tasks finish their
+    batches, and leaving the group's block raises it.
+
+    Args:
+        group: a group that was entered.
+        handle: the function.
+        max_records: the most records of a batch, 1 or more.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+        FatalGroupError, UsageError: as for ``ConsumerGroup.next``.
+
+    Cancellation: ends the function's calls when the group's block is cancelled, too; otherwise they
+    continue until their generation ends.
+    """
+    arguments.instance("group", group, ConsumerGroup)
+    arguments.function("handle", handle)
+    limit = arguments.whole("max_records", max_records, 1)
+
+    async def process(generation: Generation, partition: TopicPartition) -> None:
+        async for batch in generation.records(partition, max_records=limit):
+            left: Batch | None = batch
+            while left is not None:
+                with explained(handle, generation, left):
+                    returned = await _called(handle, generation, left)
+                    done = processed(handle, left, returned, ending=generation.ending.is_set())
+                if len(done):
+                    await generation.commit({partition: done.next_offset})
+                left = None if generation.ending.is_set() else left_of(left, done)
+
+    process.__qualname__ = name_of(handle)  # the name in the end that it causes
+    async for generation in group:
+        for partition in generation.assignment:
+            generation.start_soon(process, generation, partition)
+
+
+async def _called(handle: BatchHandler, generation: Generation, batch: Batch) -> int | None:
+    returned = handle(generation, batch)
+    if not inspect.isawaitable(returned):
+        raise UsageError(
+            f"{name_of(handle)} is not an async function; pass it to kgroup.threaded.run, which"
+            " calls plain functions in threads"
+        )
+    return await returned
+
+
+async def _until_signal(group: ConsumerGroup, worker: Callable[[], Awaitable[None]]) -> list[int]:
+    """Run a worker in its group, and close that at a signal; the signals that were received."""
+    received: list[int] = []
+    with trio.open_signal_receiver(*SIGNALS) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def close() -> None:
+                async for number in signals:
+                    received.append(number)
+                    if len(received) > 1:
+                        nursery.cancel_scope.cancel()
+                        return
+                    group.shutdown(signal.Signals(number).name)
+
+            nursery.start_soon(close)
+            async with group:
+                await worker()
+            nursery.cancel_scope.cancel()
+    return received
+
+
+def check_caller(config: GroupConfig, instead: str) -> None:
+    """Check that the calling thread receives signals.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError(
+            f"group {config.group_id!r}: run() closes the group at SIGTERM and Ctrl-C, which Python"
+            f" handles in the main thread only; call it there, or use {instead} here"
+        )
+
+
+def report(config: GroupConfig, reason: str) -> None:
+    """Say in one line on standard error why a worker ends."""
+    sys.stderr.write(f"kgroup: the worker of group {config.group_id!r} {reason}\n")
+
+
+def report_end(config: GroupConfig, received: Sequence[int]) -> None:
+    """Report the end of a worker that did not fail.
+
+    Raises:
+        SystemExit: there was a second signal.
+    """
+    names = [signal.Signals(number).name for number in received]
+    if len(names) > 1:
+        report(config, f"was stopped at once by a second signal, {names[1]}: {_REPEATED}")
+        raise SystemExit(_KILLED + received[1])
+    report(config, f"has finished its work and left: {names[0] if names else 'it was closed'}")
+
+
+def report_failure(config: GroupConfig, error: Exception) -> BaseException:
+    """Report the failure of a worker, and return it without groups that have a single exception."""
+    found = list(_exceptions(error))
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    report(config, f"failed: {type(found[0]).__name__}: {found[0]}{more}")
+    return error if more else found[0]
+
+
+def _exceptions(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _exceptions(one)
+    else:
+        yield error

@@ -1,0 +1,78 @@
+"""Runs the workers in README.md and docs/workers.md unchanged, except for broker and topic."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.examples.reader import Reader
+from tests.examples.topic import Topic
+from tests.examples.worker import Worker
+
+PROCESS = '''
+import trio
+
+
+async def process(message):
+    """The function that the page leaves to its reader."""
+    print(message.topic(), message.partition(), message.offset(), flush=True)
+    await trio.lowlevel.checkpoint()
+
+
+'''
+PROCESS_IN_THREADS = '''
+def process(message):
+    """The function that the page leaves to its reader."""
+    print(f"{message.topic()} {message.partition()} {message.offset()}\\n", end="", flush=True)
+
+
+'''
+FINISHED = "has finished its work and left: "
+
+
+def program(page: str, number: int, topic: Topic) -> str:
+    """One of a page's programs, with `process`, for a broker and a topic."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found: list[str] = re.findall(r"^```python\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
+    example = found[number]
+    assert example.count('"localhost:9092"') == 1
+    assert example.count('"orders"') == 2
+    named = example.replace("localhost:9092", topic.bootstrap_servers)
+    process = PROCESS if "await process" in example else PROCESS_IN_THREADS
+    return process + named.replace('"orders"', f'"{topic.name}"')
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "signal_number", "said", "fails"),
+    [
+        ("README.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("README.md", 0, signal.SIGINT, f"{FINISHED}SIGINT", False),
+        ("README.md", 1, signal.SIGINT, "KeyboardInterrupt", True),
+        ("docs/workers.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/workers.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+    ],
+)
+def test_the_workers_in_the_docs_run(
+    reader: Reader,
+    topic: Topic,
+    page: str,
+    number: int,
+    signal_number: signal.Signals,
+    said: str,
+    fails: bool,
+) -> None:
+    """They process every record once and commit; at a signal they end, and the member leaves."""
+    produced = topic.produce(50)
+    file = reader.folder / f"{topic.name}.py"
+    file.write_text(program(page, number, topic), encoding="utf-8")
+    with Worker(reader, file) as worker:
+        worker.until(lambda lines: len(lines) >= len(produced))
+        topic.wait_until_committed(topic.name)
+        worker.send(signal_number)
+        assert (worker.ended() != 0) is fails
+        assert said in worker.errors
+        assert sorted(topic.printed(worker.lines)) == produced
+    assert topic.members(topic.name) == []

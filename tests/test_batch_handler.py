@@ -1,0 +1,88 @@
+"""What a worker's function says about a batch by its result, or by its exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kgroup.batch_handler import explained, left_of, processed
+from kgroup.errors import UsageError
+from kgroup.interfaces import Batch
+from kgroup.types import TopicPartition
+
+
+def batch_of(*offsets: int, next_offset: int | None = None) -> Batch:
+    """A batch of records with these offsets."""
+    messages: Any = [SimpleNamespace(offset=_giving(offset)) for offset in offsets]
+    return Batch(
+        partition=TopicPartition("orders", 3),
+        messages=messages,
+        next_offset=offsets[-1] + 1 if next_offset is None else next_offset,
+        epoch=1,
+    )
+
+
+def _giving(offset: int) -> Callable[[], int]:
+    return lambda: offset
+
+
+def offsets_of(batch: Batch | None) -> list[int | None]:
+    """The offsets of a batch's records."""
+    return [] if batch is None else [message.offset() for message in batch.messages]
+
+
+def handle(_: object, __: object) -> None:
+    """The program's function."""
+
+
+@pytest.mark.parametrize(
+    ("returned", "done", "left"),
+    [
+        (None, [4, 5, 9], []),
+        (5, [4], [5, 9]),
+        (6, [4, 5], [9]),
+        (9, [4, 5], [9]),
+        (10, [4, 5, 9], []),
+        (12, [4, 5, 9], []),
+    ],
+)
+def test_what_was_processed_and_what_is_left(
+    returned: int | None, done: list[int], left: list[int]
+) -> None:
+    """An offset splits the batch before its record; what is committed is exactly that offset."""
+    batch = batch_of(4, 5, 9, next_offset=12)
+    found = processed(handle, batch, returned, ending=False)
+    assert offsets_of(found) == done
+    assert offsets_of(left_of(batch, found)) == left
+    assert found.next_offset == (12 if returned is None else returned)
+
+
+def test_nothing_was_processed() -> None:
+    """A function may give up a batch that it has not begun when the generation ends, not before."""
+    batch = batch_of(4, 5)
+    assert offsets_of(processed(handle, batch, 4, ending=True)) == []
+    with pytest.raises(
+        UsageError, match=r"handle returned 4 for offsets 4 to 5 of orders-3.*5 to 6"
+    ):
+        processed(handle, batch, 4, ending=False)
+
+
+@pytest.mark.parametrize("returned", [3, 7, -1, True, "5", 5.0, object()])
+def test_other_results_are_refused(returned: object) -> None:
+    """A result that is neither None nor an offset of the batch is an error, and nothing is lost."""
+    with pytest.raises(UsageError, match="must return None"):
+        processed(handle, batch_of(4, 5), returned, ending=True)
+
+
+def test_an_exception_says_for_which_records() -> None:
+    """Its note has the function, the partition, the offsets and the generation."""
+    generation = SimpleNamespace(generation_id=7, group_id="g")
+    with pytest.raises(ZeroDivisionError) as raised, explained(handle, generation, batch_of(4)):
+        raise ZeroDivisionError
+    (note,) = raised.value.__notes__
+    assert note.startswith(
+        "handle raised this for offset 4 of orders-3, in generation 7 of group 'g'"
+    )

@@ -1,0 +1,176 @@
+"""Workers in few lines, on trio: `serve` in virtual time, and where `run` may be called."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import kgroup
+from kgroup.batch_handler import name_of
+from kgroup.errors import ArgumentError, UsageError
+from kgroup.generation.generation import Generation
+from kgroup.interfaces import Batch
+from kgroup.types import TopicPartition
+from kgroup.worker import report_failure
+from tests.group.world import P0, P1, values, world
+
+
+async def test_every_record_in_its_partitions_order(autojump_clock: MockClock) -> None:
+    """Partitions are processed at the same time, each in its order, and all is committed."""
+    async with world(2) as here:
+        for number in range(2):
+            await here.append(25, number)
+        found: dict[TopicPartition, list[int]] = {P0: [], P1: []}
+        most, now = 0, 0
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            nonlocal most, now
+            now += 1
+            most = max(most, now)
+            await trio.sleep(1)
+            now -= 1
+            found[batch.partition] += values(batch.messages)
+            assert len(batch) <= 10
+            if [len(one) for one in found.values()] == [25, 25]:
+                group.shutdown()
+
+        async with here.group() as group:
+            await kgroup.serve(group, handle, max_records=10)
+        assert found == {P0: list(range(25)), P1: list(range(25))}
+        assert most == 2
+        assert await here.committed() == {P0: 25, P1: 25}
+
+
+async def test_a_batch_in_parts(autojump_clock: MockClock) -> None:
+    """The offset that is returned is committed, and the function gets the records from there on."""
+    async with world() as here:
+        await here.append(10)
+        calls: list[list[int]] = []
+
+        async def handle(_: Generation, batch: Batch) -> int | None:
+            await trio.lowlevel.checkpoint()
+            calls.append(values(batch.messages))
+            if batch.next_offset == 10 and len(batch) <= 2:
+                group.shutdown()
+                return None
+            return (batch.messages[0].offset() or 0) + 4
+
+        async with here.group() as group:
+            await kgroup.serve(group, handle)
+        assert calls == [list(range(10)), list(range(4, 10)), [8, 9]]
+        assert await here.committed() == {P0: 10}
+
+
+async def test_the_end_of_a_generation_in_the_middle_of_a_batch(autojump_clock: MockClock) -> None:
+    """What was processed is committed, the rest is read in the next generation, nothing twice."""
+    async with world() as here:
+        await here.append(20)
+        found: list[int] = []
+
+        async def handle(generation: Generation, batch: Batch) -> int | None:
+            for message in batch:
+                await trio.sleep(0.5)
+                found.append(message.offset() or 0)
+                if generation.ending.is_set():
+                    return (message.offset() or 0) + 1
+            group.shutdown()
+            return None
+
+        async def rebalance() -> None:
+            await trio.sleep(4)
+            async with here.group() as other:
+                await other.next()
+
+        async with here.group() as group, trio.open_nursery() as nursery:
+            nursery.start_soon(rebalance)
+            await kgroup.serve(group, handle)
+        assert found == list(range(20))
+        assert await here.committed() == {P0: 20}
+        assert len([api for api, _ in here.requests_for("offset_commit")]) >= 2
+
+
+async def test_an_exception_commits_nothing(autojump_clock: MockClock) -> None:
+    """It surfaces from the group's block with its note; the batch is not committed."""
+    async with world() as here:
+        await here.append(5)
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            await trio.lowlevel.checkpoint()
+            raise ZeroDivisionError
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                await kgroup.serve(group, handle)
+        (error,) = raised.value.exceptions
+        assert isinstance(error, ZeroDivisionError)
+        assert "for offsets 0 to 4 of topic-0" in error.__notes__[0]
+        assert await here.committed() == {}
+
+
+async def test_a_function_that_is_not_async(autojump_clock: MockClock) -> None:
+    """The error names the function and what to call in its place."""
+    async with world() as here:
+        await here.append(1)
+
+        def handle(_: Generation, batch: Batch) -> None:
+            """Process nothing."""
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                await kgroup.serve(group, handle)  # type: ignore[arg-type]
+        assert raised.group_contains(UsageError, match="handle is not an async function.*threaded")
+
+
+async def test_wrong_arguments() -> None:
+    """They are refused before anything is sent."""
+    async with world() as here:
+        group = here.group()
+        with pytest.raises(ArgumentError, match="group"):
+            await kgroup.serve(here.config(), print)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="handle"):
+            await kgroup.serve(group, "handle")  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="max_records"):
+            await kgroup.serve(group, print, max_records=0)  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError, match="max_records"):
+            kgroup.run(here.config(), print, max_records=0)  # type: ignore[arg-type]
+        assert here.requests == []
+
+
+def test_run_outside_of_the_main_thread() -> None:
+    """It is refused, because only the main thread receives signals."""
+    config = kgroup.GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"])
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            kgroup.run(config, print)  # type: ignore[arg-type]
+        except UsageError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert "in the main thread only; call it there, or use `await kgroup.serve" in str(errors[0])
+
+
+def test_one_line_says_why_a_worker_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A single exception leaves its groups; of several the line has the first and the number."""
+    config = kgroup.GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"])
+    first, second = ValueError("first"), ValueError("second")
+    alone = ExceptionGroup("outer", [ExceptionGroup("inner", [first])])
+    both = ExceptionGroup("outer", [first, second])
+    assert report_failure(config, alone) is first
+    assert report_failure(config, both) is both
+    assert capsys.readouterr().err == (
+        "kgroup: the worker of group 'g' failed: ValueError: first\n"
+        "kgroup: the worker of group 'g' failed: ValueError: first, and 1 more\n"
+    )
+
+
+def test_a_partial_as_the_function() -> None:
+    """A function without a name is shown by its repr."""
+    assert name_of(functools.partial(print)).startswith("functools.partial(")

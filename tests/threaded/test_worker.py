@@ -1,0 +1,203 @@
+"""Workers in few lines, with threads: `serve`, its pool of threads, and `run` in a process."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+
+import pytest
+
+from kgroup.errors import ArgumentError, UsageError
+from kgroup.events import Event, GenerationDraining
+from kgroup.interfaces import Batch
+from kgroup.threaded import ConsumerGroup, Generation, run, serve
+from kgroup.types import TopicPartition
+from tests.brokers import EMBEDDED, Kafka
+from tests.threaded.stage import SOON, Ledger, Stage, thread, wait
+
+once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+"""For tests that are the same on every broker."""
+
+
+@pytest.mark.parametrize("threads", [None, 1, 3, 20])
+def test_every_record_in_its_partitions_order(kafka: Kafka, threads: int | None) -> None:
+    """At most one thread processes a partition, in order, and all is committed."""
+    here, ledger = Stage(kafka), Ledger()
+    partitions, records = 6, 200
+    here.create(partitions, records)
+    pauses, busy, together = random.Random(1), Counter[TopicPartition](), list[int]()
+    lock, over = threading.Lock(), threading.Event()
+
+    def handle(_: Generation, batch: Batch) -> None:
+        with lock:
+            busy[batch.partition] += 1
+            together.append(sum(busy.values()))
+            assert busy[batch.partition] == 1
+            pause = pauses.choice([0.0, 0.0, 0.01])
+        over.wait(pause)
+        with lock:
+            ledger.add(batch)
+            busy[batch.partition] -= 1
+
+    with here.group() as group, thread(ledger.wait, partitions * records) as waiting:
+
+        def close() -> None:
+            waiting.join(SOON)
+            group.shutdown(promptly=True)
+
+        with thread(close):
+            serve(group, handle, threads=threads, max_records=7)
+    for number in range(partitions):
+        assert ledger.offsets(here.partition(number)) == list(range(records))
+        assert here.committed(number) == records
+    assert max(together) <= (partitions if threads is None else min(threads, partitions))
+
+
+@once
+def test_a_slow_partition_occupies_one_thread(kafka: Kafka) -> None:
+    """The others are processed to their end meanwhile, and few of its batches wait in memory."""
+    here, ledger = Stage(kafka), Ledger()
+    here.create(3, 100)
+    slow, freed = here.partition(0), threading.Event()
+
+    def handle(_: Generation, batch: Batch) -> None:
+        if batch.partition == slow:
+            wait(freed)
+        ledger.add(batch)
+
+    with here.group() as group:
+
+        def watch() -> None:
+            ledger.wait(200)
+            assert ledger.offsets(slow) == []
+            freed.set()
+            ledger.wait(300)
+            group.shutdown(promptly=True)
+
+        with thread(watch):
+            serve(group, handle, threads=2, max_records=5)
+    assert ledger.offsets(slow) == list(range(100))
+    assert [here.committed(number) for number in range(3)] == [100, 100, 100]
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+def test_the_end_of_a_generation_in_the_middle_of_a_batch(
+    kafka: Kafka, threads: int | None
+) -> None:
+    """What was processed is committed, the rest is read in the next generation, nothing twice."""
+    here = Stage(kafka)
+    here.create(2, 50)
+    found: list[tuple[int, int]] = []
+    begun, all_found, lock = threading.Event(), threading.Event(), threading.Lock()
+
+    def handle(generation: Generation, batch: Batch) -> int | None:
+        for message in batch:
+            with lock:
+                found.append((batch.partition.partition, message.offset() or 0))
+            if len(found) == 100:
+                all_found.set()
+            if generation.epoch == 1 and (message.offset() or 0) >= 5:
+                begun.set()
+                wait(generation.ending)
+                return (message.offset() or 0) + 1
+        return None
+
+    with here.group() as group:
+
+        def rebalance() -> None:
+            wait(begun)
+            with here.group() as other:
+                other.next(SOON)
+            wait(all_found)
+            group.shutdown(promptly=True)
+
+        with thread(rebalance):
+            serve(group, handle, threads=threads)
+    assert sorted(found) == [(part, offset) for part in range(2) for offset in range(50)]
+    assert [here.committed(number) for number in range(2)] == [50, 50]
+
+
+@once
+@pytest.mark.parametrize("threads", [None, 2])
+def test_an_exception_commits_nothing(kafka: Kafka, threads: int | None) -> None:
+    """It surfaces from the group's block with its note, and the threads have ended."""
+    here = Stage(kafka)
+    here.create(1, 5)
+
+    def handle(_: Generation, batch: Batch) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+        serve(group, handle, threads=threads)
+    (error,) = raised.value.exceptions
+    assert isinstance(error, ZeroDivisionError)
+    assert f"for offsets 0 to 4 of {here.topic}-0" in error.__notes__[0]
+    assert here.committed() is None
+
+
+@once
+def test_an_async_function(kafka: Kafka) -> None:
+    """The error names the function and what to call in its place."""
+    here = Stage(kafka)
+    here.create(1, 1)
+
+    async def handle(_: Generation, batch: Batch) -> None:
+        """Process nothing."""
+
+    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+        serve(group, handle)  # type: ignore[arg-type]
+    assert raised.group_contains(UsageError, match=r"handle is an async function.*kgroup\.run")
+
+
+@once
+def test_a_cancelled_group_does_not_wait_for_its_handlers(kafka: Kafka) -> None:
+    """`cancel` ends the drain; the thread stays behind, and its commit is refused."""
+    here, held, freed = Stage(kafka), threading.Event(), threading.Event()
+    here.create(1, 1)
+    draining = threading.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, GenerationDraining):
+            draining.set()
+
+    def handle(_: Generation, batch: Batch) -> None:
+        held.set()
+        wait(freed)
+
+    def cancel(group: ConsumerGroup) -> None:
+        wait(held)
+        group.shutdown(promptly=True)
+        wait(draining)
+        group.cancel()
+
+    try:
+        with here.group(on_event) as group, thread(cancel, group):
+            serve(group, handle)
+    finally:
+        freed.set()
+    assert here.committed() is None
+
+
+@once
+def test_wrong_arguments(kafka: Kafka) -> None:
+    """They are refused in the call itself, before the member joins."""
+    here = Stage(kafka)
+    with here.group() as group:
+        for wrong in ({"threads": 0}, {"threads": 1.5}, {"max_records": 0}, {"handle": "handle"}):
+            with pytest.raises(ArgumentError, match=next(iter(wrong))):
+                serve(group, **{"handle": print, **wrong})  # type: ignore[arg-type]
+            with pytest.raises(ArgumentError, match=next(iter(wrong))):
+                run(here.config(), **{"handle": print, **wrong})  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="group"):
+        serve(here.config(), print)  # type: ignore[arg-type]
+
+
+@once
+def test_run_outside_of_the_main_thread(kafka: Kafka) -> None:
+    """It is refused, because only the main thread receives signals."""
+    with (
+        pytest.raises(UsageError, match=r"main thread only.*kgroup\.threaded\.serve"),
+        thread(run, Stage(kafka).config(), print),
+    ):
+        pass
