@@ -10,6 +10,7 @@ import kgroup.lazy
 
 if typing.TYPE_CHECKING:
     from kgroup.config import GroupConfig
+    from kgroup.dead_letters import DeadLetters
     from kgroup.errors import (
         ArgumentError,
         AssignorTimeoutError,
@@ -20,6 +21,7 @@ if typing.TYPE_CHECKING:
         CommitUnknownError,
         ConfigError,
         ConnectionLostError,
+        DeadLetterError,
         FatalGroupError,
         FencedInstanceError,
         FetchError,
@@ -46,6 +48,7 @@ if typing.TYPE_CHECKING:
     from kgroup.generation.streams import RecordStream
     from kgroup.group import ConsumerGroup
     from kgroup.interfaces import Assignor, Batch, Message
+    from kgroup.retries import retrying
     from kgroup.security.credentials import Credentials, Token
     from kgroup.security.oidc import OidcClientCredentials
     from kgroup.security.settings import Security
@@ -79,6 +82,8 @@ __all__ = (
     "ConnectionLostError",
     "ConsumerGroup",
     "Credentials",
+    "DeadLetterError",
+    "DeadLetters",
     "End",
     "FatalGroupError",
     "FencedInstanceError",
@@ -113,6 +118,7 @@ __all__ = (
     "TransportError",
     "UnsupportedVersionError",
     "UsageError",
+    "retrying",
     "run",
     "serve",
 )
@@ -132,6 +138,8 @@ __getattr__, __dir__ = kgroup.lazy.lazy_names(
         "generation.streams",
         "generation.generation",
         "group",
+        "dead_letters",
         "worker",
+        "retries",
     ),
 )

@@ -363,3 +363,8 @@ class ProtocolError(TransportError):
 @final
 class UnsupportedVersionError(KgroupError):
     """The broker and kgroup have no version of a request in common."""
+
+
+@final
+class DeadLetterError(KgroupError):
+    """A record could not be written to the topic of dead letters, so it was not committed."""

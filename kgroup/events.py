@@ -444,6 +444,75 @@ class HandlerOutstayed(Event):
 
 
 @attrs.frozen(kw_only=True)
+class _RecordEvent(Event):
+    """The root of events about a record that a function of `kgroup.retrying` fails to process.
+
+    Attributes:
+        partition: the record's partition.
+        offset: its offset.
+        attempts: how often it was tried.
+    """
+
+    partition: TopicPartition
+    offset: int
+    attempts: int
+
+    def _record(self) -> str:
+        return f"record {self.offset} of {self.partition}"
+
+
+@attrs.frozen(kw_only=True)
+class RecordFailed(_RecordEvent):
+    """An attempt to process a record failed, and there will be another one.
+
+    Attributes:
+        most: the most attempts.
+        reason: what the function raised.
+        pause: the seconds until the next attempt.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    most: int
+    reason: str
+    pause: float
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"attempt {self.attempts} of {self.most} to process {self._record()} failed:"
+            f" {self.reason}; the next one is in {self.pause:g} s"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class RecordParked(_RecordEvent):
+    """A record that kept failing was parked, and its partition goes on with the next one.
+
+    Attributes:
+        reason: what the function raised at last.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    reason: str
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return f"parked {self._record()} after attempt {self.attempts}: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class RetriesEnded(_RecordEvent):
+    """A record that had failed was not tried again, because the generation ends."""
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"{self._record()} is not tried again after attempt {self.attempts}, because the"
+            " generation ends; it is not committed, so the next owner reads it"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class _BatchEvent(Event):
     """The root of events about a batch that Spark reads.
 

@@ -35,7 +35,10 @@ from kgroup.events import (
     OffsetReset,
     PartitionsNotRead,
     PartitionsUnassigned,
+    RecordFailed,
+    RecordParked,
     RequestFailed,
+    RetriesEnded,
     SourceFault,
     TopicsMissing,
     TopicsRefused,
@@ -267,6 +270,34 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         (
             "thread worker-1 is still running after the drain; its commits are refused, and the"
             " member joins no new generation until it returns. Its stack:\nhere\nthere"
+        ),
+    ),
+    (
+        RecordFailed,
+        {
+            "partition": P0,
+            "offset": 7,
+            "attempts": 2,
+            "most": 5,
+            "reason": "ValueError: x",
+            "pause": 2.0,
+        },
+        WARNING,
+        "attempt 2 of 5 to process record 7 of t-0 failed: ValueError: x; the next one is in 2 s",
+    ),
+    (
+        RecordParked,
+        {"partition": P0, "offset": 7, "attempts": 5, "reason": "ValueError: x"},
+        WARNING,
+        "parked record 7 of t-0 after attempt 5: ValueError: x",
+    ),
+    (
+        RetriesEnded,
+        {"partition": P0, "offset": 7, "attempts": 2},
+        INFO,
+        (
+            "record 7 of t-0 is not tried again after attempt 2, because the generation ends; it is"
+            " not committed, so the next owner reads it"
         ),
     ),
     (

@@ -3,7 +3,8 @@
 It wraps ``kgroup.ConsumerGroup``, which runs on a background thread, and makes no decision about
 the group itself. ``event_loop`` carries calls to that thread and results back; ``group``,
 ``generation`` and ``records`` have the classes that programs use; ``handlers`` has the program's
-threads; ``worker`` has workers in few lines.
+threads; ``worker`` and ``retries`` have workers in few
+lines.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from kgroup.threaded.generation import Generation
 from kgroup.threaded.group import ConsumerGroup
 from kgroup.threaded.records import Records
+from kgroup.threaded.retries import retrying
 from kgroup.threaded.worker import run, serve
 
-__all__ = ["ConsumerGroup", "Generation", "Records", "run", "serve"]
+__all__ = ["ConsumerGroup", "Generation", "Records", "retrying", "run", "serve"]

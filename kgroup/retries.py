@@ -1,0 +1,147 @@
+"""Attempts to process a record, pauses between them, and what becomes of one that keeps failing.
+
+`retrying` makes a function for single records into one for batches, which ``kgroup.run`` calls. The
+order of a partition is kept: while a record is tried again, its partition waits. Heartbeats do not,
+so the member stays in the group however long that takes. When the generation ends, a pause ends at
+once, and the record is left to the next owner of the partition.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from kgroup import arguments
+from kgroup.batch_handler import name_of
+from kgroup.dead_letters import DeadLetters
+from kgroup.errors import UsageError
+from kgroup.generation.generation import Generation
+from kgroup.interfaces import Batch, Message
+from kgroup.retry_policy import (
+    ATTEMPTS,
+    BACKOFF,
+    LONGEST_BACKOFF,
+    NEVER_RETRIED,
+    RecordAttempts,
+    RetryPolicy,
+)
+
+RecordHandler = Callable[[Generation, Message], Awaitable[object]]
+"""Processes a record, or raises."""
+Park = Callable[[Message, Exception], Awaitable[object]]
+"""Puts a record aside, with the error of the last attempt."""
+
+
+def retrying(
+    handle: RecordHandler,
+    *,
+    attempts: int = ATTEMPTS,
+    backoff: float = BACKOFF,
+    backoff_max: float = LONGEST_BACKOFF,
+    park: Park | DeadLetters | None = None,
+) -> Callable[[Generation, Batch], Awaitable[int | None]]:
+    """A function for ``kgroup.run`` and ``kgroup.serve`` that tries each record several times.
+
+    ::
+
+        async def handle(generation, message): ...
+
+        kgroup.run(config, kgroup.retrying(handle, park=kgroup.DeadLetters(producer, "failed")))
+
+    A record for which ``handle`` raises is tried again after a pause. After the last attempt it is
+    parked, and then its partition goes on; its offset is committed only when it has been parked.
+    Without ``park``, or if that raises, the exception ends the worker, and nothing is committed.
+    Events report each failed attempt, each parked record, and a pause that the end of the
+    generation cuts short. A `StaleGenerationError` and a `UsageError` are not retried.
+
+    Args:
+        handle: called with the generation and a record.
+        attempts: the most attempts for a record, 1 or more.
+        backoff: the seconds of the first pause; each further pause is twice as long.
+        backoff_max: the seconds of the longest pause.
+        park: dead letters, or an async function that is called with the record and the exception.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+    """
+    arguments.function("handle", handle)
+    policy = RetryPolicy.checked(attempts, backoff, backoff_max)
+    if not isinstance(park, DeadLetters):
+        arguments.callback("park", park)
+
+    async def process(generation: Generation, batch: Batch) -> int | None:
+        for message in batch:
+            record = RecordAttempts(message, batch.partition, policy)
+            if not await _processed(handle, generation, record, park):
+                return message.offset()
+            if generation.ending.is_set():
+                return message.offset() + 1
+        return None
+
+    process.__qualname__ = name_of(handle)
+    return process
+
+
+async def _processed(
+    handle: RecordHandler,
+    generation: Generation,
+    record: RecordAttempts,
+    park: Park | DeadLetters | None,
+) -> bool:
+    """Try a record until it is processed or parked; False if the generation ends before."""
+    attempt = 0
+    while True:
+        attempt += 1
+        failure = await _failure(handle, generation, record)
+        if failure is None:
+            return True
+        if attempt == record.policy.attempts:
+            await _put_aside(park, generation, record, failure)
+            return True
+        generation.emit(record.failed(attempt, failure))
+        with trio.move_on_after(record.policy.pause(attempt)):
+            await generation.ending.wait()
+        if generation.ending.is_set():
+            generation.emit(record.ended(attempt))
+            return False
+
+
+async def _failure(
+    handle: RecordHandler, generation: Generation, record: RecordAttempts
+) -> Exception | None:
+    """Make one attempt; return what the function raised, if another attempt can help."""
+    try:
+        await _awaited(handle, handle(generation, record.message))
+    except NEVER_RETRIED:
+        raise
+    except Exception as error:  # noqa: BLE001 # whatever the program raises
+        return error
+    return None
+
+
+async def _put_aside(
+    park: Park | DeadLetters | None,
+    generation: Generation,
+    record: RecordAttempts,
+    failure: Exception,
+) -> None:
+    if park is None:
+        raise record.explain(failure)
+    if isinstance(park, DeadLetters):
+        attempts = record.policy.attempts
+        send = partial(park.send, record.message, failure, attempts, generation.group_id)
+        await trio.to_thread.run_sync(send, abandon_on_cancel=True)
+    else:
+        await _awaited(park, park(record.message, failure))
+    generation.emit(record.parked(failure))
+
+
+async def _awaited(fn: Callable[..., object], returned: Awaitable[object]) -> None:
+    if not inspect.isawaitable(returned):
+        raise UsageError(
+            f"{name_of(fn)} is not an async function; kgroup.threaded.retrying takes plain ones"
+        )
+    await returned

@@ -1,0 +1,127 @@
+"""``kgroup.retrying`` for plain functions in threads."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from kgroup import arguments
+from kgroup.batch_handler import name_of
+from kgroup.dead_letters import DeadLetters
+from kgroup.errors import UsageError
+from kgroup.generation.generation import Generation as TrioGeneration
+from kgroup.interfaces import Batch, Message
+from kgroup.retry_policy import (
+    ATTEMPTS,
+    BACKOFF,
+    LONGEST_BACKOFF,
+    NEVER_RETRIED,
+    RecordAttempts,
+    RetryPolicy,
+)
+from kgroup.threaded.generation import Generation
+
+RecordHandler = Callable[[Generation, Message], object]
+"""Processes a record, or raises."""
+Park = Callable[[Message, Exception], object]
+"""Puts a record aside, with the error of the last attempt."""
+
+
+def retrying(
+    handle: RecordHandler,
+    *,
+    attempts: int = ATTEMPTS,
+    backoff: float = BACKOFF,
+    backoff_max: float = LONGEST_BACKOFF,
+    park: Park | DeadLetters | None = None,
+) -> Callable[[Generation, Batch], int | None]:
+    """A function for ``run`` and ``serve`` that tries each record several times.
+
+    The arguments and the rules are those of ``kgroup.retrying``, with plain functions.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+    """
+    arguments.function("handle", handle)
+    policy = RetryPolicy.checked(attempts, backoff, backoff_max)
+    if not isinstance(park, DeadLetters):
+        arguments.callback("park", park)
+
+    def process(generation: Generation, batch: Batch) -> int | None:
+        for message in batch:
+            record = RecordAttempts(message, batch.partition, policy)
+            if not _processed(handle, generation, record, park):
+                return message.offset()
+            if generation.ending.is_set():
+                return message.offset() + 1
+        return None
+
+    process.__qualname__ = name_of(handle)
+    return process
+
+
+def _processed(
+    handle: RecordHandler,
+    generation: Generation,
+    record: RecordAttempts,
+    park: Park | DeadLetters | None,
+) -> bool:
+    """Try a record until it is processed or parked; False if the generation ends before."""
+    attempt = 0
+    while True:
+        attempt += 1
+        failure = _failure(handle, generation, record)
+        if failure is None:
+            return True
+        if attempt == record.policy.attempts:
+            _put_aside(park, generation, record, failure)
+            return True
+        _emit(generation, record.failed(attempt, failure))
+        if generation.ending.wait(record.policy.pause(attempt)):
+            _emit(generation, record.ended(attempt))
+            return False
+
+
+def _failure(
+    handle: RecordHandler, generation: Generation, record: RecordAttempts
+) -> Exception | None:
+    """Make one attempt; return what the function raised, if another attempt can help."""
+    try:
+        _returned(handle, handle(generation, record.message))
+    except NEVER_RETRIED:
+        raise
+    except Exception as error:  # noqa: BLE001 # whatever the program raises
+        return error
+    return None
+
+
+def _put_aside(
+    park: Park | DeadLetters | None,
+    generation: Generation,
+    record: RecordAttempts,
+    failure: Exception,
+) -> None:
+    if park is None:
+        raise record.explain(failure)
+    if isinstance(park, DeadLetters):
+        park.send(record.message, failure, record.policy.attempts, generation.group_id)
+    else:
+        _returned(park, park(record.message, failure))
+    _emit(generation, record.parked(failure))
+
+
+def _returned(fn: Callable[..., object], returned: object) -> None:
+    if inspect.iscoroutine(returned):
+        returned.close()
+        raise UsageError(f"{name_of(fn)} is an async function; kgroup.retrying takes those")
+
+
+def _emit(generation: Generation, event: Callable[..., Any]) -> None:
+    async def emit(in_loop: TrioGeneration) -> None:
+        await trio.lowlevel.checkpoint()
+        in_loop.emit(event)
+
+    generation.run_in_loop(emit)

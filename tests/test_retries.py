@@ -1,0 +1,193 @@
+"""Attempts, pauses and parking on trio, in virtual time."""
+
+from __future__ import annotations
+
+import logging
+from itertools import pairwise
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import kgroup
+from kgroup.errors import ArgumentError, UsageError
+from kgroup.events import RecordFailed, RecordParked, RetriesEnded
+from kgroup.generation.generation import Generation
+from kgroup.interfaces import Message
+from tests.group.world import P0, World, world
+
+
+async def serve(here: World, handle: object, until: int, **options: object) -> None:
+    """Serve a group by a function that is retried, until this offset is committed."""
+    async with here.group() as group, trio.open_nursery() as nursery:
+
+        async def close() -> None:
+            while (await here.committed()).get(P0, 0) < until:  # noqa: ASYNC110 # in virtual time
+                await trio.sleep(0.5)
+            group.shutdown(promptly=True)
+
+        nursery.start_soon(close)
+        await kgroup.serve(group, kgroup.retrying(handle, **options))  # type: ignore[arg-type]
+
+
+async def test_a_record_that_fails_twice(autojump_clock: MockClock) -> None:
+    """It is tried again after growing pauses, before the records that follow it."""
+    async with world() as here:
+        await here.append(4)
+        calls: list[tuple[int, float]] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            calls.append((message.offset(), here.now))
+            if [offset for offset, _ in calls].count(1) < 3 and message.offset() == 1:
+                raise ValueError("not yet")
+
+        await serve(here, handle, 4, backoff=2.0)
+        assert [offset for offset, _ in calls] == [0, 1, 1, 1, 2, 3]
+        times = [at for offset, at in calls if offset == 1]
+        assert [round(later - at) for at, later in pairwise(times)] == [2, 4]
+        first, second = here.events_of(RecordFailed)
+        assert (first.attempts, first.pause, second.attempts, second.pause) == (1, 2.0, 2, 4.0)
+        assert first.level == logging.WARNING
+        assert "attempt 1 of 5 to process record 1 of topic-0 failed: ValueError: not yet" in str(
+            first.message()
+        )
+
+
+async def test_a_record_that_keeps_failing_is_parked(autojump_clock: MockClock) -> None:
+    """It is parked once, with its last error, before its offset is committed; the others go on."""
+    async with world() as here:
+        await here.append(5)
+        parked: list[tuple[int, str, int]] = []
+        calls: list[int] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            calls.append(message.offset())
+            if message.offset() == 2:
+                raise ValueError(f"attempt {calls.count(2)}")
+
+        async def park(message: Message, error: Exception) -> None:
+            before = (await here.committed()).get(P0, 0)
+            parked.append((message.offset(), str(error), before))
+
+        await serve(here, handle, 5, attempts=3, backoff=0.0, park=park)
+        assert calls == [0, 1, 2, 2, 2, 3, 4]
+        assert parked == [(2, "attempt 3", 0)]
+        (event,) = here.events_of(RecordParked)
+        assert (event.partition, event.offset, event.attempts) == (P0, 2, 3)
+        assert event.reason == "ValueError: attempt 3"
+
+
+async def test_without_a_place_to_park_the_worker_ends(autojump_clock: MockClock) -> None:
+    """The last attempt's exception ends it, with notes, and nothing is committed."""
+    async with world() as here:
+        await here.append(5)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            raise ValueError
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 5, attempts=2, backoff=0.0)
+        assert raised.group_contains(ValueError)
+        error: BaseException = raised.value
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        assert error.__notes__[0].startswith("record 0 of topic-0 failed 2 times")
+        assert await here.committed() == {}
+
+
+async def test_a_place_to_park_that_fails(autojump_clock: MockClock) -> None:
+    """The record is not committed: nothing is lost."""
+    async with world() as here:
+        await here.append(5)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            raise ValueError
+
+        async def park(message: Message, error: Exception) -> None:
+            await trio.lowlevel.checkpoint()
+            raise OSError("full")
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 5, attempts=1, park=park)
+        assert raised.group_contains(OSError, match="full")
+        assert await here.committed() == {}
+        assert here.events_of(RecordParked) == []
+
+
+async def test_a_pause_ends_with_its_generation(autojump_clock: MockClock) -> None:
+    """The drain does not wait for it, what came before is committed, and an event says so."""
+    async with world() as here:
+        await here.append(5)
+        calls: list[int] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            calls.append(message.offset())
+            if message.offset() == 3:
+                raise ValueError
+
+        async with here.group() as group, trio.open_nursery() as nursery:
+            handler = kgroup.retrying(handle, backoff=1000.0, backoff_max=1000.0)
+            nursery.start_soon(kgroup.serve, group, handler)
+            while len(calls) < 4:  # noqa: ASYNC110 # in virtual time
+                await trio.sleep(0.5)
+            began = here.now
+            await group.aclose(promptly=True)
+        assert here.now - began < 2.0
+        assert calls == [0, 1, 2, 3]
+        assert await here.committed() == {P0: 3}
+        (event,) = here.events_of(RetriesEnded)
+        assert event.message() == (
+            "record 3 of topic-0 is not tried again after attempt 1, because the generation ends;"
+            " it is not committed, so the next owner reads it"
+        )
+
+
+async def test_heartbeats_continue_during_pauses(autojump_clock: MockClock) -> None:
+    """A record that is tried for an hour costs no rebalance."""
+    async with world() as here:
+        await here.append(1)
+        calls: list[float] = []
+
+        async def handle(generation: Generation, _: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            calls.append(generation.epoch)
+            if len(calls) < 7:
+                raise ValueError
+
+        await serve(here, handle, 1, attempts=7, backoff=600.0, backoff_max=600.0)
+        assert calls == [1] * 7
+
+
+async def test_a_mistake_is_not_retried(autojump_clock: MockClock) -> None:
+    """A function that is not async, and a wrong call of kgroup, end the worker at once."""
+    async with world() as here:
+        await here.append(1)
+
+        def handle(_: Generation, __: Message) -> None:
+            """Process nothing."""
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 1)
+        assert raised.group_contains(UsageError, match="handle is not an async function")
+        assert here.events_of(RecordFailed) == []
+
+
+def test_wrong_arguments() -> None:
+    """They are refused when the function is made."""
+    wrong: list[dict[str, object]] = [
+        {"attempts": 0},
+        {"attempts": 1.5},
+        {"backoff": -1},
+        {"backoff_max": "1"},
+        {"park": 1},
+    ]
+    for options in wrong:
+        with pytest.raises(ArgumentError, match=next(iter(options))):
+            kgroup.retrying(print, **options)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="handle"):
+        kgroup.retrying("handle")  # type: ignore[arg-type]

@@ -1,0 +1,231 @@
+"""Attempts, pauses and dead letters in threads, and dead letters on trio."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+import trio
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import kgroup
+from kgroup import DeadLetterError, DeadLetters
+from kgroup.errors import ArgumentError, UsageError
+from kgroup.events import RecordFailed, RecordParked, RetriesEnded
+from kgroup.interfaces import Message
+from kgroup.testing import admin
+from kgroup.threaded import Generation, retrying, serve
+from tests.brokers import EMBEDDED, Kafka, unique
+from tests.threaded.stage import SOON, RecordedEvents, Stage, thread, wait
+
+once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+"""For tests that are the same on every broker."""
+SENT: Final[dict[str, Any]] = {
+    "key": b"key",
+    "value": b"wrong",
+    "headers": [("own", b"header"), ("none", None)],
+}
+
+
+def produced(here: Stage) -> None:
+    """Write three records to the only partition; the second one is wrong."""
+    admin.create_topic(here.bootstrap_servers, here.topic, 1)
+    producer = Producer({"bootstrap.servers": here.bootstrap_servers})
+    producer.produce(here.topic, value=b"0")
+    producer.produce(here.topic, **SENT)
+    producer.produce(here.topic, value=b"2")
+    assert producer.flush(SOON) == 0
+
+
+def producer_for(servers: str) -> Producer:
+    """A producer for dead letters; it logs nothing, also when its broker is gone."""
+    return Producer({"bootstrap.servers": servers, "log_level": 0})
+
+
+def letters(here: Stage, topic: str) -> Sequence[Any]:
+    """All records of a topic with one partition."""
+    consumer = Consumer(
+        {"bootstrap.servers": here.bootstrap_servers, "group.id": unique("letters")}
+    )
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=SOON)
+        consumer.assign([TopicPartition(topic, 0, low)])
+        return consumer.consume(high - low, SOON)
+    finally:
+        consumer.close()
+
+
+def check(here: Stage, topic: str) -> None:
+    """Check that the wrong record is the only dead letter, with everything it had."""
+    (letter,) = letters(here, topic)
+    assert (letter.key(), letter.value()) == (SENT["key"], SENT["value"])
+    headers = letter.headers()
+    assert isinstance(headers, list)
+    assert headers[:2] == SENT["headers"]
+    added = dict(headers[2:])
+    assert int(added.pop("dead_letter.timestamp")) > 0
+    assert added == {
+        "dead_letter.topic": here.topic.encode(),
+        "dead_letter.partition": b"0",
+        "dead_letter.offset": b"1",
+        "dead_letter.group_id": here.group_id.encode(),
+        "dead_letter.attempts": b"2",
+        "dead_letter.error": b"ValueError: it is wrong",
+    }
+    assert here.committed() == 3
+
+
+def test_a_record_that_keeps_failing_becomes_a_dead_letter(kafka: Kafka) -> None:
+    """It is delivered before its offset is committed; the partition goes on, in order."""
+    here, recorded = Stage(kafka), RecordedEvents()
+    produced(here)
+    topic = unique("letters")
+    admin.create_topic(here.bootstrap_servers, topic, 1)
+    found: list[bytes | None] = []
+
+    def handle(_: Generation, message: Message) -> None:
+        found.append(message.value())
+        if message.value() == b"wrong":
+            raise ValueError("it is wrong")
+        if message.value() == b"2":
+            group.shutdown(promptly=True)
+
+    park = DeadLetters(producer_for(here.bootstrap_servers), topic)
+    with here.group(recorded) as group:
+        serve(group, retrying(handle, attempts=2, backoff=0.01, park=park))
+    assert found == [b"0", b"wrong", b"wrong", b"2"]
+    assert [event.pause for event in recorded.of(RecordFailed)] == [0.01]
+    assert [event.offset for event in recorded.of(RecordParked)] == [1]
+    check(here, topic)
+
+
+@once
+def test_dead_letters_on_trio(kafka: Kafka) -> None:
+    """The same, with an async function; the event loop does not wait for the delivery."""
+    here = Stage(kafka)
+    produced(here)
+    topic = unique("letters")
+    admin.create_topic(here.bootstrap_servers, topic, 1)
+    park = DeadLetters(producer_for(here.bootstrap_servers), topic)
+
+    async def main() -> None:
+        async def handle(_: kgroup.Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.value() == b"wrong":
+                raise ValueError("it is wrong")
+            if message.value() == b"2":
+                group.shutdown(promptly=True)
+
+        async with kgroup.ConsumerGroup(here.config()) as group:
+            await kgroup.serve(group, kgroup.retrying(handle, attempts=2, backoff=0.01, park=park))
+
+    trio.run(main)
+    check(here, topic)
+
+
+@once
+@pytest.mark.parametrize("why", ["no such topic", "no broker"])
+def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
+    """The record is not committed, the worker ends, and the error says which record and why."""
+    here = Stage(kafka)
+    produced(here)
+    servers = here.bootstrap_servers if why == "no such topic" else "127.0.0.1:1"
+    producer = producer_for(servers)
+    park = DeadLetters(producer, "kgroup: no topic" if why == "no such topic" else "t", timeout=0.5)
+
+    def handle(_: Generation, message: Message) -> None:
+        if message.value() == b"wrong":
+            raise ValueError("it is wrong")
+
+    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+        serve(group, retrying(handle, attempts=1, park=park), max_records=1)
+    (error,) = raised.value.exceptions
+    assert isinstance(error, DeadLetterError)
+    assert f"record 1 of {here.topic}-0 could not be written to topic" in str(error)
+    assert isinstance(error.__cause__, ValueError)
+    assert here.committed() == 1
+    producer.purge()
+
+
+@once
+def test_a_pause_ends_with_its_generation(kafka: Kafka) -> None:
+    """The drain does not wait for it; what came before is committed, and an event says so."""
+    here, failed = Stage(kafka), threading.Event()
+    recorded = RecordedEvents()
+    produced(here)
+
+    def handle(_: Generation, message: Message) -> None:
+        if message.value() == b"wrong":
+            failed.set()
+            raise ValueError("it is wrong")
+
+    with here.group(recorded) as group:
+
+        def close() -> None:
+            wait(failed)
+            recorded.wait(RecordFailed)
+            group.shutdown(promptly=True)
+
+        with thread(close):
+            serve(group, retrying(handle, backoff=SOON * 2, backoff_max=SOON * 2))
+    assert [event.offset for event in recorded.of(RetriesEnded)] == [1]
+    assert here.committed() == 1
+
+
+@once
+def test_without_a_place_to_park_the_worker_ends(kafka: Kafka) -> None:
+    """The last attempt's exception ends it, with notes; the batch is not committed."""
+    here = Stage(kafka)
+    produced(here)
+
+    def handle(_: Generation, message: Message) -> None:
+        raise ValueError("it is wrong")
+
+    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+        serve(group, retrying(handle, attempts=2, backoff=0.0))
+    (error,) = raised.value.exceptions
+    assert error.__notes__[0].startswith(f"record 0 of {here.topic}-0 failed 2 times")
+    assert here.committed() is None
+
+
+@once
+def test_async_functions(kafka: Kafka) -> None:
+    """They are refused by name, as the function and as the place to park."""
+    here = Stage(kafka)
+    produced(here)
+
+    async def handle(*_: object) -> None:
+        """Process nothing."""
+
+    def fail(*_: object) -> None:
+        raise ValueError
+
+    for function in (retrying(handle), retrying(fail, attempts=1, park=handle)):
+        with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+            serve(group, function)
+        assert raised.group_contains(UsageError, match="handle is an async function")
+
+
+def test_wrong_arguments() -> None:
+    """They are refused when the function, or the place to park, is made."""
+    wrong: list[dict[str, Any]] = [
+        {"attempts": 0},
+        {"backoff": float("nan")},
+        {"backoff_max": -1},
+        {"park": 1},
+    ]
+    for options in wrong:
+        with pytest.raises(ArgumentError, match=next(iter(options))):
+            retrying(print, **options)
+    with pytest.raises(ArgumentError, match="handle"):
+        retrying("handle")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="producer"):
+        DeadLetters("localhost:9092", "topic")  # type: ignore[arg-type]
+    producer = producer_for("127.0.0.1:1")
+    with pytest.raises(ArgumentError, match="topic"):
+        DeadLetters(producer, 1)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="timeout"):
+        DeadLetters(producer, "topic", timeout=-1)
+    assert repr(DeadLetters(producer, "topic")) == "<DeadLetters 'topic'>"
