@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, final
 
 import trio
 
@@ -20,13 +20,13 @@ from kgroup.generation.commit_request import generation_ended_error, stale_error
 from kgroup.generation.commits import group_metadata
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, OffsetStream, RecordStream
-from kgroup.interfaces import Task
 from kgroup.types import Assignment, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 MAX_RECORDS: Final = 1000
 """The most records of a batch, unless `records()` is called with another number."""
@@ -132,7 +132,7 @@ class Generation(MembershipView):
         """The streams of records, and of offsets, that are open."""
         return frozenset(self._streams)
 
-    def start_soon(self, fn: Task, *args: Any) -> bool:
+    def start_soon(self, fn: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> bool:
         """Start a task of this generation; its return or exception ends the generation.
 
         Returns:

@@ -123,23 +123,24 @@ __all__ = (
     "serve",
 )
 
-__getattr__, __dir__ = kgroup.lazy.lazy_names(
-    __name__,
-    __all__,
-    (
-        "types",
-        "errors",
-        "interfaces",
-        "security.credentials",
-        "security.oidc",
-        "security.settings",
-        "config",
-        "generation.states",
-        "generation.streams",
-        "generation.generation",
-        "group",
-        "dead_letters",
-        "worker",
-        "retries",
-    ),
-)
+if not typing.TYPE_CHECKING:  # a type checker would take every name for one of kgroup
+    __getattr__, __dir__ = kgroup.lazy.lazy_names(
+        __name__,
+        __all__,
+        (
+            "types",
+            "errors",
+            "interfaces",
+            "security.credentials",
+            "security.oidc",
+            "security.settings",
+            "config",
+            "generation.states",
+            "generation.streams",
+            "generation.generation",
+            "group",
+            "dead_letters",
+            "worker",
+            "retries",
+        ),
+    )

@@ -122,6 +122,10 @@ class Assignor(Protocol):
         ...
 
 
+Headers = list[tuple[str, bytes | None]]
+"""The headers of a record, in their order; a name can be there more than once."""
+
+
 class Message(Protocol):
     """A record, with the methods by which ``confluent_kafka.Message`` reads one."""
 
@@ -145,7 +149,7 @@ class Message(Protocol):
         """The value, or None for a tombstone."""
         ...
 
-    def headers(self) -> object:
+    def headers(self) -> Headers | None:
         """A list of (name, value) pairs, or None."""
         ...
 

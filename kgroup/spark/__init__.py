@@ -32,9 +32,10 @@ __all__ = (
     "read_ranges",
 )
 
-__getattr__, __dir__ = kgroup.lazy.lazy_names(
-    __name__,
-    __all__,
-    # Of these only frames needs PySpark.
-    ("offset_ranges", "reader_settings", "batch", "batch_loop", "api", "frames"),
-)
+if not typing.TYPE_CHECKING:  # a type checker would take every name for one of this package
+    __getattr__, __dir__ = kgroup.lazy.lazy_names(
+        __name__,
+        __all__,
+        # Of these only frames needs PySpark.
+        ("offset_ranges", "reader_settings", "batch", "batch_loop", "api", "frames"),
+    )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, final
 
 import trio
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @final
@@ -84,7 +85,7 @@ class Generation(MembershipView):
         """
         return self._generation.lease
 
-    def start(self, fn: Callable[..., object], *args: Any) -> bool:
+    def start(self, fn: Callable[[*Ts], object], *args: *Ts) -> bool:
         """Run a function in a thread of its own; its return or exception ends the generation.
 
         The thread runs in a copy of the caller's context. It cannot be cancelled: it should return

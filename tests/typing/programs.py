@@ -1,0 +1,83 @@
+"""Programs that type checkers must accept, in their strict mode. They are checked, and never run.
+
+If one is not accepted, mypy or pyright reports it for the whole project.
+"""
+
+# pyright: strict
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import kgroup
+from kgroup import threaded
+
+
+async def handle(generation: kgroup.Generation, batch: kgroup.Batch) -> int | None:
+    """A function for `kgroup.run` that looks at everything of a record."""
+    for message in batch:
+        found: tuple[str, int, int, bytes | None, bytes | None] = (
+            message.topic(),
+            message.partition(),
+            message.offset(),
+            message.key(),
+            message.value(),
+        )
+        headers: dict[str, bytes | None] = dict(message.headers() or ())
+        _, milliseconds = message.timestamp()
+        print(found, headers.get("trace"), milliseconds / 1000)
+        if generation.ending.is_set():
+            return message.offset() + 1
+    return None
+
+
+async def handle_record(generation: kgroup.Generation, message: kgroup.Message) -> None:
+    """A function for `kgroup.retrying`."""
+    print(generation.generation_id, message.value())
+
+
+async def park(message: kgroup.Message, error: Exception) -> None:
+    """A place to park."""
+    print(message.offset(), error)
+
+
+def handle_in_thread(generation: threaded.Generation, batch: kgroup.Batch) -> None:
+    """A function for `kgroup.threaded.run`."""
+    generation.commit({batch.partition: batch.next_offset})
+
+
+async def process(
+    generation: kgroup.Generation, partition: kgroup.TopicPartition, limit: int = 10
+) -> None:
+    """A task of a generation."""
+    async for batch in generation.records(partition, max_records=limit):
+        await generation.commit({batch.partition: batch.next_offset})
+
+
+async def hold_generations(config: kgroup.GroupConfig) -> None:
+    """A program that holds the generations itself."""
+    async with kgroup.ConsumerGroup(config) as group:
+        async for generation in group:
+            for partition in generation.assignment:
+                generation.start_soon(process, generation, partition)
+                generation.start_soon(process, generation, partition, 100)
+
+
+def work_in_threads(generation: threaded.Generation, partition: kgroup.TopicPartition) -> None:
+    """A thread of a generation."""
+    for batch in generation.records(partition):
+        print(len(batch))
+
+
+def hold_generations_in_threads(config: kgroup.GroupConfig) -> None:
+    """The same with threads."""
+    with threaded.ConsumerGroup(config) as group:
+        for generation in group:
+            for partition in generation.assignment:
+                generation.start(work_in_threads, generation, partition)
+
+
+def run_workers(config: kgroup.GroupConfig) -> None:
+    """Workers in few lines."""
+    kgroup.run(config, handle)
+    kgroup.run(config, kgroup.retrying(handle_record, attempts=3, park=park))
+    threaded.run(config, handle_in_thread, threads=4)
