@@ -12,11 +12,13 @@ that follows the last record it has processed. So what is committed is always wh
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -35,6 +37,7 @@ from kgroup.types import TopicPartition
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 """The signals that close a worker's group. The first lets it finish its work; a second does not."""
+_SERVE: Final = "`await kgroup.serve(group, handle)`"
 _KILLED: Final = 128
 """Shells add this to the number of the signal that ended a process, for its exit status."""
 _REPEATED: Final = "records that it has processed and not committed will be read again"
@@ -78,12 +81,22 @@ def run(
     group = ConsumerGroup(config, runtime=runtime, on_event=on_event)
     arguments.function("handle", handle)
     limit = arguments.whole("max_records", max_records, 1)
-    check_caller(config, "`await kgroup.serve(group, handle)`")
+    check_caller(config, _SERVE)
+    if (loop := _running_loop()) is not None:
+        raise UsageError(
+            f"group {config.group_id!r}: run() starts an event loop, and {loop} already runs in"
+            f" this thread; use {_SERVE} in a trio program, and kgroup.threaded in others"
+        )
     worker = partial(serve, group, handle, max_records=limit)
+    received: Sequence[int] = ()
+    failure: BaseException | None = None
     try:
         received = trio.run(_until_signal, group, worker)
-    except Exception as error:  # noqa: BLE001 # it is raised
-        raise report_failure(config, error) from None
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 # it is raised
+        failure = report_failure(config, error)
+    # Raised here, so that the exception keeps its own cause and context, and gets no others.
+    if failure is not None:
+        raise failure
     report_end(config, received)
 
 
@@ -174,6 +187,16 @@ async def _until_signal(group: ConsumerGroup, worker: Callable[[], Awaitable[Non
     return received
 
 
+def _running_loop() -> str | None:
+    """The library whose event loop runs in this thread, or None."""
+    if trio.lowlevel.in_trio_run():
+        return "trio"
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return "asyncio"
+    return None
+
+
 def check_caller(config: GroupConfig, instead: str) -> None:
     """Check that the calling thread receives signals.
 
@@ -205,7 +228,7 @@ def report_end(config: GroupConfig, received: Sequence[int]) -> None:
     report(config, f"has finished its work and left: {names[0] if names else 'it was closed'}")
 
 
-def report_failure(config: GroupConfig, error: Exception) -> BaseException:
+def report_failure(config: GroupConfig, error: BaseException) -> BaseException:
     """Report the failure of a worker, and return it without groups that have a single exception."""
     found = list(_exceptions(error))
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""

@@ -18,6 +18,7 @@ from kgroup.errors import (
     CommitUnknownError,
     ConfigError,
     ConnectionLostError,
+    DeadLetterError,
     FatalGroupError,
     FencedInstanceError,
     FetchError,
@@ -76,6 +77,7 @@ PARENTS = {
     RequestTimeoutError: TransportError,
     ProtocolError: TransportError,
     UnsupportedVersionError: KgroupError,
+    DeadLetterError: KgroupError,
 }
 
 

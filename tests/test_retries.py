@@ -148,7 +148,7 @@ async def test_a_pause_ends_with_its_generation(autojump_clock: MockClock) -> No
 
 
 async def test_heartbeats_continue_during_pauses(autojump_clock: MockClock) -> None:
-    """A record that is tried for an hour costs no rebalance."""
+    """A record that is tried for much longer than a session costs no rebalance."""
     async with world() as here:
         await here.append(1)
         calls: list[float] = []
@@ -156,11 +156,11 @@ async def test_heartbeats_continue_during_pauses(autojump_clock: MockClock) -> N
         async def handle(generation: Generation, _: Message) -> None:
             await trio.lowlevel.checkpoint()
             calls.append(generation.epoch)
-            if len(calls) < 7:
+            if len(calls) < 4:
                 raise ValueError
 
-        await serve(here, handle, 1, attempts=7, backoff=600.0, backoff_max=600.0)
-        assert calls == [1] * 7
+        await serve(here, handle, 1, attempts=4, backoff=60.0, backoff_max=60.0)
+        assert calls == [1] * 4
 
 
 async def test_a_mistake_is_not_retried(autojump_clock: MockClock) -> None:

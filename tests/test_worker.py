@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
 
@@ -155,6 +156,24 @@ def test_run_outside_of_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert "in the main thread only; call it there, or use `await kgroup.serve" in str(errors[0])
+
+
+async def test_run_in_trio() -> None:
+    """It is refused, with the call that does the same there."""
+    config = kgroup.GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"])
+    with pytest.raises(UsageError, match=r"trio already runs.*use `await kgroup.serve"):
+        kgroup.run(config, print)  # type: ignore[arg-type]
+
+
+def test_run_in_asyncio() -> None:
+    """It is refused: it would stop the other loop."""
+    config = kgroup.GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"])
+
+    async def main() -> None:
+        kgroup.run(config, print)  # type: ignore[arg-type]
+
+    with pytest.raises(UsageError, match="asyncio already runs"):
+        asyncio.run(main())
 
 
 def test_one_line_says_why_a_worker_failed(capsys: pytest.CaptureFixture[str]) -> None:

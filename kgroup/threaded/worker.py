@@ -76,11 +76,16 @@ def run(
     group = ConsumerGroup(config, runtime=runtime, on_event=on_event)
     work = _work(handle, threads, max_records)
     check_caller(config, "`kgroup.threaded.serve(group, handle)`")
+    received: list[int] = []
+    failure: BaseException | None = None
     try:
-        with _closed_by_signals(group) as received, group:
+        with _closed_by_signals(group, received), group:
             _start(group, work)
-    except Exception as error:  # noqa: BLE001 # it is raised
-        raise report_failure(config, error) from None
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 # it is raised
+        failure = report_failure(config, error)
+    # Raised here, so that the exception keeps its own cause and context, and gets no others.
+    if failure is not None:
+        raise failure
     report_end(config, received)
 
 
@@ -224,9 +229,8 @@ class _Pool:
 
 
 @contextmanager
-def _closed_by_signals(group: ConsumerGroup) -> Iterator[list[int]]:
+def _closed_by_signals(group: ConsumerGroup, received: list[int]) -> Iterator[None]:
     """A block in which signals close the group; a second one does not wait for the handlers."""
-    received: list[int] = []
 
     def close(number: int, _: object) -> None:
         received.append(number)
@@ -237,7 +241,7 @@ def _closed_by_signals(group: ConsumerGroup) -> Iterator[list[int]]:
 
     before = {number: signal.signal(number, close) for number in SIGNALS}
     try:
-        yield received
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None: it was set in C

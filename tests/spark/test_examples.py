@@ -87,11 +87,14 @@ def test_the_pipeline(kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixtur
     topic = Topic.create(kafka, partitions=3)
     group_id = f"{topic.name}-pipeline"
     lines = visits(900)
-    admin.produce(topic.bootstrap_servers, topic.name, lines[:600])
+    # Without keys, a producer may put them all into one partition, and nothing is committed of an
+    # empty one.
+    keys = [b"%d" % number for number in range(len(lines))]
+    admin.produce(topic.bootstrap_servers, topic.name, lines[:600], keys=keys[:600])
 
     def story() -> None:
         topic.wait_until_committed(group_id, TIMEOUT)
-        admin.produce(topic.bootstrap_servers, topic.name, lines[600:])
+        admin.produce(topic.bootstrap_servers, topic.name, lines[600:], keys=keys[600:])
         topic.wait_until_committed(group_id, TIMEOUT)
 
     arguments = (topic.bootstrap_servers, topic.name, str(tmp_path))

@@ -183,7 +183,7 @@ def fail_on_trio(group: ConsumerGroup) -> None:
 
     async def handle(_: object, __: Batch) -> None:
         await trio.lowlevel.checkpoint()
-        raise ValueError("the record is wrong")
+        raise ValueError("the record is wrong") from KeyError("its cause")
 
     kgroup.run(group.config, handle)
 
@@ -192,7 +192,7 @@ def fail_in_threads(group: ConsumerGroup) -> None:
     """A worker whose function raises."""
 
     def handle(_: object, __: Batch) -> None:
-        raise ValueError("the record is wrong")
+        raise ValueError("the record is wrong") from KeyError("its cause")
 
     run(group.config, handle)
 

@@ -164,6 +164,7 @@ def test_a_worker_that_fails(kafka: Kafka, name: str) -> None:
     line = f"kgroup: the worker of group {here.group_id!r} failed: ValueError: the record is wrong"
     assert line in running.said
     assert "ValueError: the record is wrong" in running.said
+    assert "KeyError: 'its cause'" in running.said
     assert any("for offset 0 of" in one for one in running.said)
     assert not any("Cancelled" in one or "During handling" in one for one in running.said)
     assert here.committed() is None
