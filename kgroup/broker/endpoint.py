@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
@@ -26,6 +27,8 @@ from kgroup.notifier import Notifier
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
 """Addresses to listen on to which no client can connect -> the address to advertise instead."""
 _UNLIMITED: Final = 2**31 - 1
+_BACKLOG: Final = 0xFFFF
+"""As trio's listeners: as many waiting connections as the system allows."""
 _IN_MEMORY: Final = "memory"
 """The host of clients that connect in memory."""
 
@@ -69,6 +72,10 @@ class Endpoint:
         self._connection_ended = Notifier()
         self._listening: trio.CancelScope | None = None
         self._listeners: list[trio.SocketListener] = []
+        self._reserved: list[socket.socket] = []
+        """While it does not listen after it did: sockets that are bound to its addresses, so that
+        no other program gets its port. They refuse connections, as if nothing was there."""
+        nursery.start_soon(self._reserve_until_the_end)
 
     @property
     def coordinator(self) -> GroupCoordinatorService:
@@ -134,7 +141,11 @@ class Endpoint:
             self._node.set_address(host, port)
             self._listening = trio.CancelScope()
             return
-        self._listeners = await _open_listeners(host, port)
+        if self._reserved:
+            reserved, self._reserved = self._reserved, []
+            self._listeners = _listen_on(reserved)
+        else:
+            self._listeners = await _open_listeners(host, port)
         port = self._listeners[0].socket.getsockname()[1]
         self._address = (host, port)
         self._node.set_address(_ANYWHERE.get(host, host), port)
@@ -142,13 +153,12 @@ class Endpoint:
         self._nursery.start_soon(self._accept, self._listening, self._listeners)
 
     def close(self) -> None:
-        """Stop listening; connections stay."""
+        """Stop listening; connections stay, and no other program gets the port."""
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
-        for listener in self._listeners:
-            listener.socket.close()
-        self._listeners = []
+        listeners, self._listeners = self._listeners, []
+        self._reserved += _close_and_reserve(listeners)
 
     async def finish(self, within: float) -> None:
         """Answer the requests that are being served, then end the present connections.
@@ -184,6 +194,13 @@ class Endpoint:
         for connection in cut:
             connection.cut()
         return len(cut)
+
+    async def _reserve_until_the_end(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            for reserved in self._reserved:
+                reserved.close()
 
     # Serving.
 
@@ -250,6 +267,45 @@ def refused_connection(host: str, port: int) -> ConnectionRefusedError:
     """The error of a connection to an address at which no broker listens."""
     code = errno.ECONNREFUSED
     return ConnectionRefusedError(code, f"{os.strerror(code)}: {host}:{port}")
+
+
+def _close_and_reserve(listeners: Sequence[trio.SocketListener]) -> list[socket.socket]:
+    """Close listeners and bind their addresses again at once.
+
+    Returns:
+        The sockets, which do not listen; none if another program was faster at one address.
+    """
+    reserved: list[socket.socket] = []
+    try:
+        for listener in listeners:
+            address = listener.socket.getsockname()
+            one = socket.socket(listener.socket.family, socket.SOCK_STREAM)
+            reserved.append(one)
+            if os.name == "posix":  # elsewhere the option has another meaning
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if listener.socket.family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.socket.close()
+            one.bind(address)
+    except OSError:
+        for one in reserved:
+            one.close()
+        reserved = []
+    finally:
+        for listener in listeners:
+            listener.socket.close()
+    return reserved
+
+
+def _listen_on(reserved: Sequence[socket.socket]) -> list[trio.SocketListener]:
+    try:
+        for one in reserved:
+            one.listen(_BACKLOG)
+    except OSError:
+        for one in reserved:
+            one.close()
+        raise
+    return [trio.SocketListener(trio.socket.from_stdlib_socket(one)) for one in reserved]
 
 
 async def _open_listeners(host: str, port: int) -> list[trio.SocketListener]:

@@ -148,6 +148,31 @@ async def test_a_disconnected_broker_comes_back_on_its_port() -> None:
             await one.stream.aclose()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_a_stopped_broker_keeps_its_port(host: str) -> None:
+    """While a broker is stopped or killed its port refuses clients, and no other program gets it.
+
+    Without this, a port of the range from which the system gives out ports was taken now and then
+    when the broker started again; or its clients had met another test's broker there.
+    """
+    async with serve(host) as broker:
+        for _ in range(2):
+            for end in (broker.stop, broker.kill):
+                if (ending := end()) is not None:
+                    await ending
+                with pytest.raises(OSError, match="connect"):
+                    await over_tcp(broker)
+                with (
+                    pytest.raises(OSError, match="in use"),
+                    socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as other,
+                ):
+                    other.bind((host, broker.port))
+                await broker.start()
+                client = await over_tcp(broker)
+                assert await heartbeat(client) == 25
+                await client.stream.aclose()
+
+
 async def test_a_disconnected_broker_refuses_in_memory(broker: EmbeddedBroker) -> None:
     """Without a listener, or at another address, connecting fails as by TCP."""
     with pytest.raises(ConnectionRefusedError, match="memory:1$"):
