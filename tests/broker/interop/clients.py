@@ -72,6 +72,9 @@ class Member:
                 "enable.auto.commit": False,
                 "heartbeat.interval.ms": 200,
                 "fetch.wait.max.ms": 50,
+                # A member that loses the connection while it waits for the topic's metadata asks
+                # no more before this interval ends, by default 5 minutes.
+                "topic.metadata.refresh.interval.ms": 1000,
                 **dotted(config),
             }
         )

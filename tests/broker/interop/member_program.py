@@ -85,6 +85,8 @@ class Confluent:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 50,
+                # Without metadata of the topic it does not join; it asks again after this interval.
+                "topic.metadata.refresh.interval.ms": 1000,
                 **static,
             }
         )
