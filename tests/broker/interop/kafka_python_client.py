@@ -14,7 +14,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer
 
 VALUES = [b"%d" % number for number in range(100)]
-PATIENCE = 150.0
+PATIENCE = 45.0  # the test runs again with another consumer
 
 
 def main(servers: str, security: Mapping[str, Any]) -> None:

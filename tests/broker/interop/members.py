@@ -70,6 +70,11 @@ class Client:
         """What it offers, in order of preference."""
         return self.assignor.split(",")
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which its members are taken to hang; fewer if the test can run again."""
+        return 45.0 if self.name == "kafka-python" else SOON
+
     def command(self, here: Stage, settings: Mapping[str, Any]) -> list[str]:
         """The command that runs a member."""
         if self.name == "java":
@@ -283,8 +288,17 @@ async def start_member(
     return member
 
 
-async def until_shared(here: Stage, nodes: Mapping[str, Node], partitions: int) -> None:
-    """Wait until all partitions are shared evenly, and each member processes its own."""
+async def until_shared(
+    here: Stage, nodes: Mapping[str, Node], partitions: int, patience: float = SOON
+) -> None:
+    """Wait until all partitions are shared evenly, and each member processes its own.
+
+    Args:
+        here: the stage.
+        nodes: the members, by name.
+        partitions: how many there are.
+        patience: seconds after which the members are taken to hang.
+    """
     share = partitions // len(nodes)
 
     def owners() -> str:
@@ -293,9 +307,11 @@ async def until_shared(here: Stage, nodes: Mapping[str, Node], partitions: int) 
     await here.ledger.until(
         lambda: all(node.owned() == share for node in nodes.values()),
         f"not shared by {list(nodes)}",
+        patience,
     )
     begun = len(here.ledger.entries)
     await here.ledger.until(
         lambda: {entry.member for entry in here.ledger.entries[begun:]} >= set(nodes),
         f"not all process; they own {owners()}",
+        patience,
     )

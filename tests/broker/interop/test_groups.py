@@ -47,18 +47,18 @@ async def test_a_member_joins_one_is_killed_one_leaves(client: Client, tmp_path:
 
         await start("a")
         await start("b", SHORT_SESSION_MS)
-        await until_shared(here, nodes, PARTITIONS)
+        await until_shared(here, nodes, PARTITIONS, client.patience)
         await start("c")
-        await until_shared(here, nodes, PARTITIONS)
+        await until_shared(here, nodes, PARTITIONS, client.patience)
         dead = nodes.pop("b")
         inherited = set(dead.partitions)
         await dead.kill()
         committed = await here.committed(PARTITIONS)
         repeatable = {number: committed[number] or 0 for number in inherited}
-        await until_shared(here, nodes, PARTITIONS)
+        await until_shared(here, nodes, PARTITIONS, client.patience)
         gone = nodes.pop("c")
         await gone.leave()
-        await until_shared(here, nodes, PARTITIONS)
+        await until_shared(here, nodes, PARTITIONS, client.patience)
         for number, offset in refused(nodes["a"], gone, dead).items():
             repeatable[number] = min(offset, repeatable.get(number, offset))
         await check_account(here, await producer.stop(), repeatable)
@@ -87,15 +87,15 @@ async def test_a_static_member_restarts_without_a_rebalance(client: Client, tmp_
         # The first one leads. A leader of kafka-python's that restarts joins again once it has
         # fetched the topic's metadata, which is a rebalance.
         nodes = {"a": await start("a")}
-        await until_shared(here, nodes, PARTITIONS)
+        await until_shared(here, nodes, PARTITIONS, client.patience)
         nodes |= {name: await start(name) for name in ("b", "c")}
-        await until_shared(here, nodes, PARTITIONS)
+        await until_shared(here, nodes, PARTITIONS, client.patience)
         before = {name: nodes[name].revocations for name in ("a", "c")}
         gone = nodes["b"]
         owned = set(gone.partitions)
         await gone.leave()
         nodes["b"] = await start("b")
-        await until_shared(here, nodes, PARTITIONS)
+        await until_shared(here, nodes, PARTITIONS, client.patience)
         (group,) = await broker.groups()
         assert (group.state, len(group.members)) == ("Stable", 3)
         await check_account(here, await producer.stop(), refused(gone, *nodes.values()))
