@@ -64,6 +64,7 @@ class LeasedBatches:
             partition=batch.partition,
             messages=batch.messages,
             next_offset=batch.next_offset,
+            start_offset=batch.start_offset,
             epoch=batch.epoch,
             iterate=self._iterate,
         )

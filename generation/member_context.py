@@ -41,6 +41,7 @@ class MemberContext:
         assignor_thread: where the assignor of the program is called.
         checking_thread: where a long assignment is checked and sorted. It is a thread of its own
             because an assignor that was given up may occupy the other one for ever.
+        starts_thread: where the function of ``GroupConfig.starts`` is called.
     """
 
     config: GroupConfig
@@ -54,6 +55,7 @@ class MemberContext:
     group: object
     assignor_thread: Compute
     checking_thread: Compute
+    starts_thread: Compute
 
     @property
     def clock(self) -> Clock:

@@ -92,7 +92,7 @@ class GenerationRunner:
         claim: what the next JoinGroup reports as owned.
         generation: what the program was offered, or None.
         failure: the request that failed before the hand-over, and its error.
-        fatal: what the assignor raised; it ends the group.
+        fatal: what a function of the program raised; it ends the group.
         rebalance_request: how the member has to request a rebalance, if the assignment did not
             fit.
         lived: seconds from the JoinGroup's answer to the end of the last task.
@@ -195,10 +195,10 @@ class GenerationRunner:
                 self.rebalance_request = self._inherited.rebalance_request
             cause = decide(*self.failure).cause or Cause.MEMBERSHIP_LOST
             return End(cause, str(step.error), step.error)
-        # What an assignor raises is for the program, which gets it from next().
+        # What a function of the program raises is for the program, which gets it from next().
         except Exception as error:  # noqa: BLE001
             self.fatal = error
-            return End(Cause.TASK_RAISED, f"no assignment could be made: {error}", error)
+            return End(Cause.TASK_RAISED, f"the generation could not begin: {error}", error)
         if self.lifecycle.state is State.RUNNING:
             self._hand_over(offer)
         return None
@@ -210,7 +210,7 @@ class GenerationRunner:
             _PartitionsRevokedError: the group waits for what this member owned.
             _OutdatedAssignmentError: the group needs a rebalance, which this member has to request.
             _StepError: a request failed; the error policy says what follows.
-            Exception: what an assignor raised.
+            Exception: what an assignor or the function of ``GroupConfig.starts`` raised.
         """
         member, join = self._member, self._join
         known: Mapping[str, TopicInfo] = {}
@@ -232,9 +232,11 @@ class GenerationRunner:
             await self._check_inherited(
                 {*self.assignment.topics(), *accepted.received.foreign}, known
             )
+        own = await self._starts.load_own(self.assignment.partitions)
         found = await self._step(
-            Request.FETCH_OFFSETS, partial(self._starts.begin, self.assignment)
+            Request.FETCH_OFFSETS, partial(self._starts.begin, self.assignment, own)
         )
+        self._report_own(own)
         with self.lifecycle.working():
             await self._starts.commit_latest(found)
         # A member that was suspended after its JoinGroup may read answers that were sent long ago:
@@ -313,6 +315,12 @@ class GenerationRunner:
             raise _OutdatedAssignmentError(verdict)
         if verdict.watched is not None and verdict.topics is not None:
             self._watch_partitions(verdict.topics, verdict.watched)
+
+    def _report_own(self, own: Mapping[TopicPartition, int]) -> None:
+        """A start that the program's store gave is to an observer what a seek is."""
+        if (observer := self._member.runtime.observer) is not None:
+            for name, offset in own.items():
+                observer.sought(self._membership, name, offset)
 
     async def _step(self, request: Request, send: Callable[[], Awaitable[T]]) -> T:
         """One step before the hand-over; the error policy decides what follows its failure."""

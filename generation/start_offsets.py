@@ -1,9 +1,10 @@
 """Where the partitions of one generation start, before and after the hand-over.
 
-A partition starts at the group's committed offset, or where ``auto_offset_reset`` says. Offsets are
-fetched stable: an undecided transaction is waited for, and never read as "no offset". With
-``latest``, a partition without an offset in a topic of which the group has other offsets starts at
-the earliest: it was added later, and its first records count.
+A partition starts where the program's store says (``GroupConfig.starts``), or at the group's
+committed offset, or where ``auto_offset_reset`` says. Committed offsets are fetched stable: an
+undecided transaction is waited for, and never read as "no offset". With ``latest``, a partition
+without an offset in a topic of which the group has other offsets starts at the earliest: it was
+added later, and its first records count.
 
 The hand-over waits for partition leaders for `EAGER` seconds only. A leader that is away must not
 keep the other partitions waiting, so what is still unknown then is found when it is first read.
@@ -37,6 +38,7 @@ from kgroup.events import OffsetReset
 from kgroup.generation.commits import Committer
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
+from kgroup.generation.own_starts import OwnStarts
 from kgroup.generation.positions import Positions
 from kgroup.types import (
     Assignment,
@@ -88,13 +90,26 @@ class StartOffsets:
         self._committer = committer
         self._membership = lifecycle.membership
         self._rule = member.config.auto_offset_reset
+        self._own_starts = OwnStarts(member, lifecycle)
 
-    async def begin(self, assignment: Assignment) -> Mapping[TopicPartition, StartPosition]:
+    async def load_own(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """The starts that the program's store has; see `OwnStarts.load`."""
+        return await self._own_starts.load(partitions)
+
+    async def begin(
+        self, assignment: Assignment, own: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, StartPosition]:
         """Find where each partition starts, as far as it can be known soon, and begin with that.
 
         What no leader answers in time begins at 0 where the rule is ``earliest`` (if 0 is gone
         from the log, reading finds out), and is found when it is first read where the rule is
         ``latest``.
+
+        Args:
+            assignment: the partitions.
+            own: the starts that the program's store has.
 
         Returns:
             the positions that no commit gave, for `commit_latest`.
@@ -104,8 +119,9 @@ class StartOffsets:
 
         Cancellation: the offsets connection may be broken; nothing else.
         """
-        committed = await self.committed(assignment.partitions)
+        committed = await self.committed([name for name in assignment if name not in own])
         known = {name: at.offset for name, at in committed.items() if at is not None}
+        known.update(own)
         missing = [name for name in assignment.partitions if name not in known]
         found: Mapping[TopicPartition, StartPosition] = {}
         if missing and self._rule is not AutoOffsetReset.ERROR:
@@ -292,7 +308,7 @@ class StartOffsets:
     async def _added_later(
         self, partitions: Collection[TopicPartition]
     ) -> frozenset[TopicPartition]:
-        """Those of topics of which the group has committed other partitions."""
+        """Those of topics of which the group, or the program's store, has other partitions."""
         topics = {name.topic for name in partitions}
         known = await until_answered(
             Request.METADATA,
@@ -306,8 +322,9 @@ class StartOffsets:
             for topic in known.topics.values()
             for number in range(topic.partitions)
         ]
-        committed = await self.committed(everything)
-        begun = {name.topic for name, offset in committed.items() if offset is not None}
+        begun = {name.topic for name in await self.load_own(everything)}
+        committed = await self.committed([name for name in everything if name.topic not in begun])
+        begun.update(name.topic for name, offset in committed.items() if offset is not None)
         return frozenset(name for name in partitions if name.topic in begun)
 
     async def _list(

@@ -266,7 +266,7 @@ class RecordStream(PartitionStream):
             # return: what has left the source is handed out, or given back to it.
             if self._is_running() and self._lifecycle.lease.left > 0:
                 return batch
-            source.seek(epoch, batch.partition, batch.messages[0].offset())
+            source.seek(epoch, batch.partition, batch.start_offset)
         await trio.lowlevel.checkpoint()
         return None
 

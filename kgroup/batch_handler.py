@@ -57,7 +57,9 @@ def processed(
 def left_of(batch: Batch, done: Batch) -> Batch | None:
     """The part of a batch that is left after another one; None for nothing."""
     left = batch.messages[len(done.messages) :]
-    return attrs.evolve(batch, messages=left) if left else None
+    if not left:
+        return None
+    return attrs.evolve(batch, messages=left, start_offset=done.next_offset)
 
 
 @contextmanager

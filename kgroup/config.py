@@ -16,7 +16,7 @@ import attrs
 from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.extension_checks import check_assignor
-from kgroup.interfaces import Assignor
+from kgroup.interfaces import Assignor, LoadStarts
 from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.property_table import Part
 from kgroup.security.settings import Security
@@ -229,6 +229,19 @@ class GroupConfig:
         validator=bounds.one_of(AutoOffsetReset),
         metadata=_documented(
             "Where to start in a partition that has no usable offset; 'earliest' skips no record."
+        ),
+    )
+    starts: LoadStarts | None = attrs.field(
+        default=None,
+        validator=bounds.optional(bounds.function()),
+        metadata=_documented(
+            "A function of the program that says where partitions start, for programs that keep"
+            " offsets in a store of their own, with their results; see docs/exactly_once.md. It is"
+            " called before each generation with a tuple of partitions, and returns a mapping of"
+            " them to offsets; one that is missing, or None, starts at the group's committed"
+            " offset. An async function runs in the event loop, another one in a thread; heartbeats"
+            " continue meanwhile. What it raises ends the group.",
+            allowed="it must be None or a function",
         ),
     )
     commit_initial_position: bool = attrs.field(

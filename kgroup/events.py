@@ -428,6 +428,30 @@ class LoginDelayed(Event):
 
 
 @attrs.frozen(kw_only=True)
+class StartsDelayed(Event):
+    """The function of ``GroupConfig.starts`` is still running, and the hand-over waits for it.
+
+    Attributes:
+        function: its name.
+        partitions: for how many partitions it was called.
+        waited: the seconds since then.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    function: str
+    partitions: int
+    waited: float
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"{self.function}, the function of GroupConfig.starts, was called for"
+            f" {self.partitions} partitions {self.waited:.0f} s ago and has not returned; they are"
+            " not read before"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class HandlerOutstayed(Event):
     """A handler thread is still running after the drain; threads cannot be cancelled."""
 

@@ -6,7 +6,7 @@ This module has only Protocols and the values that their methods take and return
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol, Self, TypeVar, final, runtime_checkable
+from typing import Protocol, Self, TypeAlias, TypeVar, final, runtime_checkable
 
 import attrs
 import trio
@@ -187,6 +187,10 @@ class Batch:
         partition: the partition.
         messages: the records, at least one.
         next_offset: the offset to commit once all records are processed: the last offset + 1.
+        start_offset: the ``next_offset`` of the batch before it, or where the partition started or
+            was sought. A store that keeps its own offsets can check with it that nothing is missing
+            and nothing comes twice. The first record's offset can be larger, because logs have
+            offsets without records. By default it is the first record's offset.
         epoch: the ``epoch`` of the generation for which they were fetched.
     """
 
@@ -194,6 +198,12 @@ class Batch:
     messages: Sequence[Message] = attrs.field(repr=lambda messages: f"<{len(messages)} messages>")
     next_offset: int
     epoch: int
+    start_offset: int = attrs.field(
+        default=attrs.Factory(
+            lambda batch: batch.messages[0].offset() if batch.messages else batch.next_offset,
+            takes_self=True,
+        )
+    )
     _iterate: Callable[[Batch], Iterator[Message]] | None = attrs.field(
         alias="iterate", default=None, eq=False, repr=False
     )
@@ -203,6 +213,12 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.messages)
+
+
+Starts: TypeAlias = Mapping[TopicPartition, int | None]
+"""For each partition the offset at which it starts; None, or no entry, if the store has none."""
+LoadStarts: TypeAlias = Callable[[tuple[TopicPartition, ...]], Starts | Awaitable[Starts]]
+"""The function of ``GroupConfig.starts``: where partitions start by the program's own store."""
 
 
 class RecordSource(Protocol):

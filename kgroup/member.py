@@ -89,6 +89,7 @@ class Member:
             group=group,
             assignor_thread=assignor_thread,
             checking_thread=checking_thread,
+            starts_thread=runtime.compute(),
         )
         self._member_id = ""
         self._epoch = 0

@@ -51,6 +51,7 @@ def run(
     handle: BatchHandler,
     *,
     max_records: int = MAX_RECORDS,
+    commit: bool = True,
     runtime: Runtime | None = None,
     on_event: EventHandler | None = None,
 ) -> None:
@@ -66,6 +67,9 @@ def run(
         config: all settings.
         handle: called with the generation and a batch, as `serve` says.
         max_records: the most records of a batch, 1 or more.
+        commit: whether batches are committed when they are processed. A program that keeps its
+            own offsets (``GroupConfig.starts``) may leave it out; commits then only show other
+            tools how far the group is.
         runtime: as for ``ConsumerGroup``.
         on_event: as for ``ConsumerGroup``.
 
@@ -81,13 +85,14 @@ def run(
     group = ConsumerGroup(config, runtime=runtime, on_event=on_event)
     arguments.function("handle", handle)
     limit = arguments.whole("max_records", max_records, 1)
+    arguments.instance("commit", commit, bool)
     check_caller(config, _SERVE)
     if (loop := _running_loop()) is not None:
         raise UsageError(
             f"group {config.group_id!r}: run() starts an event loop, and {loop} already runs in"
             f" this thread; use {_SERVE} in a trio program, and kgroup.threaded in others"
         )
-    worker = partial(serve, group, handle, max_records=limit)
+    worker = partial(serve, group, handle, max_records=limit, commit=commit)
     received: Sequence[int] = ()
     failure: BaseException | None = None
     try:
@@ -101,7 +106,11 @@ def run(
 
 
 async def serve(
-    group: ConsumerGroup, handle: BatchHandler, *, max_records: int = MAX_RECORDS
+    group: ConsumerGroup,
+    handle: BatchHandler,
+    *,
+    max_records: int = MAX_RECORDS,
+    commit: bool = True,
 ) -> None:
     """Process all batches of a group by a function, until the group is closed.
 
@@ -127,6 +136,9 @@ async def serve(
         group: a group that was entered.
         handle: the function.
         max_records: the most records of a batch, 1 or more.
+        commit: whether batches are committed when they are processed. A program that keeps its
+            own offsets (``GroupConfig.starts``) may leave it out; commits then only show other
+            tools how far the group is.
 
     Raises:
         ArgumentError: an argument has a wrong type or value.
@@ -138,6 +150,7 @@ async def serve(
     arguments.instance("group", group, ConsumerGroup)
     arguments.function("handle", handle)
     limit = arguments.whole("max_records", max_records, 1)
+    arguments.instance("commit", commit, bool)
 
     async def process(generation: Generation, partition: TopicPartition) -> None:
         async for batch in generation.records(partition, max_records=limit):
@@ -146,7 +159,7 @@ async def serve(
                 with explained(handle, generation, left):
                     returned = await _called(handle, generation, left)
                     done = processed(handle, left, returned, ending=generation.ending.is_set())
-                if len(done):
+                if len(done) and commit:
                     await generation.commit({partition: done.next_offset})
                 left = None if generation.ending.is_set() else left_of(left, done)
 

@@ -56,7 +56,10 @@ def test_what_was_processed_and_what_is_left(
     batch = batch_of(4, 5, 9, next_offset=12)
     found = processed(handle, batch, returned, ending=False)
     assert offsets_of(found) == done
-    assert offsets_of(left_of(batch, found)) == left
+    rest = left_of(batch, found)
+    assert offsets_of(rest) == left
+    assert found.start_offset == batch.start_offset == 4
+    assert rest is None or rest.start_offset == found.next_offset
     assert found.next_offset == (12 if returned is None else returned)
 
 

@@ -40,6 +40,7 @@ from kgroup.events import (
     RequestFailed,
     RetriesEnded,
     SourceFault,
+    StartsDelayed,
     TopicsMissing,
     TopicsRefused,
     severity,
@@ -263,6 +264,15 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
     (SourceFault, {"partition": P0, "reason": "away"}, WARNING, "fault while reading t-0: away"),
     (SourceFault, {"partition": None, "reason": "away"}, WARNING, "fault while reading: away"),
     (LoginDelayed, {"reason": "away"}, WARNING, "the login was not looked up: away"),
+    (
+        StartsDelayed,
+        {"function": "load", "partitions": 3, "waited": 10.2},
+        WARNING,
+        (
+            "load, the function of GroupConfig.starts, was called for 3 partitions 10 s ago and has"
+            " not returned; they are not read before"
+        ),
+    ),
     (
         HandlerOutstayed,
         {"thread": "worker-1", "stack": "here\nthere"},

@@ -433,6 +433,7 @@ class BufferedSource:
                 queue.fault = None
             self._end_turn(queue)
             raise fault.error()
+        start_offset = queue.position
         messages, size = queue.take(limit)
         self._end_turn(queue)
         if queue.held and self._limits.far_below_share(
@@ -446,6 +447,7 @@ class BufferedSource:
             partition=queue.partition,
             messages=messages,
             next_offset=queue.position,
+            start_offset=start_offset,
             epoch=epoch,
         )
 

@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, final
 
 from kgroup import arguments
@@ -49,6 +50,7 @@ def run(
     *,
     threads: int | None = None,
     max_records: int = MAX_RECORDS,
+    commit: bool = True,
     runtime: Runtime | None = None,
     on_event: EventHandler | None = None,
 ) -> None:
@@ -62,6 +64,9 @@ def run(
         handle: called with the generation and a batch, in a thread, as `serve` says.
         threads: as for `serve`.
         max_records: the most records of a batch, 1 or more.
+        commit: whether batches are committed when they are processed. A program that keeps its
+            own offsets (``GroupConfig.starts``) may leave it out; commits then only show other
+            tools how far the group is.
         runtime: as for ``ConsumerGroup``.
         on_event: as for ``ConsumerGroup``.
 
@@ -74,7 +79,7 @@ def run(
             ExceptionGroup, if several calls failed.
     """
     group = ConsumerGroup(config, runtime=runtime, on_event=on_event)
-    work = _work(handle, threads, max_records)
+    work = _work(handle, threads, max_records, commit=commit)
     check_caller(config, "`kgroup.threaded.serve(group, handle)`")
     received: list[int] = []
     failure: BaseException | None = None
@@ -95,6 +100,7 @@ def serve(
     *,
     threads: int | None = None,
     max_records: int = MAX_RECORDS,
+    commit: bool = True,
 ) -> None:
     """Process all batches of a group by a function, until the group is closed.
 
@@ -108,24 +114,28 @@ def serve(
         threads: the number of threads that share all partitions; None for one thread for each
             partition.
         max_records: the most records of a batch, 1 or more.
+        commit: whether batches are committed when they are processed. A program that keeps its
+            own offsets (``GroupConfig.starts``) may leave it out; commits then only show other
+            tools how far the group is.
 
     Raises:
         ArgumentError: an argument has a wrong type or value.
         FatalGroupError, UsageError: as for ``ConsumerGroup.next``.
     """
     arguments.instance("group", group, ConsumerGroup)
-    _start(group, _work(handle, threads, max_records))
+    _start(group, _work(handle, threads, max_records, commit=commit))
 
 
-def _work(handle: BatchHandler, threads: int | None, max_records: int) -> _Work:
+def _work(handle: BatchHandler, threads: int | None, max_records: int, *, commit: bool) -> _Work:
     arguments.function("handle", handle)
     number = None if threads is None else arguments.whole("threads", threads, 1)
     limit = arguments.whole("max_records", max_records, 1)
+    process = partial(_process, handle, commit=arguments.instance("commit", commit, bool))
 
     def process_all(generation: Generation, partition: TopicPartition) -> None:
         with generation.scope():
             for batch in generation.records(partition, max_records=limit):
-                _process(handle, generation, batch)
+                process(generation, batch)
 
     def start_threads(generation: Generation) -> None:
         partitions = generation.assignment
@@ -133,7 +143,7 @@ def _work(handle: BatchHandler, threads: int | None, max_records: int) -> _Work:
             for partition in partitions:
                 generation.start(process_all, generation, partition)
         elif partitions:
-            pool = _Pool(handle, generation, limit)
+            pool = _Pool(process, name_of(handle), generation, limit)
             for _ in range(min(number, len(partitions))):
                 generation.start(pool.threads_function())
 
@@ -148,7 +158,7 @@ def _start(group: ConsumerGroup, work: _Work) -> None:
         work(generation)
 
 
-def _process(handle: BatchHandler, generation: Generation, batch: Batch) -> None:
+def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, commit: bool) -> None:
     """Process a batch, and commit it; if the function leaves a part, that is next."""
     left: Batch | None = batch
     while left is not None:
@@ -158,7 +168,7 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch) -> None
                 returned.close()
                 raise UsageError(f"{name_of(handle)} is an async function; pass it to kgroup.run")
             done = processed(handle, left, returned, ending=generation.ending.is_set())
-        if len(done):
+        if len(done) and commit:
             generation.commit({left.partition: done.next_offset})
         left = None if generation.ending.is_set() else left_of(left, done)
 
@@ -168,13 +178,21 @@ class _Pool:
     """The threads that share the partitions of one generation.
 
     Args:
-        handle: the program's function.
+        process: processes and commits a batch by the program's function.
+        name: the function's name.
         generation: the generation.
         limit: the most records of a batch.
     """
 
-    def __init__(self, handle: BatchHandler, generation: Generation, limit: int) -> None:
-        self._handle = handle
+    def __init__(
+        self,
+        process: Callable[[Generation, Batch], None],
+        name: str,
+        generation: Generation,
+        limit: int,
+    ) -> None:
+        self._process = process
+        self._name = name
         self._generation = generation
         self._batches = generation.records(max_records=limit)
         self._turn = threading.Lock()
@@ -190,10 +208,10 @@ class _Pool:
                 while (batch := self._next()) is not None:
                     partition = batch.partition
                     while batch is not None:
-                        _process(self._handle, self._generation, batch)
+                        self._process(self._generation, batch)
                         batch = self._following(partition)
 
-        process.__qualname__ = name_of(self._handle)
+        process.__qualname__ = self._name
         return process
 
     def _next(self) -> Batch | None:

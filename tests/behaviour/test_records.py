@@ -60,6 +60,7 @@ async def test_batches_continue_each_other(kafka: Kafka) -> None:
                 assert batch.epoch == generation.epoch
                 offsets = [message.offset() for message in batch.messages]
                 so_far = seen[batch.partition.partition]
+                assert batch.start_offset == len(so_far)
                 assert offsets == list(range(len(so_far), len(so_far) + len(batch)))
                 so_far += numbers(batch.messages)
                 assert batch.next_offset == len(so_far)

@@ -23,6 +23,26 @@ async def process(message):
 
 
 '''
+STORE = '''
+class Store:
+    """The store that the page leaves to its reader."""
+
+    def __init__(self):
+        self.offsets = {}
+
+    def next_offset(self, partition):
+        return self.offsets.get(partition)
+
+    def write(self, partition, start_offset, messages, next_offset):
+        assert self.offsets.get(partition, start_offset) == start_offset
+        for message in messages:
+            line = f"{message.topic()} {message.partition()} {message.offset()}\\n"
+            print(line, end="", flush=True)
+        self.offsets[partition] = next_offset
+
+
+store = Store()
+'''
 PROCESS_IN_THREADS = '''
 def process(message):
     """The function that the page leaves to its reader."""
@@ -41,7 +61,10 @@ def program(page: str, number: int, topic: Topic) -> str:
     assert '"localhost:9092"' in example
     assert example.count('"orders"') == 2
     named = example.replace("localhost:9092", topic.bootstrap_servers)
-    process = PROCESS if "await process" in example else PROCESS_IN_THREADS
+    if "store." in example:
+        process = STORE
+    else:
+        process = PROCESS if "await process" in example else PROCESS_IN_THREADS
     return process + named.replace('"orders"', f'"{topic.name}"')
 
 
@@ -55,6 +78,7 @@ def program(page: str, number: int, topic: Topic) -> str:
         ("docs/workers.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/poison_and_retry.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/poison_and_retry.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/exactly_once.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
     ],
 )
 def test_the_workers_in_the_docs_run(

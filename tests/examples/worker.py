@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, final
 
+PAUSE: Final = 0.05
 TIMEOUT: Final = 200.0
 """Seconds after which a wait fails; on an idle machine none takes 5."""
 
@@ -140,3 +141,11 @@ class Worker:
         for line in stream:
             self._new.put(line.rstrip("\n"))
         self._new.put(None)
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds of which no worker tells."""
+    deadline = time.monotonic() + TIMEOUT
+    while not holds():
+        assert time.monotonic() < deadline, f"missed after {TIMEOUT:g} s"
+        time.sleep(PAUSE)

@@ -66,6 +66,7 @@ class FakeCoordinator:
         self.finds: list[Exception | Play] = []
         self.found = 0
         self.stable: dict[TopicPartition, int] = {}
+        self.fetched: list[tuple[TopicPartition, ...]] = []
 
     async def commit(
         self, membership: Membership, offsets: Offsets, on_sent: Callable[[], None]
@@ -110,6 +111,7 @@ class FakeCoordinator:
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
         """See ``Coordinator``."""
         await trio.lowlevel.checkpoint()
+        self.fetched.append(tuple(partitions))
         return {
             name: OffsetAndMetadata(self.stable[name]) if name in self.stable else None
             for name in partitions
@@ -248,6 +250,7 @@ def member_context(**parts: Any) -> MemberContext:
         "group": object(),
         "assignor_thread": compute_inline,
         "checking_thread": compute_inline,
+        "starts_thread": compute_inline,
     }
     made |= {name: parts.pop(name) for name in made if name in parts}
     given: dict[str, Any] = {

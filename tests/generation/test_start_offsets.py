@@ -64,10 +64,11 @@ class Starting:
         self.bench = self.lookup.bench
         self.starts = self.lookup.starts
         self.life = self.bench.lifecycle
+        self.own: dict[TopicPartition, int] = {}
 
     async def before(self) -> dict[TopicPartition, int]:
         """Do what happens before the hand-over."""
-        found = await self.starts.begin(Assignment((P0, P1)))
+        found = await self.starts.begin(Assignment((P0, P1)), self.own)
         await self.starts.commit_latest(found)
         self.bench.source.log.clear()
         return dict(self.bench.positions.start)
@@ -264,6 +265,36 @@ async def test_committed_partitions_need_no_reset_policy(
     assert await it.before() == {P0: 3, P1: 4}
     await it.locate(P0, P1)
     assert (it.events, it.seeks, it.bench.coordinator.commits) == ([], [], [])
+
+
+async def test_the_programs_store_comes_first(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The commits of partitions that it has are not requested; offset 0 is an offset."""
+    it = Starting(nursery, ERROR)
+    it.own = {P0: 0, P1: 40}
+    it.bench.coordinator.stable = {P0: 7, P1: 8}
+    assert await it.before() == {P0: 0, P1: 40}
+    assert it.bench.coordinator.fetched == []
+    it.own = {P1: 3}
+    assert await it.before() == {P0: 7, P1: 3}
+    assert it.bench.coordinator.fetched == [(P0,)]
+
+
+async def test_a_partition_added_later_by_the_store(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """If the store has others of its topic, it is read from its beginning even with ``latest``."""
+    asked: list[tuple[TopicPartition, ...]] = []
+
+    def load(partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        asked.append(partitions)
+        return {P2: 5}
+
+    it = Lookup(nursery, LATEST, starts=load)
+    found = await it.starts.without_commit([P0, P1])
+    assert {name: start.offset for name, start in found.items()} == {P0: 0, P1: 10}
+    assert asked == [(P0, P1, P2)]
 
 
 @pytest.mark.parametrize("commit_latest", [True, False])

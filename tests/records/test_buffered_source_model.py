@@ -236,6 +236,7 @@ class SourceMachine(RuleBasedStateMachine):
         got = [message.offset() for message in answer.messages]
         first = bisect_left(LOG, known.position)
         assert got == LOG[first : first + len(got)]
+        assert answer.start_offset == known.position
         assert answer.next_offset == got[-1] + 1
         known.position = answer.next_offset
 

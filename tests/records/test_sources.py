@@ -220,6 +220,7 @@ async def test_markers_of_transactions_are_no_records(environment: Environment) 
         batches = [await source.receive(1, [partition], 1) for _ in range(4)]
         assert [value_of(batch) for batch in batches] == [["a"], ["b"], ["lost"], ["c"]]
         assert [batch.next_offset for batch in batches] == [1, 2, 4, 6]
+        assert [batch.start_offset for batch in batches] == [0, 1, 2, 4]
         source.revoke(1)
         source.assign(2, {partition: 6})
         source.open(2, [partition])

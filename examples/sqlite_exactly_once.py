@@ -1,0 +1,98 @@
+"""Each record once in an SQLite table, whatever is killed, and whenever.
+
+    python examples/sqlite_exactly_once.py localhost:9092 orders orders.db worker-1
+
+The offsets are in the same database as the records and change in the same transactions, and each
+generation starts where the database says. Offsets are committed to the group too, for tools that
+show its lag; nothing depends on them. Several workers can share a topic, each with its own name.
+"""
+
+import sqlite3
+import sys
+from contextlib import closing
+
+import kgroup
+from kgroup.threaded import Generation, run
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS records (topic TEXT, partition INT, offset INT, value BLOB);
+CREATE TABLE IF NOT EXISTS progress (
+    topic TEXT, partition INT, next_offset INT NOT NULL, PRIMARY KEY (topic, partition)
+);
+"""
+WRITE = "INSERT INTO records VALUES (?, ?, ?, ?)"
+READ_PROGRESS = "SELECT next_offset FROM progress WHERE topic = ? AND partition = ?"
+WRITE_PROGRESS = "INSERT OR REPLACE INTO progress VALUES (?, ?, ?)"
+
+
+class GapError(Exception):
+    """A batch does not follow what was written: records are lost, or the topic is another one."""
+
+
+class Store:
+    """Records in SQLite, and how far each partition was written."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        # Where the next batch of each partition has to start.
+        self._next: dict[kgroup.TopicPartition, int] = {}
+        with closing(self._connect()) as database:
+            database.executescript(TABLES)
+
+    def starts(
+        self, partitions: tuple[kgroup.TopicPartition, ...]
+    ) -> dict[kgroup.TopicPartition, int | None]:
+        """Where each partition continues; None for one of which nothing was written."""
+        with closing(self._connect()) as database:
+            starts = {one: self._next_offset(database, one) for one in partitions}
+        self._next = {one: offset for one, offset in starts.items() if offset is not None}
+        return starts
+
+    def write(self, _: Generation, batch: kgroup.Batch) -> None:
+        """Write the records that are not there yet, and the new progress, in one transaction."""
+        with closing(self._connect()) as database, database:
+            database.execute("BEGIN IMMEDIATE")  # no other worker writes between here and the end
+            written = self._next_offset(database, batch.partition)
+            # The log no longer has the offset at which this worker had to start, so another was
+            # taken; or the database was replaced by an older one.
+            begin = self._next.get(batch.partition, batch.start_offset)
+            if batch.start_offset != begin or (written is not None and written < begin):
+                raise GapError(
+                    f"{batch.partition}: a batch starts at {batch.start_offset}, not at {begin};"
+                    f" the database has the records before {written}"
+                )
+            # It may have more: a member that did not know yet that it had lost the partition wrote
+            # on after this one had asked for its start.
+            place = batch.partition.topic, batch.partition.partition
+            rows = [
+                (*place, message.offset(), message.value())
+                for message in batch
+                if written is None or message.offset() >= written
+            ]
+            if rows:
+                database.executemany(WRITE, rows)
+                database.execute(WRITE_PROGRESS, (*place, batch.next_offset))
+        self._next[batch.partition] = batch.next_offset
+        print(f"{batch.partition} has the records before {batch.next_offset}", flush=True)
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=60, isolation_level=None)
+
+    @staticmethod
+    def _next_offset(database: sqlite3.Connection, partition: kgroup.TopicPartition) -> int | None:
+        found = database.execute(READ_PROGRESS, (partition.topic, partition.partition)).fetchone()
+        return None if found is None else int(found[0])
+
+
+if __name__ == "__main__":
+    _, servers, topic, path, name = sys.argv
+    store = Store(path)
+    config = kgroup.GroupConfig(
+        bootstrap_servers=servers,
+        group_id=f"{topic}-sqlite",
+        topics=[topic],
+        # A worker that was killed and is started again gets its partitions at once.
+        group_instance_id=name,
+        starts=store.starts,
+    )
+    run(config, store.write, max_records=100)

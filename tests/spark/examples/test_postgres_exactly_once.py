@@ -1,0 +1,75 @@
+"""The PostgreSQL example without Spark: each record is in the table once, whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, final
+
+import psycopg
+import pytest
+
+from kgroup.testing.postgres import Postgres
+from kgroup.types import TopicPartition
+from tests.brokers import Kafka
+from tests.conftest import ROOT
+from tests.examples.topic import Record, Topic
+from tests.examples.worker import Worker, wait_until
+
+EXAMPLE: Final = "examples/postgres_exactly_once.py"
+BACKLOG: Final = 1000
+"""Records of each partition that are produced before each kill."""
+KILLS: Final = 3
+
+
+@final
+class Here:
+    """The tests' own environment, which has psycopg."""
+
+    folder = ROOT
+    python = Path(sys.executable)
+
+    def variables(self) -> Mapping[str, str]:
+        """The process environment."""
+        return os.environ
+
+
+def in_table(url: str, topic: str) -> list[Record]:
+    """The records of a topic that the table has."""
+    query = 'SELECT topic, partition, "offset" FROM records WHERE topic = %s'
+    with psycopg.connect(url) as database:
+        if database.execute("SELECT to_regclass('records')").fetchone() == (None,):
+            return []
+        rows = database.execute(query, [topic]).fetchall()
+    return sorted((TopicPartition(name, number), at) for name, number, at in rows)
+
+
+@pytest.mark.timeout(600)
+def test_workers_that_are_killed(kafka: Kafka, postgres: Postgres) -> None:
+    """Two workers are killed again and again in the middle of the backlog, with kill -9."""
+    topic = Topic.create(kafka, partitions=4)
+
+    def start(name: str) -> Worker:
+        arguments = (topic.bootstrap_servers, topic.name, postgres.url, name)
+        return Worker(Here(), EXAMPLE, *arguments)
+
+    produced: list[Record] = []
+    for _ in range(KILLS):
+        before = len(in_table(postgres.url, topic.name))
+        produced += topic.produce(BACKLOG)
+        with start("a") as a, start("b") as b:
+            wait_until(lambda: len(in_table(postgres.url, topic.name)) > before)  # noqa: B023 # called at once
+            a.send(signal.SIGKILL)
+            b.send(signal.SIGKILL)
+            assert (a.ended(), b.ended()) == (-signal.SIGKILL, -signal.SIGKILL)
+    with ExitStack() as stack:
+        workers = [stack.enter_context(start(name)) for name in ("a", "b")]
+        topic.wait_until_committed(f"{topic.name}-postgres")
+        for worker in workers:
+            worker.send(signal.SIGTERM)
+            assert worker.ended() == 0
+    assert in_table(postgres.url, topic.name) == sorted(produced)
