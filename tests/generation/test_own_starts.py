@@ -112,11 +112,13 @@ async def test_a_wrong_result_is_refused(
 async def refused(function: Callable[..., object]) -> None:
     """Load, and raise the very exception."""
     bench = Bench(settings={"starts": function})
+    raised: Exception | None = None
     async with bench.lifecycle.open():
         try:
             await OwnStarts(bench.member, bench.lifecycle).load([P0, P1])
         except (ArgumentError, OSError) as error:
             raised = error
+    assert raised is not None, "nothing was refused"
     raise raised
 
 
