@@ -51,6 +51,7 @@ class GroupOpened(HistoryEntry):
     partition_watch_interval: float
     rebalance_timeout: float
     isolation_level: str = "read_uncommitted"
+    own_starts: bool = False
 
 
 @final

@@ -66,6 +66,8 @@ class Scenario:
             jump, too. With 0 all clocks agree.
         logins: whether, in a third of the plans, members log in, and users and rights are revoked;
             a program that does not use `Process.config` takes `Process.security` for that.
+        deletes_topics: whether topics are deleted and created again. It makes offsets in a store of
+            the program's own meaningless; a program that cannot notice this is simulated without.
         config: settings of every member's group; they take precedence over the seed's.
         broker_settings: Kafka's broker properties; they take precedence over the seed's.
 
@@ -82,6 +84,7 @@ class Scenario:
     faults_per_hour: float = attrs.field(default=90.0, validator=FAULTS_PER_HOUR)
     wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)
     logins: bool = attrs.field(default=False, validator=bounds.flag())
+    deletes_topics: bool = attrs.field(default=True, validator=bounds.flag())
     config: Mapping[str, Any] = attrs.field(factory=dict, validator=_NAMES)
     broker_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_NAMES)
 

@@ -84,8 +84,9 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
     targeted = tuple(generate_targeted_faults(seed, scenario, topics, members, session))
     logins = _logins(seed, scenario)
     login_faults = () if logins is None else _login_faults(seed, scenario, topics, members)
-    if any(map(_resets_offsets, targeted)):
+    if scenario.deletes_topics and any(map(_resets_offsets, targeted)):
         partition_handler = PLAIN
+    deletes_topics = scenario.deletes_topics and partition_handler == PLAIN
     all_faults = sorted(
         (*_faults(random, scenario, topics, members), *targeted, *login_faults),
         key=lambda fault: fault.at,
@@ -108,11 +109,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
         records_every=every,
         records_at_once=at_once,
         work=work,
-        faults=tuple(
-            fault
-            for fault in all_faults
-            if partition_handler == PLAIN or not _resets_offsets(fault)
-        ),
+        faults=tuple(fault for fault in all_faults if deletes_topics or not _resets_offsets(fault)),
         partition_handler=partition_handler,
         transactional=transactional,
         wall_clock_error=scenario.wall_clock_error,

@@ -258,6 +258,7 @@ class RunningPrograms:
                 partition_watch_interval=config.partition_watch_interval,
                 rebalance_timeout=config.rebalance_timeout,
                 isolation_level=config.isolation_level.value,
+                own_starts=config.starts is not None,
             )
             return MemorySource(config, on_fault, self._log)
 

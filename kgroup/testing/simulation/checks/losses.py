@@ -74,6 +74,7 @@ class Losses(Check):
         self._next: Final[dict[tuple[HeldGeneration, TopicPartition, int], int]] = {}
         self._isolation: Final[dict[str, str]] = {}
         self._sought_to: Final[dict[_Log, int]] = {}
+        self._own_starts: Final[set[str]] = set()
         self._reports = False
 
     @property
@@ -178,6 +179,8 @@ class Losses(Check):
 
     def _opened(self, entry: GroupOpened) -> None:
         self._isolation[entry.group_id] = entry.isolation_level
+        if entry.own_starts:
+            self._own_starts.add(entry.group_id)
 
     def _committed(self, entry: RequestHandled) -> None:
         if not self._reports:
@@ -213,6 +216,8 @@ class Losses(Check):
                 )
             committed = entry.committed.get(partition, 0)
             sought = self._sought_to.get((entry.group_id, partition), 0)
+            if entry.group_id in self._own_starts and partition not in entry.committed:
+                continue  # the program keeps offsets of its own, and may commit none
             if max(committed, sought) < end:  # a program with offsets of its own may commit later
                 self.report(
                     entry.at, f"{partition} ends at {end}, but is committed only at {committed}"

@@ -25,8 +25,9 @@ class StartPositions(Check):
     number: ClassVar[int] = 6
     invariant: ClassVar[str] = (
         "The next owner of a partition starts exactly at the last commit that the coordinator "
-        "applied, or at the log's start if there is none. After a seek, it continues exactly at "
-        "the offset sought."
+        "applied, or at the log's start if there is none; where the program has its own start "
+        "(GroupConfig.starts), exactly there. After a seek, it continues exactly at the offset "
+        "sought."
     )
 
     _begun: dict[tuple[HeldGeneration, TopicPartition], None]
@@ -50,6 +51,14 @@ class StartPositions(Check):
         rule = self.views.programs.settings(held).auto_offset_reset
         for partition in event.assignment:
             start = event.positions.get(partition)
+            if partition in held.sought:
+                if start != held.sought[partition]:
+                    self.report(
+                        entry.at,
+                        f"{held} starts {partition} at {start}, but its program's store has"
+                        f" {held.sought[partition]}",
+                    )
+                continue
             commits = self._commits(held, partition)
             right = start in commits
             if not right and None in commits:

@@ -1,0 +1,81 @@
+"""Programs that keep offsets in a store of their own are simulated as others are."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from kgroup import ConsumerGroup, serve
+from kgroup.generation.start_offsets import StartOffsets
+from kgroup.interfaces import Batch
+from kgroup.testing.simulation import Process, Scenario, SimulationError, check, generate_plan
+from kgroup.testing.simulation.faults import TopicDeleted
+from kgroup.types import TopicPartition
+
+SCENARIO = Scenario(duration=300.0, faults_per_hour=200.0, deletes_topics=False)
+
+
+class Store:
+    """The part of the programs' shared store that one of them writes, as a transaction would."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._next = process.store
+
+    def starts(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int | None]:
+        """For ``GroupConfig.starts``."""
+        return {one: self._next.get(one) for one in partitions}
+
+    async def write(self, generation: Any, batch: Batch) -> int | None:
+        """Process each record that the store does not have, and store the offset with it."""
+        for message in batch:
+            if generation.ending.is_set():
+                return message.offset()
+            await trio.sleep(self._process.random.uniform(0.0, 0.1))
+            if message.offset() >= self._next.get(batch.partition, 0):
+                self._process.processed(message)
+                self._next[batch.partition] = message.offset() + 1
+        return None
+
+
+async def program(process: Process, *, commit: bool) -> None:
+    """A worker whose store says where it starts."""
+    store = Store(process)
+    async with ConsumerGroup(process.config(starts=store.starts)) as group:
+        await serve(group, store.write, commit=commit)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_store_breaks_no_invariant(commit: bool) -> None:
+    """With commits and without, it starts where it should, and each record is processed once."""
+    summary = check(SCENARIO, range(6), partial(program, commit=commit), processes=1)
+    assert summary.generations > 6
+    assert summary.processed > 500
+    assert summary.repeated == 0
+
+
+def test_a_start_that_is_not_the_stores_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If kgroup started elsewhere than the store says, an invariant would say so."""
+    begin = StartOffsets.begin
+
+    async def begin_late(self: StartOffsets, assignment: Any, own: Any) -> Any:
+        return await begin(self, assignment, {name: at + 1 for name, at in own.items()})
+
+    monkeypatch.setattr(StartOffsets, "begin", begin_late)
+    with pytest.raises(SimulationError, match="its program's store has"):
+        check(SCENARIO, range(12), partial(program, commit=True), processes=1, most_runs=0)
+
+
+def test_without_deleted_topics_a_plan_is_otherwise_the_same() -> None:
+    """The other faults of a seed stay where they were, unless the deletion chose the program."""
+    deleted = 0
+    for seed in range(60):
+        plan = generate_plan(Scenario(), seed)
+        without = generate_plan(Scenario(deletes_topics=False), seed)
+        others = tuple(fault for fault in plan.faults if not isinstance(fault, TopicDeleted))
+        deleted += len(plan.faults) - len(others)
+        assert without.faults == others
+    assert deleted > 5
