@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import enum
 import inspect
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from kgroup import events
 from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups import timers, write_faults
 from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
@@ -160,6 +162,50 @@ def recovery() -> str:
         other = OTHERWISE[request]
         lines.append(f"| any other code | {other} | {_ending(other.cause)} |")
     return "\n".join(lines) + "\n"
+
+
+EVENTS = """# Events
+
+Everything that happens in a group is an event. Events are log lines of the logger `kgroup`. A
+function that is given as `on_event=`, to `run` or to a group, is called with each event as well, in
+the group's own thread. It must not block. If it raises, the group goes on, and its first exception
+is logged.
+
+```python
+import json
+import kgroup
+
+
+def write_line(event):
+    print(json.dumps(event.as_dict()))
+
+
+kgroup.run(config, handle, on_event=write_line)
+```
+
+- `str(event)` is the log line, `event.message()` the same without group, member and generation,
+  and `event.severity` its `logging` level. No event is an error: kgroup recovers from what it
+  reports, and raises the rest.
+- `event.as_dict()` is the event as JSON: `event` (the name), `level`, the fields and `message`. A
+  partition is written as `topic-number`, an assignment as a list of partitions, an end as `cause`
+  and `detail`.
+- Each log record has `group_id`, `member_id`, `generation_id`, `partition` (text, or None) and
+  `event` as attributes, for formatters and filters.
+- Every event has `group_id`, `member_id` (empty before there is one), `generation_id` (-1 without
+  one) and `epoch` (kgroup's own number of the generation, 0 without one). The table has the other
+  fields. No event has a secret.
+
+| event | level | fields | what it reports |
+| --- | --- | --- | --- |
+"""
+
+
+def events_page() -> str:
+    """Every event with its level, its fields and what it reports."""
+    return EVENTS + "".join(
+        f"| `{kind.__name__}` | {_level(kind)} | {_fields(kind)} | {_first(kind)} |\n"
+        for kind in _event_kinds()
+    )
 
 
 def states() -> str:
@@ -392,6 +438,7 @@ def invariants() -> str:
 PAGES = {
     "configuration.md": configuration,
     "coordinator.md": coordinator,
+    "events.md": events_page,
     "invariants.md": invariants,
     "recovery.md": recovery,
     "states.md": states,
@@ -402,6 +449,33 @@ def pages() -> Iterator[tuple[Path, str]]:
     """Every generated page: its path and its text."""
     for name, make in PAGES.items():
         yield HERE / name, GENERATED + make()
+
+
+def _event_kinds() -> list[type[events.Event]]:
+    """The events in the order of their module."""
+    return [
+        kind
+        for kind in vars(events).values()
+        if inspect.isclass(kind) and issubclass(kind, events.Event) and not kind.__subclasses__()
+    ]
+
+
+def _level(kind: type[events.Event]) -> str:
+    if "severity" in vars(kind):
+        return (inspect.getdoc(vars(kind)["severity"]) or "").removesuffix(".")
+    return logging.getLevelName(kind.level)
+
+
+def _fields(kind: type[events.Event]) -> str:
+    common = attrs.fields_dict(events.Event)
+    own = [field for field in attrs.fields(kind) if field.name not in common]
+    return ", ".join(f"`{field.name}: {field.type}`".replace("|", "\\|") for field in own)
+
+
+def _first(kind: type[events.Event]) -> str:
+    """The first sentence, or sentences, of a class's documentation."""
+    text = (inspect.getdoc(kind) or "").split("\n\n")[0]
+    return text.replace("\n", " ").replace("``", "`")
 
 
 def _ending(cause: Cause | None) -> str:

@@ -8,8 +8,8 @@ no other code writes log lines about a rebalance.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import ClassVar, Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, ClassVar, Final, TypeVar, final
 
 import attrs
 
@@ -35,9 +35,28 @@ class Event:
     generation_id: int = -1
     epoch: int = 0
 
+    @property
+    def severity(self) -> int:
+        """The ``logging`` level of this event."""
+        return self.level
+
     def message(self) -> str:
         """What happened, without the group, the member and the generation."""
         raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        """The event as values of JSON: its name, its level's name, its fields and its message.
+
+        A partition is written as ``topic-number``, an assignment as a list of partitions, and the
+        end of a generation as its cause and its detail.
+        """
+        fields = {name: _plain(getattr(self, name)) for name in attrs.fields_dict(type(self))}
+        return {
+            "event": type(self).__name__,
+            "level": logging.getLevelName(self.severity),
+            **fields,
+            "message": self.message(),
+        }
 
     def __str__(self) -> str:
         generation = f", generation {self.generation_id}" if self.epoch else ""
@@ -45,8 +64,60 @@ class Event:
         return f"group {self.group_id}{member}{generation}: {self.message()}"
 
 
+V = TypeVar("V")
+
+
+@final
+class ByPartition(Mapping[TopicPartition, V]):
+    """A mapping of partitions that cannot be changed, as events have it.
+
+    It can be pickled, and ``attrs.asdict`` leaves it as it is: of a dict it would convert the keys
+    to dicts, which cannot be keys.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[TopicPartition, V]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, partition: TopicPartition) -> V:
+        return self._values[partition]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def _offsets(values: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    return ByPartition(values)
+
+
+def _ranges(
+    values: Mapping[TopicPartition, tuple[int, int]],
+) -> Mapping[TopicPartition, tuple[int, int]]:
+    return ByPartition(values)
+
+
 def _listed(offsets: Mapping[TopicPartition, int]) -> str:
     return ", ".join(f"{partition} at {offsets[partition]}" for partition in sorted(offsets))
+
+
+def _plain(value: object) -> Any:
+    """A field of an event as a value of JSON."""
+    if isinstance(value, End):
+        return {"cause": value.cause.value, "detail": value.detail}
+    if isinstance(value, TopicPartition):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return value
 
 
 EventHandler = Callable[[Event], None]
@@ -100,7 +171,7 @@ class Assigned(Event):
     """
 
     assignment: Assignment
-    positions: Mapping[TopicPartition, int]
+    positions: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -166,6 +237,9 @@ class TopicsRefused(Event):
         return f"other members subscribe to topics that this leader cannot assign: {topics}"
 
 
+_LITTLE_TIME: Final = 1.0
+
+
 @attrs.frozen(kw_only=True)
 class AssignmentGivenUp(Event):
     """The leader stopped waiting for its assignor: it was too slow, or the generation has ended.
@@ -178,6 +252,11 @@ class AssignmentGivenUp(Event):
     assignor: str
     seconds: float
     thread: str
+
+    @property
+    def severity(self) -> int:
+        """WARNING, but DEBUG within the first second, as when another member joins meanwhile."""
+        return logging.DEBUG if self.seconds < _LITTLE_TIME else self.level
 
     def message(self) -> str:
         """See ``Event``."""
@@ -296,7 +375,7 @@ class Committed(Event):
     """The coordinator accepted a commit."""
 
     level: ClassVar[int] = logging.DEBUG
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -314,7 +393,7 @@ class CommitRefused(Event):
     """
 
     level: ClassVar[int] = logging.WARNING
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
     reason: str
     stale: bool
 
@@ -546,7 +625,7 @@ class _BatchEvent(Event):
     """
 
     batch_id: str
-    ranges: Mapping[TopicPartition, tuple[int, int]]
+    ranges: Mapping[TopicPartition, tuple[int, int]] = attrs.field(converter=_ranges)
 
     def _batch(self) -> str:
         return f"batch {self.batch_id[:8]}"
@@ -659,8 +738,3 @@ class JobOutstayed(Event):
             f"job group {self.job_group} was cancelled {self.seconds:.0f} s ago and is still"
             f" running{tasks}; the generation cannot end before it{stack}"
         )
-
-
-def severity(event: Event) -> int:
-    """The ``logging`` level of an event."""
-    return event.severity if isinstance(event, OffsetReset | GenerationEnded) else event.level

@@ -212,30 +212,36 @@ def _in_order(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...
     )
 
 
-def _as_set(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-    return frozenset(partitions)
-
-
 @final
-@attrs.frozen
 class Assignment(Collection[TopicPartition]):
-    """The partitions of one member in one generation; a sorted collection.
+    """The partitions of one member in one generation; a sorted collection that cannot be changed.
 
-    Attributes:
-        partitions: the partitions.
+    It is no attrs class: ``attrs.asdict`` of an event that has one would convert the members of its
+    sets to dicts, which no set can have.
+
+    Args:
+        partitions: the partitions, in any order.
         previous: the partitions of the generation that the program had before this one.
     """
 
-    partitions: tuple[TopicPartition, ...] = attrs.field(converter=_in_order)
-    previous: frozenset[TopicPartition] = attrs.field(
-        default=frozenset(), converter=_as_set, repr=False
-    )
-    _owned: frozenset[TopicPartition] = attrs.field(
-        init=False,
-        repr=False,
-        eq=False,
-        default=attrs.Factory(lambda self: frozenset(self.partitions), takes_self=True),
-    )
+    __slots__ = ("_owned", "_partitions", "_previous")
+
+    def __init__(
+        self, partitions: Iterable[TopicPartition], previous: Iterable[TopicPartition] = ()
+    ) -> None:
+        self._partitions = _in_order(partitions)
+        self._previous = frozenset(previous)
+        self._owned = frozenset(self._partitions)
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions."""
+        return self._partitions
+
+    @property
+    def previous(self) -> frozenset[TopicPartition]:
+        """The partitions of the generation that the program had before this one."""
+        return self._previous
 
     @property
     def added(self) -> frozenset[TopicPartition]:
@@ -253,13 +259,24 @@ class Assignment(Collection[TopicPartition]):
         return self.previous - self._owned
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        return iter(self.partitions)
+        return iter(self._partitions)
 
     def __len__(self) -> int:
-        return len(self.partitions)
+        return len(self._partitions)
 
     def __contains__(self, partition: object) -> bool:
         return partition in self._owned
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Assignment):
+            return NotImplemented
+        return (self._partitions, self._previous) == (other._partitions, other._previous)
+
+    def __hash__(self) -> int:
+        return hash((self._partitions, self._previous))
+
+    def __repr__(self) -> str:
+        return f"Assignment(partitions={self._partitions!r})"
 
     def topics(self) -> tuple[str, ...]:
         """The topics of the partitions, sorted."""

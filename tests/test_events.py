@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
+import pickle
 from typing import Any, Final
 
 import attrs
@@ -43,7 +45,6 @@ from kgroup.events import (
     StartsDelayed,
     TopicsMissing,
     TopicsRefused,
-    severity,
 )
 from kgroup.types import Assignment, Cause, End, TopicPartition
 
@@ -339,7 +340,37 @@ def test_messages_and_levels(kind: type[Event], fields: Any, level: int, message
     """Each event has its message and its level."""
     event = kind(group_id="g", **fields)
     assert event.message() == message
-    assert severity(event) == level
+    assert event.severity == level
+
+
+@pytest.mark.parametrize(("kind", "fields", "level", "message"), EVENTS)
+def test_every_event_is_json(kind: type[Event], fields: Any, level: int, message: str) -> None:
+    """Name, level, fields and message are values of JSON; attrs can take the event apart, too."""
+    event = kind(group_id="g", member_id="m", generation_id=2, epoch=5, **fields)
+    written = json.loads(json.dumps(event.as_dict(), allow_nan=False))
+    assert written == event.as_dict()
+    assert (written["event"], written["level"]) == (kind.__name__, logging.getLevelName(level))
+    assert written["message"] == message
+    assert set(written) == {"event", "level", "message", *attrs.fields_dict(kind)}
+    assert attrs.asdict(event).keys() == attrs.fields_dict(kind).keys()
+    assert pickle.loads(pickle.dumps(event)) == event  # noqa: S301 # as a log queue does
+
+
+def test_how_json_names_partitions_and_ends() -> None:
+    """Partitions are topic and number; an end has its cause and its detail."""
+    assigned = Assigned(group_id="g", assignment=Assignment((P1, P0)), positions={P0: 7})
+    assert assigned.as_dict()["assignment"] == ["t-0", "t-1"]
+    assert assigned.as_dict()["positions"] == {"t-0": 7}
+    ended = GenerationEnded(
+        group_id="g", end=End(Cause.TASK_RAISED, "bad", ValueError("bad")), cut_short=False
+    )
+    assert ended.as_dict()["end"] == {"cause": Cause.TASK_RAISED.value, "detail": "bad"}
+
+
+def test_an_assignor_that_had_no_time_is_no_warning() -> None:
+    """At an ordinary start of several members the first assignment is often given up."""
+    given_up = AssignmentGivenUp(group_id="g", assignor="range", seconds=0.01, thread="k")
+    assert given_up.severity == DEBUG
 
 
 def test_no_event_is_left_out() -> None:
@@ -363,7 +394,7 @@ def test_a_planned_end_is_info(cause: Cause) -> None:
         Cause.PROCESSING_STUCK,
     }
     ended = GenerationEnded(group_id="g", end=End(cause), cut_short=False)
-    assert severity(ended) == (WARNING if cause in unplanned else INFO)
+    assert ended.severity == (WARNING if cause in unplanned else INFO)
 
 
 def test_a_line_names_group_member_and_generation() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
-from kgroup.events import Committed, GenerationEnded, Joining, LoopBlocked
+from kgroup.events import Committed, GenerationEnded, Joining, LoopBlocked, SourceFault
 from kgroup.logs import LOGGER, log
 from kgroup.types import Cause, End, TopicPartition
 
@@ -28,6 +29,21 @@ def test_an_event_is_one_line_at_its_level(caplog: pytest.LogCaptureFixture) -> 
             (logging.INFO, logging.DEBUG, logging.WARNING, logging.WARNING), events, strict=True
         )
     ]
+
+
+def test_a_record_has_the_event_and_what_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
+    """Formatters and filters find group, member, generation, partition and the event itself."""
+    ids: dict[str, Any] = {"group_id": "g", "member_id": "m", "generation_id": 3}
+    joining = Joining(reason="r", **ids)
+    fault = SourceFault(partition=TopicPartition("t", 1), reason="r", **ids)
+    with caplog.at_level(logging.DEBUG, "kgroup"):
+        log(joining)
+        log(fault)
+    found: list[Any] = caplog.records
+    assert [(one.group_id, one.member_id, one.generation_id) for one in found] == [
+        ("g", "m", 3)
+    ] * 2
+    assert [(one.partition, one.event) for one in found] == [(None, joining), ("t-1", fault)]
 
 
 def test_a_planned_rebalance_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from kgroup.errors import GroupClosedError, StaleGenerationError, UsageError
-from kgroup.events import GenerationEnded, GenerationStarted, OffsetReset, severity
+from kgroup.events import GenerationEnded, GenerationStarted, OffsetReset
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
@@ -421,6 +421,6 @@ async def test_a_first_start_is_no_warning_and_a_lost_position_is_one(
                 batch = await anext(generation.records(P0))
                 assert values(batch.messages) == [0, 1, 2]
                 await generation.commit({P0: committed}, beyond_read=True)
-            levels.append([severity(event) for event in here.events_of(OffsetReset)])
+            levels.append([event.severity for event in here.events_of(OffsetReset)])
             here.events.clear()
         assert levels == [[logging.INFO], [logging.WARNING]]
