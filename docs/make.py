@@ -189,6 +189,8 @@ kgroup.run(config, handle, on_event=write_line)
 - `event.as_dict()` is the event as JSON: `event` (the name), `level`, the fields and `message`. A
   partition is written as `topic-number`, an assignment as a list of partitions, an end as `cause`
   and `detail`.
+- A failure that goes on, such as a server that is away, is logged once a minute, with the number
+  of times, and otherwise at the level DEBUG. Each time is an event.
 - Each log record has `group_id`, `member_id`, `generation_id`, `partition` (text, or None) and
   `event` as attributes, for formatters and filters.
 - Every event has `group_id`, `member_id` (empty before there is one), `generation_id` (-1 without

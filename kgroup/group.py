@@ -42,7 +42,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Lifecycle, inside_of
 from kgroup.generation.runner import GenerationRunner
 from kgroup.generation.states import State
-from kgroup.logs import log
+from kgroup.logs import EventLog
 from kgroup.member import Member
 from kgroup.notifier import Notifier
 from kgroup.records.librdkafka import LibrdkafkaSource
@@ -117,7 +117,7 @@ class ConsumerGroup:
         self._config = config
         self._runtime = runtime or (default_runtime_factory.get() or default_runtime)()
         observer = self._runtime.observer
-        handlers: list[EventHandler] = [log if observer is None else observer.event]
+        handlers: list[EventHandler] = [EventLog() if observer is None else observer.event]
         if on_event is not None:
             handlers.append(on_event)
         self._emitter = EventEmitter(config.group_id, *handlers)

@@ -4,21 +4,89 @@ Each log record has the attributes ``group_id``, ``member_id``, ``generation_id`
 text, or None if the event is not about one) and ``event``, the event itself, so that a formatter or
 filter of the program can use them. A program that wants other log lines passes its own event
 handler to the group.
+
+A failure that goes on, such as a server that is away, is logged once a minute, with the number of
+times; each time is an event.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Final
+import time
+from collections.abc import Callable
+from typing import Final, final
 
-from kgroup.events import Event
+import attrs
+
+from kgroup.events import Event, Joined, LoginDelayed, RequestFailed, SourceFault
 
 LOGGER: Final = logging.getLogger("kgroup")
+REPEATED_AFTER: Final = 60.0
+"""Seconds after which a failure that goes on is logged again."""
+MOST_FAILURES: Final = 1000
+"""How many different failures are remembered."""
 
 
-def log(event: Event) -> None:
-    """Log an event as one line, at the event's level."""
-    level = event.severity
+@attrs.define
+class _Failure:
+    """A failure that goes on.
+
+    Attributes:
+        began: when it was logged first.
+        logged: when it was logged last.
+        times: how often it happened.
+    """
+
+    began: float
+    logged: float
+    times: int = 1
+
+
+@final
+class EventLog:
+    """Logs the events of one group, each as one line at its level; repeated failures seldom.
+
+    Args:
+        now: a clock in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._failures: dict[tuple[object, ...], _Failure] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Log an event, unless it repeats a failure that was logged within the last minute."""
+        if isinstance(event, Joined):
+            self._failures.clear()  # requests are answered again
+        if isinstance(event, RequestFailed | SourceFault | LoginDelayed):
+            self._log_failure(event)
+        else:
+            _write(event, event.severity, "")
+
+    def _log_failure(self, event: RequestFailed | SourceFault | LoginDelayed) -> None:
+        now = self._now()
+        key = (
+            type(event),
+            event.reason,
+            getattr(event, "request", None),
+            getattr(event, "partition", None),
+        )
+        known = self._failures.get(key)
+        if known is None:
+            if len(self._failures) >= MOST_FAILURES:
+                self._failures.clear()
+            self._failures[key] = _Failure(now, now)
+            _write(event, event.severity, "")
+            return
+        known.times += 1
+        if now - known.logged < REPEATED_AFTER:
+            _write(event, logging.DEBUG, "")
+            return
+        known.logged = now
+        _write(event, event.severity, f" ({known.times} times in {now - known.began:.0f} s)")
+
+
+def _write(event: Event, level: int, repeated: str) -> None:
     if not LOGGER.isEnabledFor(level):
         return
     partition = getattr(event, "partition", None)
@@ -29,4 +97,4 @@ def log(event: Event) -> None:
         "partition": None if partition is None else str(partition),
         "event": event,
     }
-    LOGGER.log(level, "%s", event, extra=extra)
+    LOGGER.log(level, "%s%s", event, repeated, extra=extra)

@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from kgroup.events import Committed, GenerationEnded, Joining, LoopBlocked, SourceFault
-from kgroup.logs import LOGGER, log
+from kgroup.events import (
+    Committed,
+    GenerationEnded,
+    Joined,
+    Joining,
+    LoopBlocked,
+    RequestFailed,
+    SourceFault,
+)
+from kgroup.logs import LOGGER, REPEATED_AFTER, EventLog
 from kgroup.types import Cause, End, TopicPartition
 
 
@@ -22,7 +30,7 @@ def test_an_event_is_one_line_at_its_level(caplog: pytest.LogCaptureFixture) -> 
     ]
     with caplog.at_level(logging.DEBUG, "kgroup"):
         for event in events:
-            log(event)
+            EventLog()(event)
     assert caplog.record_tuples == [
         ("kgroup", level, str(event))
         for level, event in zip(
@@ -37,8 +45,8 @@ def test_a_record_has_the_event_and_what_it_is_about(caplog: pytest.LogCaptureFi
     joining = Joining(reason="r", **ids)
     fault = SourceFault(partition=TopicPartition("t", 1), reason="r", **ids)
     with caplog.at_level(logging.DEBUG, "kgroup"):
-        log(joining)
-        log(fault)
+        EventLog()(joining)
+        EventLog()(fault)
     found: list[Any] = caplog.records
     assert [(one.group_id, one.member_id, one.generation_id) for one in found] == [
         ("g", "m", 3)
@@ -49,15 +57,56 @@ def test_a_record_has_the_event_and_what_it_is_about(caplog: pytest.LogCaptureFi
 def test_a_planned_rebalance_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     """A rebalance because of a new member is no warning."""
     with caplog.at_level(logging.WARNING, "kgroup"):
-        log(GenerationEnded(group_id="g", end=End(Cause.REBALANCE), cut_short=False))
+        EventLog()(GenerationEnded(group_id="g", end=End(Cause.REBALANCE), cut_short=False))
     assert caplog.records == []
 
 
 def test_a_percent_sign_is_a_percent_sign(caplog: pytest.LogCaptureFixture) -> None:
     """A percent sign in a broker's or a user's text is not read as a format."""
     with caplog.at_level(logging.INFO, "kgroup"):
-        log(Joining(group_id="100%s", reason="%d"))
+        EventLog()(Joining(group_id="100%s", reason="%d"))
     assert caplog.messages == ["group 100%s: joining: %d"]
+
+
+def test_a_failure_that_goes_on_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """With how often it happened; another failure, and one after a success, is logged at once."""
+    time = [0.0]
+    write = EventLog(lambda: time[0])
+
+    def failed(reason: str = "refused") -> RequestFailed:
+        return RequestFailed(group_id="g", request="Join", reason=reason, next_action="again")
+
+    def warnings() -> list[str]:
+        found = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+        caplog.clear()
+        return found
+
+    with caplog.at_level(logging.DEBUG, "kgroup"):
+        write(failed())
+        assert warnings() == [str(failed())]
+        for time[0] in (0.1, 5.0, REPEATED_AFTER - 0.1):
+            write(failed())
+            (quiet,) = caplog.records
+            assert (quiet.levelno, quiet.getMessage()) == (logging.DEBUG, str(failed()))
+            caplog.clear()
+        write(failed("unreachable"))
+        assert warnings() == [str(failed("unreachable"))]
+        time[0] = REPEATED_AFTER + 1
+        write(failed())
+        assert warnings() == [f"{failed()} (5 times in 61 s)"]
+        write(failed())
+        assert warnings() == []
+        write(Joined(group_id="g", leader=True, assignor="range", members=1))
+        write(failed())
+        assert warnings() == [str(failed())]
+
+
+def test_the_failures_of_two_partitions_are_two(caplog: pytest.LogCaptureFixture) -> None:
+    """Each partition's first failure is logged."""
+    write = EventLog(lambda: 0.0)
+    for number in (0, 1, 0):
+        write(SourceFault(group_id="g", partition=TopicPartition("t", number), reason="r"))
+    assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 2
 
 
 def test_the_library_sets_no_handler_and_no_level() -> None:

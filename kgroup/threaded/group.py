@@ -21,7 +21,7 @@ from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup as TrioGroup
-from kgroup.logs import log
+from kgroup.logs import EventLog
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot
 from kgroup.threaded.generation import Generation
@@ -82,7 +82,7 @@ class ConsumerGroup:
             )
         self._config = config
         self._event_handlers = EventHandlers(
-            config.group_id, log, *([] if on_event is None else [on_event])
+            config.group_id, EventLog(), *([] if on_event is None else [on_event])
         )
         self._group = TrioGroup(config, runtime=runtime, on_event=on_event)
         self._loop = BackgroundLoop(f"kgroup-{config.group_id}", self._main, self._on_loop_end)

@@ -17,6 +17,7 @@ Source: the Kafka protocol guide; KIP-35 and KIP-511 (ApiVersions).
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -151,7 +152,7 @@ class Connection:
                 try:
                     stream = await opener(host, port)
                 except OSError as error:
-                    raise ConnectionLostError(f"no connection to {name}: {error}") from error
+                    raise ConnectionLostError(f"no connection to {name}: {_why(error)}") from error
                 step = "no TLS handshake with"
                 stream = await security.secure(stream, host, name)
                 connection = cls(
@@ -454,3 +455,20 @@ def _software_fields(version: int) -> Mapping[str, Any]:
 
 
 _SOFTWARE_VERSION: Final = _software_version()
+
+
+def _why(error: OSError) -> str:
+    """What the system said. trio tries each address of a host, and its own error names no cause."""
+    cause = error.__cause__
+    causes = cause.exceptions if isinstance(cause, BaseExceptionGroup) else [cause or error]
+    return "; ".join(dict.fromkeys(map(_system_text, causes)))
+
+
+def _system_text(error: BaseException) -> str:
+    """The system's words for an error, without those of the library that raised it."""
+    if not isinstance(error, OSError):
+        return str(error)
+    # Errors of name resolution have negative numbers, for which there are no such words.
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

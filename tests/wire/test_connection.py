@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -224,6 +226,42 @@ async def test_a_response_in_pieces_is_joined(nursery: trio.Nursery) -> None:
             await trio.testing.wait_all_tasks_blocked()
 
     assert (await beat(await opened(ScriptedBroker(nursery, script)))).error_code == 22
+
+
+def refused_by(cause: BaseException | None) -> OSError:
+    """The error of trio's that some other error, or a group of them, has caused."""
+    error = OSError("all attempts to connect to b:1 failed")
+    error.__cause__ = cause
+    return error
+
+
+REFUSED = OSError(errno.ECONNREFUSED, "Error connecting to ('::1', 1): Connection refused")
+UNREACHABLE = OSError(errno.ENETUNREACH, "Error connecting to ('2001::1', 1)")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (refused_by(REFUSED), os.strerror(errno.ECONNREFUSED)),
+        (
+            refused_by(ExceptionGroup("", [REFUSED, UNREACHABLE, REFUSED])),
+            f"{os.strerror(errno.ECONNREFUSED)}; {os.strerror(errno.ENETUNREACH)}",
+        ),
+        (refused_by(None), "all attempts to connect to b:1 failed"),
+        (refused_by(RuntimeError("odd")), "odd"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not"),
+    ],
+)
+async def test_an_error_says_why_there_is_no_connection(error: OSError, words: str) -> None:
+    """It has the system's words, once each, without those of the library in between."""
+
+    async def fail(host: str, port: int) -> trio.abc.Stream:
+        del host, port
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    with pytest.raises(ConnectionLostError, match=f"no connection to b:1: {words}"):
+        await Connection.open(fail, "b", 1, client_id=None, timeout=10)
 
 
 async def test_a_reset_is_a_lost_connection() -> None:
