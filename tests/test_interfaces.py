@@ -14,7 +14,7 @@ from kgroup.types import TopicPartition
 
 def test_a_batch_is_as_long_as_its_messages() -> None:
     """The length of a batch is the number of messages; its repr does not show them."""
-    messages: list[Any] = [SimpleNamespace(value="secret")] * 3
+    messages: list[Any] = [SimpleNamespace(value="secret", offset=lambda: 0)] * 3
     batch = Batch(partition=TopicPartition("t", 0), messages=messages, next_offset=3, epoch=1)
     assert len(batch) == 3
     assert "<3 messages>" in repr(batch)
@@ -23,8 +23,9 @@ def test_a_batch_is_as_long_as_its_messages() -> None:
 
 def test_a_batch_that_a_program_makes_knows_no_lease() -> None:
     """Iterating over it is iterating over its messages; it cannot be indexed."""
-    messages: list[Any] = [SimpleNamespace(), SimpleNamespace()]
-    batch = Batch(partition=TopicPartition("t", 0), messages=messages, next_offset=2, epoch=1)
+    messages: list[Any] = [SimpleNamespace(offset=lambda: 4), SimpleNamespace(offset=lambda: 5)]
+    batch = Batch(partition=TopicPartition("t", 0), messages=messages, next_offset=6, epoch=1)
+    assert batch.start_offset == 4
     assert list(batch) == list(batch) == messages
     assert not hasattr(batch, "__getitem__")
 

@@ -131,9 +131,8 @@ async def test_the_observer_gets_events_in_place_of_the_log(
         assert caplog.records == []
         async with here.group() as group:
             await group.next()
-        assert [record.args for record in caplog.records] == [
-            (event,) for event in here.events[len(onlooker.events) :]
-        ]
+        logged = [record.__dict__["event"] for record in caplog.records]
+        assert logged == here.events[len(onlooker.events) :]
 
 
 async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> None:

@@ -56,6 +56,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "metadata.max.idle.interval.ms": "0",
     # A topic that a test has not created is a mistake of the test.
     "auto.create.topics.enable": "false",
+    # Tests write records with old timestamps, and Kafka would delete those half a minute after its
+    # start.
+    "log.retention.ms": "-1",
     # If the machine pauses for longer, the broker's own controller takes all leaders away from it;
     # by default that is 9 s.
     "broker.session.timeout.ms": "60000",

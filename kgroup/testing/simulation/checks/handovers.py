@@ -61,11 +61,14 @@ class Handovers(Check):
         if held is None:
             return
         group = self.views.groups[event.group_id]
+        replaced = held.member_id in group.replaced  # invariant 11 applies instead
         for partition in event.assignment:
             key = (event.group_id, partition)
             others = [one for one in self._owners[key] if not one.over]
             for other in others:
-                if other.life != held.life and (fault := self._still_owns(other, group)):
+                if replaced or other.life == held.life:
+                    continue
+                if (fault := self._still_owns(other, group)) is not None:
                     self.report(
                         entry.at,
                         f"{held} received {partition}, which {other} has not given up: {fault}",

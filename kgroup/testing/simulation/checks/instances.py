@@ -102,6 +102,9 @@ class Instances(Check):
                     f"{entry.process} has joined again, although {other} had taken its instance id"
                     f" {life.group_instance_id!r}",
                 )
+        held = self.views.programs.held_generation(entry, event.group_id, event.epoch)
+        if held is not None and event.member_id in replaced:
+            self._unaware[event.member_id] = held
 
     def _was_member(self, group_id: str, successor: str) -> bool:
         """Whether the successor was a member until this one joined, or still is."""

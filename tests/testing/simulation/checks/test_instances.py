@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgroup.error_codes import ErrorCode
+from kgroup.testing.simulation.checks.handovers import Handovers
 from kgroup.testing.simulation.checks.instances import Instances
 from kgroup.testing.simulation.history import (
     ProcessCrashed,
@@ -123,6 +124,24 @@ def test_a_member_replaced_before_its_join_is_answered_has_joined_once() -> None
     story.group("Stable", {"twin": [P0, P1]})
     story.report_joined("a")
     assert story.broken(Instances) == []
+
+
+def test_a_member_replaced_before_its_join_is_answered_must_notice_too() -> None:
+    """It starts a generation that is no longer its own, and must learn of that in time."""
+    story = Story()
+    story.instances = {"a": "one", "twin": "one"}
+    story.begin("a", "twin")
+    story.answer_join(story.park_join("a", known=False), "a")
+    story.group("Stable", {"a": [P0, P1]})
+    story.answer_join(story.park_join("twin", known=False), "twin")
+    story.group("Stable", {"twin": [P0, P1]})
+    story.report_joined("a")
+    story.report_assigned("a", [P0, P1])
+    assert story.broken(Handovers) == []
+    story.wait(SESSION + 2)
+    story.record(SimulationEnded)
+    (what,) = story.broken(Instances)
+    assert "did not notice for 12.0" in what
 
 
 def test_joining_again_with_the_replaced_member_id_breaks_it() -> None:

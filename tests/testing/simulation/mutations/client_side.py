@@ -106,7 +106,7 @@ CLIENT: Final = (
         breaks=7,
         description="A batch that may no longer be handed out is not returned to the source.",
         module="kgroup.generation.streams",
-        old="source.seek(epoch, batch.partition, batch.messages[0].offset())",
+        old="source.seek(epoch, batch.partition, batch.start_offset)",
         new="source.seek(epoch, batch.partition, batch.next_offset)",
         seed=21,
     ),
