@@ -55,9 +55,10 @@ def exists(name: str) -> bool:
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:length])
-        for file in (place.with_suffix(".py"), place / "__init__.py"):
-            if file.is_file():
-                return length == len(parts) or has(file, parts[length:])
+        files = (place.with_suffix(".py"), place / "__init__.pyi", place / "__init__.py")
+        found = [file for file in files if file.is_file()]
+        if found:
+            return length == len(parts) or any(has(file, parts[length:]) for file in found)
     return False
 
 
@@ -92,12 +93,14 @@ def definitions(file: Path) -> frozenset[str]:
 @cache
 def imports(file: Path) -> dict[str, str]:
     """The names that a file imports from modules of kgroup, and where each one is."""
-    return {
-        alias.name: f"{node.module}.{alias.name}"
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kgroup")
-        for alias in node.names
-    }
+    package = ".".join(file.parent.relative_to(ROOT).parts)
+    found: dict[str, str] = {}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            module = f"{package}.{node.module}" if node.level else node.module or ""
+            if module.startswith("kgroup"):
+                found |= {alias.name: f"{module}.{alias.name}" for alias in node.names}
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

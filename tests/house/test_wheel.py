@@ -65,13 +65,15 @@ def test_the_wheel_installs_kgroup_and_nothing_else(wheel: dict[str, bytes]) -> 
 
 
 def test_the_wheel_holds_every_module_once(tree: Path, wheel: dict[str, bytes]) -> None:
-    """The wheel's kgroup is the checkout's, generation and watchers included, and py.typed."""
+    """The wheel's kgroup is the checkout's, generation and watchers included, with its types."""
     installed = {name: text for name, text in wheel.items() if name.startswith("kgroup/")}
     expected = {
         path.relative_to(tree).as_posix(): path.read_bytes()
         for path in package_files(tree).values()
     }
     assert installed.pop("kgroup/py.typed") == b""
+    for name in ("kgroup/__init__.pyi", "kgroup/spark/__init__.pyi"):
+        assert installed.pop(name) == (tree / name).read_bytes()
     assert sorted(installed) == sorted(expected)
     assert installed == expected
     assert {"kgroup/generation/__init__.py", "kgroup/watchers/__init__.py"} <= set(installed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import kgroup.spark
-from tests.test_lazy import check_names
+from tests.test_init import check_names
 
 
 def test_every_name_is_found_where_it_is_defined() -> None:
