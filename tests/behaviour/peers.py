@@ -1,7 +1,7 @@
 """Members of other clients: confluent-kafka's and aiokafka's consumers, each in a thread.
 
 They process one record at a time and commit it before the next, so that a rebalance never
-interrupts one. What they process goes into the same ledger as kgroup's.
+interrupts one. What they process goes into the same processed as kgroup's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Node(Protocol):
 
 
 class Peer:
-    """What the other clients share: a thread, and access to the ledger."""
+    """What the other clients share: a thread, and what they have processed."""
 
     def __init__(self, here: Stage, name: str, strategy: str) -> None:
         self.name = name
@@ -88,7 +88,7 @@ class Peer:
             self._error = error
         finally:
             self._owned = -1 if self._error is None else self._owned
-            self._soon(self._here.ledger.wake)
+            self._soon(self._here.processed.wake)
 
     def _soon(self, function: Callable[..., None], *args: object) -> None:
         try:
@@ -98,11 +98,11 @@ class Peer:
 
     def _note_owned(self, count: int) -> None:
         self._owned = count
-        self._soon(self._here.ledger.wake)
+        self._soon(self._here.processed.wake)
 
     def _process(self, topic: str, partition: int, offset: int, value: bytes) -> None:
         record = Processed(self.name, 0, TopicPartition(topic, partition), offset, value.decode())
-        self._soon(self._here.ledger.add, record)
+        self._soon(self._here.processed.add, record)
 
 
 class ConfluentPeer(Peer):

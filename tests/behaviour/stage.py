@@ -1,7 +1,7 @@
 """The stage of a behaviour test: a topic and a group of its own, members, and what they processed.
 
 Members are real ones, in the test's own event loop: TCP, librdkafka, real time. What they process
-is kept in one ledger, in the order in which it happened.
+is kept in one processed, in the order in which it happened.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Processed:
 
 
 @final
-class Ledger:
+class ProcessedRecords:
     """The records that all members have processed, in order."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class Member:
         async with self.group:
             async for generation in self.group:
                 self.generations.append(generation)
-                self._stage.ledger.wake()
+                self._stage.processed.wake()
                 for partition in generation.assignment:
                     generation.start_soon(self._handle, generation, partition)
 
@@ -173,7 +173,7 @@ class Member:
         async for batch in generation.records(partition, max_records=20):
             await trio.sleep(self._seconds * len(batch))
             for message in batch.messages:
-                self._stage.ledger.add(
+                self._stage.processed.add(
                     Processed(
                         self.name,
                         generation.epoch,
@@ -194,7 +194,7 @@ class Stage:
         self.bootstrap_servers = kafka.bootstrap_servers
         self.topic = unique("topic")
         self.group_id = unique("group")
-        self.ledger = Ledger()
+        self.processed = ProcessedRecords()
         self.nursery = nursery
 
     def partition(self, number: int) -> TopicPartition:
@@ -238,7 +238,7 @@ class Stage:
 
         def note(event: Event) -> None:
             events.append(event)
-            self.ledger.wake()
+            self.processed.wake()
 
         group = self.group(runtime, note, client_id=name, **settings)
         member = Member(self, name, group, seconds)

@@ -201,12 +201,12 @@ async def freeze_and_wake(
             producer.start()
             before = await frozen.freeze(handlers)
             owned = latest(before)[0]["partitions"]
-            await here.ledger.until(lambda: other.owned() == count, "no member took over")
+            await here.processed.until(lambda: other.owned() == count, "no member took over")
             epoch = other.generation.epoch
             # The other member has read past the frozen one's position, and still reads.
-            await here.ledger.until(
+            await here.processed.until(
                 lambda: all(
-                    len(here.ledger.offsets(here.partition(number))) > 10 * BATCH
+                    len(here.processed.offsets(here.partition(number))) > 10 * BATCH
                     for number in owned
                 ),
                 "the new owner does not get on",
@@ -221,20 +221,20 @@ async def freeze_and_wake(
 
         def everything() -> bool:
             return all(
-                here.ledger.offsets(here.partition(number))[-1:] == [ends[number] - 1]
+                here.processed.offsets(here.partition(number))[-1:] == [ends[number] - 1]
                 for number in range(count)
             )
 
-        await here.ledger.until(everything, "not everything was processed")
+        await here.processed.until(everything, "not everything was processed")
         # Nothing that the frozen one did disturbed the new owner.
         assert other.generation.epoch == epoch
         assert not other.generation.ending.is_set()
         await other.leave()
-        assert not here.ledger.repeated()
+        assert not here.processed.repeated()
         assert await here.committed(count) == ends
         took_over = {}
         for number in owned:
-            offsets = here.ledger.offsets(here.partition(number))
+            offsets = here.processed.offsets(here.partition(number))
             assert offsets == list(range(offsets[0], ends[number]))
             took_over[number] = offsets[0]
     return Frozen(before, after, took_over)

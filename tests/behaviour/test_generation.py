@@ -101,8 +101,8 @@ async def test_a_drain_commits_under_the_old_id(kafka: Kafka) -> None:
             assert numbers(batch.messages) == [4, 5, 6, 7, 8, 9]
             await second.commit({kept: batch.next_offset})
             (given,) = second.assignment.removed
-            await here.ledger.until(lambda: len(here.ledger.entries) == 6, "not taken over")
-            assert here.ledger.offsets(given) == [4, 5, 6, 7, 8, 9]
+            await here.processed.until(lambda: len(here.processed.entries) == 6, "not taken over")
+            assert here.processed.offsets(given) == [4, 5, 6, 7, 8, 9]
             assert not second.assignment.added
             assert second.assignment.kept == {kept}
             assert other.owned() == 1
@@ -127,8 +127,8 @@ async def test_the_coordinator_refuses_a_stale_commit(kafka: Kafka) -> None:
             batch = await anext(generation.records(here.partition(0), max_records=5))
             heartbeats.hold()
             owner = here.start("owner")
-            await here.ledger.until(lambda: len(here.ledger.entries) == 10, "not taken over")
-            await here.ledger.until(lambda: owner.settled(here.partition(0)), "not taken over")
+            await here.processed.until(lambda: len(here.processed.entries) == 10, "not taken over")
+            await here.processed.until(lambda: owner.settled(here.partition(0)), "not taken over")
             await owner.leave()
             assert not generation.ending.is_set()
             with pytest.raises(StaleGenerationError) as caught:
@@ -220,8 +220,8 @@ async def test_a_closed_member_gives_its_partitions_at_once(kafka: Kafka) -> Non
         await here.create(2)
         one = here.start("one", session_timeout=60.0, rebalance_timeout=60.0)
         two = here.start("two", session_timeout=60.0, rebalance_timeout=60.0)
-        await here.ledger.until(lambda: (one.owned(), two.owned()) == (1, 1), "not shared")
+        await here.processed.until(lambda: (one.owned(), two.owned()) == (1, 1), "not shared")
         await two.leave()
-        await here.ledger.until(lambda: one.owned() == 2, "not handed over")
+        await here.processed.until(lambda: one.owned() == 2, "not handed over")
         await in_thread(admin.produce, here.bootstrap_servers, here.topic, ["x"], partition=1)
-        await here.ledger.until(lambda: here.ledger.entries, "not processed")
+        await here.processed.until(lambda: here.processed.entries, "not processed")

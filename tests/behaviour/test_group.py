@@ -43,15 +43,15 @@ async def test_hand_over_loses_and_repeats_nothing(kafka: Kafka) -> None:
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS)
         producer.start()
-        ledger = here.ledger
+        processed = here.processed
 
         async def until_shared_by(*members: Member) -> None:
-            await ledger.until(
+            await processed.until(
                 lambda: shared_by(*members), f"not shared by {[it.name for it in members]}"
             )
             now = {(member.name, member.generation.epoch) for member in members}
-            await ledger.until(
-                lambda: now.issubset((entry.member, entry.epoch) for entry in ledger.entries),
+            await processed.until(
+                lambda: now.issubset((entry.member, entry.epoch) for entry in processed.entries),
                 f"not all of {now} process",
             )
 
@@ -65,13 +65,15 @@ async def test_hand_over_loses_and_repeats_nothing(kafka: Kafka) -> None:
         await until_shared_by(one, three)
 
         produced = await producer.stop()
-        await ledger.until(lambda: len(ledger.entries) >= produced, "not everything is processed")
+        await processed.until(
+            lambda: len(processed.entries) >= produced, "not everything is processed"
+        )
         await one.leave()
         await three.leave()
 
-        assert sorted(map(int, ledger.values())) == list(range(produced))
+        assert sorted(map(int, processed.values())) == list(range(produced))
         for partition in here.partitions(PARTITIONS):
-            offsets = ledger.offsets(partition)
+            offsets = processed.offsets(partition)
             assert all(later == before + 1 for before, later in pairwise(offsets))
         assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
         assert not any(member.events_of(CommitRefused) for member in (one, two, three))

@@ -30,13 +30,13 @@ def start(here: Stage, kind: str, strategy: str) -> Node:
 async def until_shared(here: Stage, nodes: Mapping[str, Node]) -> None:
     """Wait until these members share all partitions, and each has processed some."""
     share = PARTITIONS // len(nodes)
-    await here.ledger.until(
+    await here.processed.until(
         lambda: [node.owned() for node in nodes.values()] == [share] * len(nodes),
         f"not shared by {list(nodes)}",
     )
-    begun = len(here.ledger.entries)
-    await here.ledger.until(
-        lambda: {entry.member for entry in here.ledger.entries[begun:]} == set(nodes),
+    begun = len(here.processed.entries)
+    await here.processed.until(
+        lambda: {entry.member for entry in here.processed.entries[begun:]} == set(nodes),
         f"not all of {list(nodes)} process",
     )
 
@@ -45,18 +45,18 @@ async def check_account(here: Stage, nodes: Mapping[str, Node], produced: int) -
     """Check that every record was processed once and in order, and all is committed."""
     everything = set(map(str, range(produced)))
     try:
-        await here.ledger.until(
-            lambda: everything.issubset(here.ledger.values()), "not everything was processed"
+        await here.processed.until(
+            lambda: everything.issubset(here.processed.values()), "not everything was processed"
         )
     except AssertionError as error:
-        missing = sorted(map(int, everything.difference(here.ledger.values())))
+        missing = sorted(map(int, everything.difference(here.processed.values())))
         error.add_note(f"missing (number modulo {PARTITIONS} is the partition): {missing}")
         error.add_note(f"owned: { ({kind: node.owned() for kind, node in nodes.items()}) }")
         error.add_note(f"committed: {await here.committed(PARTITIONS)}")
         raise
-    assert not here.ledger.repeated()
+    assert not here.processed.repeated()
     for partition in here.partitions(PARTITIONS):
-        assert all(before < later for before, later in pairwise(here.ledger.offsets(partition)))
+        assert all(before < later for before, later in pairwise(here.processed.offsets(partition)))
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])

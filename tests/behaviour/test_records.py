@@ -206,7 +206,7 @@ async def test_a_half_read_queue_survives_a_rebalance(kafka: Kafka) -> None:
                 async for batch in generation.records(partition, max_records=7):
                     found[number] += numbers(batch.messages)
                     await generation.commit({partition: batch.next_offset})
-                    here.ledger.wake()
+                    here.processed.wake()
                     # The rest is read when the other member has its share, however late it joins.
                     if len(generation.assignment) == 2 and len(found[number]) > count // 2:
                         await generation.ending.wait()
@@ -214,28 +214,32 @@ async def test_a_half_read_queue_survives_a_rebalance(kafka: Kafka) -> None:
             async def run() -> None:
                 async for generation in group:
                     generations.append(generation)
-                    here.ledger.wake()
+                    here.processed.wake()
                     for partition in generation.assignment:
                         generation.start_soon(handle, generation, partition.partition)
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run)
-                await here.ledger.until(lambda: min(map(len, found.values())) > 20, "nothing read")
+                await here.processed.until(
+                    lambda: min(map(len, found.values())) > 20, "nothing read"
+                )
                 other = here.start("other")
-                await here.ledger.until(
+                await here.processed.until(
                     lambda: other.owned() == len(generations[-1].assignment) == 1, "not shared"
                 )
                 (kept,) = generations[-1].assignment
                 assert generations[-1].assignment.kept == {kept}
                 assert 0 < generations[-1].positions[kept] < count
-                await here.ledger.until(
-                    lambda: len(here.ledger.entries) + sum(map(len, found.values())) == 2 * count,
+                await here.processed.until(
+                    lambda: (
+                        len(here.processed.entries) + sum(map(len, found.values())) == 2 * count
+                    ),
                     "not everything was read",
                 )
                 await group.aclose()
         given = 1 - kept.partition
         assert found[kept.partition] == list(range(count))
-        rest = [int(entry.value) for entry in here.ledger.entries]
+        rest = [int(entry.value) for entry in here.processed.entries]
         assert found[given] + rest == list(range(count))
 
 

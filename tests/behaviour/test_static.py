@@ -27,7 +27,7 @@ async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
     async with stage(kafka) as here:
         await here.create(2)
         other = here.start("other", session_timeout=SESSION)
-        await here.ledger.until(lambda: other.owned() == 2, "not joined")
+        await here.processed.until(lambda: other.owned() == 2, "not joined")
         events: list[Event] = []
         settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}
         async with here.group(None, events.append, **settings) as group:
@@ -91,7 +91,7 @@ async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> N
     async with stage(kafka) as here:
         await here.create(2)
         other = here.start("other", session_timeout=SESSION)
-        await here.ledger.until(lambda: other.owned() == 2, "not joined")
+        await here.processed.until(lambda: other.owned() == 2, "not joined")
         more = f"{here.topic}-more"
         await in_thread(admin.create_topic, here.bootstrap_servers, more, 1)
         settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}

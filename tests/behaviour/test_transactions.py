@@ -74,14 +74,14 @@ async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
             producer.produce(here.topic, "10", partition=0)
             await generation.commit_in_transaction(producer, {partition: 5}, beyond_read=True)
         member = here.start("next")
-        await here.ledger.until(
+        await here.processed.until(
             lambda: member.events_of(RequestFailed), "it does not fetch offsets"
         )
         assert "UNSTABLE_OFFSET_COMMIT" in member.events_of(RequestFailed)[0].reason
         assert not member.generations
         await in_thread(producer.commit_transaction, SOON)
-        await here.ledger.until(lambda: len(here.ledger.entries) == 6, "not read")
-        assert here.ledger.offsets(partition)[0] == 5
+        await here.processed.until(lambda: len(here.processed.entries) == 6, "not read")
+        assert here.processed.offsets(partition)[0] == 5
 
 
 async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
@@ -102,8 +102,8 @@ async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
             generation = await group.next()
             heartbeats.hold()
             owner = here.start("owner")
-            await here.ledger.until(lambda: len(here.ledger.entries) == 10, "not taken over")
-            await here.ledger.until(lambda: owner.owned() == 1, "not taken over")
+            await here.processed.until(lambda: len(here.processed.entries) == 10, "not taken over")
+            await here.processed.until(lambda: owner.owned() == 1, "not taken over")
             producer.begin_transaction()
             producer.produce(target.topic, "never", partition=0)
             assert not generation.ending.is_set()

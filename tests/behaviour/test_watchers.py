@@ -18,16 +18,16 @@ async def test_added_partitions_are_read(kafka: Kafka) -> None:
         for number in range(2):
             await here.produce(["a", "b"], number)
         one, two = here.start("one"), here.start("two")
-        await here.ledger.until(lambda: (one.owned(), two.owned()) == (1, 1), "not shared")
-        await here.ledger.until(lambda: len(here.ledger.entries) == 4, "not read")
+        await here.processed.until(lambda: (one.owned(), two.owned()) == (1, 1), "not shared")
+        await here.processed.until(lambda: len(here.processed.entries) == 4, "not read")
         leader = next(member for member in (one, two) if member.generation.leader)
         ended = leader.generation
         await in_thread(admin.add_partitions, here.bootstrap_servers, here.topic, 4)
         for number in range(4):
             await here.produce(["c"], number)
-        await here.ledger.until(lambda: (one.owned(), two.owned()) == (2, 2), "not shared again")
-        await here.ledger.until(lambda: len(here.ledger.entries) == 8, "not read")
-        assert not here.ledger.repeated()
+        await here.processed.until(lambda: (one.owned(), two.owned()) == (2, 2), "not shared again")
+        await here.processed.until(lambda: len(here.processed.entries) == 8, "not read")
+        assert not here.processed.repeated()
         assert ended.end is not None
         assert ended.end.cause is Cause.PARTITIONS_CHANGED
 
@@ -37,10 +37,10 @@ async def test_added_partitions_are_read_from_their_start_with_latest(kafka: Kaf
     async with stage(kafka) as here:
         await here.create()
         one = here.start("one", auto_offset_reset="latest", partition_watch_interval=1.0)
-        await here.ledger.until(lambda: one.owned() == 1, "not joined")
+        await here.processed.until(lambda: one.owned() == 1, "not joined")
         await in_thread(admin.add_partitions, here.bootstrap_servers, here.topic, 2)
         await here.produce(["first"], 1)
-        await here.ledger.until(lambda: here.ledger.values() == ["first"], "skipped")
+        await here.processed.until(lambda: here.processed.values() == ["first"], "skipped")
 
 
 async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
@@ -50,12 +50,12 @@ async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
         await other.create()
         await other.produce(["here"])
         member = here.start("one", topics=[here.topic, other.topic])
-        await here.ledger.until(lambda: here.ledger.values() == ["here"], "not read")
+        await here.processed.until(lambda: here.processed.values() == ["here"], "not read")
         (missing,) = member.events_of(TopicsMissing)
         assert missing.topics == (here.topic,)
         await here.create(3)
         await here.produce(["late"], 2)
-        await here.ledger.until(lambda: here.ledger.values() == ["here", "late"], "not read")
+        await here.processed.until(lambda: here.processed.values() == ["here", "late"], "not read")
         assert member.owned() == 4
 
 
@@ -78,16 +78,18 @@ async def test_the_partitions_of_a_deleted_topic_are_given_up(kafka: Kafka) -> N
         await other.create()
         await here.produce(["gone soon"])
         member = here.start("one", topics=[here.topic, other.topic])
-        await here.ledger.until(lambda: here.ledger.values() == ["gone soon"], "not read")
+        await here.processed.until(lambda: here.processed.values() == ["gone soon"], "not read")
         ended = member.generation
         await in_thread(admin.delete_topic, here.bootstrap_servers, here.topic)
         kept = TopicPartition(other.topic, 0)
-        await here.ledger.until(lambda: member.settled(kept), "not given up")
+        await here.processed.until(lambda: member.settled(kept), "not given up")
         assert ended.end is not None
         assert ended.end.cause is Cause.PARTITIONS_CHANGED
         assert member.generation.assignment.removed == set(here.partitions(2))
         await other.produce(["stays"])
-        await here.ledger.until(lambda: here.ledger.values() == ["gone soon", "stays"], "not read")
+        await here.processed.until(
+            lambda: here.processed.values() == ["gone soon", "stays"], "not read"
+        )
 
 
 async def test_a_topic_that_is_created_again_is_read_from_its_start(kafka: Kafka) -> None:
@@ -96,14 +98,14 @@ async def test_a_topic_that_is_created_again_is_read_from_its_start(kafka: Kafka
         await here.create()
         await here.produce([f"old {number}" for number in range(5)])
         member = here.start("one")
-        await here.ledger.until(lambda: len(here.ledger.entries) == 5, "not read")
+        await here.processed.until(lambda: len(here.processed.entries) == 5, "not read")
         await in_thread(admin.delete_topic, here.bootstrap_servers, here.topic)
-        await here.ledger.until(lambda: member.owned() == 0, "not given up")
+        await here.processed.until(lambda: member.owned() == 0, "not given up")
         await here.create()
         await here.produce([f"new {number}" for number in range(9)])
-        await here.ledger.until(lambda: len(here.ledger.entries) >= 14, "not read")
-        await here.ledger.until(lambda: member.owned() == 1, "not taken up")
-        assert here.ledger.values()[5:] == [f"new {number}" for number in range(9)]
+        await here.processed.until(lambda: len(here.processed.entries) >= 14, "not read")
+        await here.processed.until(lambda: member.owned() == 1, "not taken up")
+        assert here.processed.values()[5:] == [f"new {number}" for number in range(9)]
 
 
 async def test_a_topic_that_is_created_again_unnoticed_is_read_on(
@@ -118,15 +120,15 @@ async def test_a_topic_that_is_created_again_unnoticed_is_read_on(
         await here.create()
         await here.produce([f"old {number}" for number in range(5)])
         member = here.start("one", partition_watch_interval=3.0)
-        await here.ledger.until(lambda: len(here.ledger.entries) == 5, "not read")
+        await here.processed.until(lambda: len(here.processed.entries) == 5, "not read")
         epoch = member.generation.epoch
         await in_thread(admin.delete_topic, here.bootstrap_servers, here.topic)
         await here.create()
         await here.produce([f"new {number}" for number in range(9)])
-        await here.ledger.until(lambda: here.ledger.values()[-1] == "new 8", "not read")
+        await here.processed.until(lambda: here.processed.values()[-1] == "new 8", "not read")
         fresh = [f"new {number}" for number in range(9)]
-        assert here.ledger.values()[5:] in (fresh, fresh[5:])
-        await here.ledger.until(
+        assert here.processed.values()[5:] in (fresh, fresh[5:])
+        await here.processed.until(
             lambda: member.owned() == 1 and member.generation.epoch > epoch, "not seen later"
         )
         causes = {generation.end.cause for generation in member.generations if generation.end}
@@ -142,10 +144,10 @@ async def test_a_pattern_finds_new_topics(kafka: Kafka) -> None:
         await first.create()
         await first.produce(["a"])
         member = here.start("one", topics=[re.compile(re.escape(prefix) + "-.*")])
-        await here.ledger.until(lambda: here.ledger.values() == ["a"], "not read")
+        await here.processed.until(lambda: here.processed.values() == ["a"], "not read")
         await second.create()
         await second.produce(["b"])
-        await here.ledger.until(lambda: here.ledger.values() == ["a", "b"], "not read")
+        await here.processed.until(lambda: here.processed.values() == ["a", "b"], "not read")
         assert member.owned() == 2
         causes = [generation.end.cause for generation in member.generations if generation.end]
         assert set(causes) <= {Cause.SUBSCRIPTION_CHANGED, Cause.PARTITIONS_CHANGED}

@@ -293,7 +293,7 @@ class SourceMachine(RuleBasedStateMachine):
         return answer
 
     @invariant()
-    def the_ledger_balances(self) -> None:
+    def the_limits_balance(self) -> None:
         """The limits count exactly the records and bytes in the queues."""
         queues = self.source._queues.values()
         assert self.fetcher.limits.records == sum(queue.records for queue in queues)

@@ -67,7 +67,7 @@ class RecordedEvents:
 
 
 @final
-class Ledger:
+class ProcessedRecords:
     """The records that handlers have processed, in order."""
 
     def __init__(self) -> None:
@@ -149,12 +149,14 @@ class Stage:
         return None if found is None else found.offset
 
 
-Work = Callable[[Generation, Ledger], None]
+Work = Callable[[Generation, ProcessedRecords], None]
 """A function that a member calls with each generation, in its loop's body."""
 
 
 @contextmanager
-def member(here: Stage, ledger: Ledger, work: Work, **settings: object) -> Iterator[RecordedEvents]:
+def member(
+    here: Stage, processed: ProcessedRecords, work: Work, **settings: object
+) -> Iterator[RecordedEvents]:
     """Run a member in a thread, and close it in the test's thread; the value is its events."""
     recorded = RecordedEvents()
     group = here.group(recorded, **settings)
@@ -162,7 +164,7 @@ def member(here: Stage, ledger: Ledger, work: Work, **settings: object) -> Itera
     def run() -> None:
         with group:
             for generation in group:
-                work(generation, ledger)
+                work(generation, processed)
 
     with thread(run):
         try:
@@ -172,16 +174,16 @@ def member(here: Stage, ledger: Ledger, work: Work, **settings: object) -> Itera
             group.close()
 
 
-def in_handlers(generation: Generation, ledger: Ledger) -> None:
+def in_handlers(generation: Generation, processed: ProcessedRecords) -> None:
     """Process each partition in a handler thread."""
     for partition in generation.assignment:
-        generation.start(process_all, generation, partition, ledger)
+        generation.start(process_all, generation, partition, processed)
 
 
-def in_the_body(generation: Generation, ledger: Ledger) -> None:
+def in_the_body(generation: Generation, processed: ProcessedRecords) -> None:
     """Process all partitions in the loop's body."""
     for batch in generation.records(max_records=5):
-        ledger.add(batch)
+        processed.add(batch)
         generation.commit({batch.partition: batch.next_offset})
 
 
@@ -207,10 +209,12 @@ def thread(target: Callable[..., object], *args: object) -> Iterator[threading.T
         raise raised[0]
 
 
-def process_all(generation: Generation, partition: TopicPartition, ledger: Ledger) -> None:
+def process_all(
+    generation: Generation, partition: TopicPartition, processed: ProcessedRecords
+) -> None:
     """A handler: process and commit batch by batch."""
     for batch in generation.records(partition, max_records=20):
-        ledger.add(batch)
+        processed.add(batch)
         generation.commit({partition: batch.next_offset})
 
 

@@ -22,7 +22,7 @@ from kgroup.threaded import Generation
 from tests.brokers import Kafka
 from tests.threaded.stage import (
     SOON,
-    Ledger,
+    ProcessedRecords,
     RecordedEvents,
     Stage,
     thread,
@@ -100,7 +100,7 @@ def test_closing_amid_a_join(kafka: Kafka) -> None:
 
 def test_closing_in_the_owner_only_signals(kafka: Kafka) -> None:
     """In the thread inside the block, close() does not wait, and work can be finished."""
-    here, ledger = Stage(kafka), Ledger()
+    here, processed = Stage(kafka), ProcessedRecords()
     here.create(1, 10)
     with here.group() as group:
         generation = next(group)
@@ -108,10 +108,10 @@ def test_closing_in_the_owner_only_signals(kafka: Kafka) -> None:
         group.close()
         assert generation.ending.wait(SOON)
         generation.commit({batch.partition: batch.next_offset})
-        ledger.add(batch)
+        processed.add(batch)
         with pytest.raises(GroupClosedError):
             group.next()
-    assert here.committed() == len(ledger.entries)
+    assert here.committed() == len(processed.entries)
 
 
 def test_closing_in_a_handler_only_signals(kafka: Kafka) -> None:

@@ -23,7 +23,7 @@ from tests.brokers import Kafka
 from tests.threaded.stage import (
     QUICK,
     SOON,
-    Ledger,
+    ProcessedRecords,
     RecordedEvents,
     Stage,
     Work,
@@ -37,7 +37,7 @@ from tests.threaded.stage import (
 
 def test_generations_handlers_and_commits(kafka: Kafka) -> None:
     """``for`` returns a generation, handlers process and commit, and the block leaves the group."""
-    here, recorded, ledger = Stage(kafka), RecordedEvents(), Ledger()
+    here, recorded, processed = Stage(kafka), RecordedEvents(), ProcessedRecords()
     here.create(3, 50)
     held: list[Generation] = []
     with here.group(recorded) as group:
@@ -46,13 +46,13 @@ def test_generations_handlers_and_commits(kafka: Kafka) -> None:
             assert generation.assignment.partitions == tuple(map(here.partition, range(3)))
             assert generation.leader
             for partition in generation.assignment:
-                assert generation.start(process_all, generation, partition, ledger)
-            ledger.wait(150)
+                assert generation.start(process_all, generation, partition, processed)
+            processed.wait(150)
             break
     (generation,) = held
     assert generation.end is not None
     assert generation.end.cause is Cause.CLOSED
-    assert set(ledger.counts().values()) == {1}
+    assert set(processed.counts().values()) == {1}
     assert [here.committed(number) for number in range(3)] == [50, 50, 50]
     assert recorded.wait(Left).notified
     assert not [one for one in threading.enumerate() if one.name.startswith("kgroup-")]
@@ -115,17 +115,17 @@ def test_a_handler_that_returns_ends_its_generation(kafka: Kafka) -> None:
 
 def test_a_handler_that_raises_is_raised_by_the_block(kafka: Kafka) -> None:
     """Its siblings drain, ``for`` ends, and ``with`` raises it in a group, one level deep."""
-    here, recorded, ledger = Stage(kafka), RecordedEvents(), Ledger()
+    here, recorded, processed = Stage(kafka), RecordedEvents(), ProcessedRecords()
     here.create(2, 10)
 
-    def fail(ledger: Ledger) -> None:
-        ledger.wait(10)
+    def fail(processed: ProcessedRecords) -> None:
+        processed.wait(10)
         raise ZeroDivisionError("on purpose")
 
     with pytest.raises(ExceptionGroup) as info, here.group(recorded) as group:
         for generation in group:
-            generation.start(process_all, generation, here.partition(0), ledger)
-            generation.start(fail, ledger)
+            generation.start(process_all, generation, here.partition(0), processed)
+            generation.start(fail, processed)
     (error,) = info.value.exceptions
     assert isinstance(error, ZeroDivisionError)
     assert "fail" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
@@ -217,36 +217,36 @@ def test_hand_over_loses_and_repeats_nothing(kafka: Kafka, work: Work) -> None:
 
     So it is for work in handler threads and for work in the loop's body alone.
     """
-    here, ledger = Stage(kafka), Ledger()
+    here, processed = Stage(kafka), ProcessedRecords()
     partitions, each = 4, 1000
     here.create(partitions, each)
-    with member(here, ledger, work):
-        ledger.wait(200)
-        with member(here, ledger, work) as second:
+    with member(here, processed, work):
+        processed.wait(200)
+        with member(here, processed, work) as second:
             second.wait(Assigned)
             here.produce(each, *range(partitions))
-            ledger.wait(partitions * each + 500)
-        ledger.wait(2 * partitions * each)
+            processed.wait(partitions * each + 500)
+        processed.wait(2 * partitions * each)
     for number in range(partitions):
-        assert ledger.offsets(here.partition(number)) == list(range(2 * each))
+        assert processed.offsets(here.partition(number)) == list(range(2 * each))
         assert here.committed(number) == 2 * each
 
 
 def test_a_hundred_partitions_have_a_hundred_threads(kafka: Kafka) -> None:
     """With a handler thread for each of 100 partitions all records are processed once."""
-    here, ledger = Stage(kafka), Ledger()
+    here, processed = Stage(kafka), ProcessedRecords()
     partitions, each = 100, 100
     here.create(partitions, each)
     together = threading.Barrier(partitions)
 
     def handle(generation: Generation, partition: TopicPartition) -> None:
         together.wait(SOON)
-        process_all(generation, partition, ledger)
+        process_all(generation, partition, processed)
 
     with here.group() as group:
         generation = next(group)
         assert all(generation.start(handle, generation, name) for name in generation.assignment)
-        ledger.wait(partitions * each)
-    assert set(ledger.counts().values()) == {1}
-    assert len(ledger.counts()) == partitions * each
+        processed.wait(partitions * each)
+    assert set(processed.counts().values()) == {1}
+    assert len(processed.counts()) == partitions * each
     assert {here.committed(number) for number in range(partitions)} == {each}

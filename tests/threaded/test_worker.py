@@ -14,7 +14,7 @@ from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation, run, serve
 from kgroup.types import TopicPartition
 from tests.brokers import EMBEDDED, Kafka
-from tests.threaded.stage import SOON, Ledger, Stage, thread, wait
+from tests.threaded.stage import SOON, ProcessedRecords, Stage, thread, wait
 
 once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 """For tests that are the same on every broker."""
@@ -23,7 +23,7 @@ once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 @pytest.mark.parametrize("threads", [None, 1, 3, 20])
 def test_every_record_in_its_partitions_order(kafka: Kafka, threads: int | None) -> None:
     """At most one thread processes a partition, in order, and all is committed."""
-    here, ledger = Stage(kafka), Ledger()
+    here, processed = Stage(kafka), ProcessedRecords()
     partitions, records = 6, 200
     here.create(partitions, records)
     pauses, busy, together = random.Random(1), Counter[TopicPartition](), list[int]()
@@ -37,10 +37,10 @@ def test_every_record_in_its_partitions_order(kafka: Kafka, threads: int | None)
             pause = pauses.choice([0.0, 0.0, 0.01])
         over.wait(pause)
         with lock:
-            ledger.add(batch)
+            processed.add(batch)
             busy[batch.partition] -= 1
 
-    with here.group() as group, thread(ledger.wait, partitions * records) as waiting:
+    with here.group() as group, thread(processed.wait, partitions * records) as waiting:
 
         def close() -> None:
             waiting.join(SOON)
@@ -49,7 +49,7 @@ def test_every_record_in_its_partitions_order(kafka: Kafka, threads: int | None)
         with thread(close):
             serve(group, handle, threads=threads, max_records=7)
     for number in range(partitions):
-        assert ledger.offsets(here.partition(number)) == list(range(records))
+        assert processed.offsets(here.partition(number)) == list(range(records))
         assert here.committed(number) == records
     assert max(together) <= (partitions if threads is None else min(threads, partitions))
 
@@ -57,27 +57,27 @@ def test_every_record_in_its_partitions_order(kafka: Kafka, threads: int | None)
 @once
 def test_a_slow_partition_occupies_one_thread(kafka: Kafka) -> None:
     """The others are processed to their end meanwhile, and few of its batches wait in memory."""
-    here, ledger = Stage(kafka), Ledger()
+    here, processed = Stage(kafka), ProcessedRecords()
     here.create(3, 100)
     slow, freed = here.partition(0), threading.Event()
 
     def handle(_: Generation, batch: Batch) -> None:
         if batch.partition == slow:
             wait(freed)
-        ledger.add(batch)
+        processed.add(batch)
 
     with here.group() as group:
 
         def watch() -> None:
-            ledger.wait(200)
-            assert ledger.offsets(slow) == []
+            processed.wait(200)
+            assert processed.offsets(slow) == []
             freed.set()
-            ledger.wait(300)
+            processed.wait(300)
             group.shutdown(promptly=True)
 
         with thread(watch):
             serve(group, handle, threads=2, max_records=5)
-    assert ledger.offsets(slow) == list(range(100))
+    assert processed.offsets(slow) == list(range(100))
     assert [here.committed(number) for number in range(3)] == [100, 100, 100]
 
 

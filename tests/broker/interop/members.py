@@ -1,6 +1,6 @@
 """Members of a group that are other clients' consumers, each a process of its own.
 
-The ledger of their stage (``tests.behaviour``) records what they process, as for kgroup's own
+The processed of their stage (``tests.behaviour``) records what they process, as for kgroup's own
 members. They can leave, be killed, and be started again as the same instance.
 """
 
@@ -129,7 +129,7 @@ class ForeignMember:
     """A running member; ``start_member`` makes one.
 
     Attributes:
-        name: its name in the ledger.
+        name: its name in the processed.
         partitions: the partitions that it owns.
         revocations: how often it gave partitions up.
         refused: for each partition with a refused commit, the offset that was committed before;
@@ -194,9 +194,9 @@ class ForeignMember:
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     self._hear(line)
-                self._here.ledger.wake()
+                self._here.processed.wake()
         self._left.set()
-        self._here.ledger.wake()
+        self._here.processed.wake()
         wanted = (0, 128 + signal.SIGTERM, -signal.SIGKILL)
         assert process.returncode in wanted, f"{self.name} ended badly: {self.errors}"
 
@@ -226,7 +226,7 @@ class ForeignMember:
 
     def _note_record(self, partition: int | str, offset: int | str, value: str, at: float) -> None:
         named = TopicPartition(self._here.topic, int(partition))
-        self._here.ledger.add(Processed(self.name, 0, named, int(offset), value, at))
+        self._here.processed.add(Processed(self.name, 0, named, int(offset), value, at))
 
     def _hear_of_commit(self, event: dict[str, Any]) -> None:
         for one in event["offsets"]:
@@ -268,7 +268,7 @@ async def start_member(
     Args:
         here: where it plays.
         client: what it is.
-        name: what it is called in the ledger.
+        name: what it is called in the processed.
         properties: a file in which Java finds its further settings.
         instance_id: for a static member.
         session_timeout_ms: its session time-out.
@@ -304,14 +304,14 @@ async def until_shared(
     def owners() -> str:
         return f"{ {name: node.owned() for name, node in nodes.items()} }"
 
-    await here.ledger.until(
+    await here.processed.until(
         lambda: all(node.owned() == share for node in nodes.values()),
         f"not shared by {list(nodes)}",
         patience,
     )
-    begun = len(here.ledger.entries)
-    await here.ledger.until(
-        lambda: {entry.member for entry in here.ledger.entries[begun:]} >= set(nodes),
+    begun = len(here.processed.entries)
+    await here.processed.until(
+        lambda: {entry.member for entry in here.processed.entries[begun:]} >= set(nodes),
         f"not all process; they own {owners()}",
         patience,
     )

@@ -38,9 +38,11 @@ async def check_account(here: Stage, produced: int, repeatable: Mapping[int, int
     for another one has its last commit refused, and then nobody may be left to repeat its records.
     """
     wanted = set(map(str, range(produced)))
-    await here.ledger.until(lambda: wanted <= set(here.ledger.values()), "records are missing")
+    await here.processed.until(
+        lambda: wanted <= set(here.processed.values()), "records are missing"
+    )
     for partition in here.partitions(PARTITIONS):
-        offsets = here.ledger.offsets_by_time(partition)
+        offsets = here.processed.offsets_by_time(partition)
         for before, later in pairwise(offsets):
             if partition.partition in repeatable:
                 assert later == before + 1 or repeatable[partition.partition] <= later <= before

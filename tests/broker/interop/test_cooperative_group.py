@@ -73,10 +73,10 @@ async def shared(here: Stage, nodes: Mapping[str, Node]) -> dict[str, set[int]]:
     that a rebalance refused: the records after the rebalance bring the next one.
     """
     await until_shared(here, nodes, PARTITIONS)
-    ledger, partitions = here.ledger, here.partitions(PARTITIONS)
-    before = {partition: len(ledger.offsets(partition)) for partition in partitions}
-    await ledger.until(
-        lambda: all(len(ledger.offsets(one)) > before[one] for one in partitions),
+    processed, partitions = here.processed, here.partitions(PARTITIONS)
+    before = {partition: len(processed.offsets(partition)) for partition in partitions}
+    await processed.until(
+        lambda: all(len(processed.offsets(one)) > before[one] for one in partitions),
         "a partition is read no more",
     )
     found = {name: numbers(node) for name, node in nodes.items()}

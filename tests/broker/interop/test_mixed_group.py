@@ -27,9 +27,11 @@ async def until_all_process(here: Stage, broker: EmbeddedBroker, names: set[str]
 
 
 async def _next_to_process(here: Stage) -> set[str]:
-    entries = here.ledger.entries
+    entries = here.processed.entries
     begun = len(entries)
-    await here.ledger.until(lambda: len(entries) >= begun + 4 * PARTITIONS, "nothing is processed")
+    await here.processed.until(
+        lambda: len(entries) >= begun + 4 * PARTITIONS, "nothing is processed"
+    )
     return {entry.member for entry in entries[begun:]}
 
 
