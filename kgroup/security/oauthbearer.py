@@ -56,6 +56,8 @@ class OauthBearerLogin:
     def refusal(self) -> str:
         """What is known of the broker's reason: it does not say whether the token had expired."""
         left = self._token.lifetime
-        state = f"it expired {-left:.0f} s ago" if left <= 0 else f"it is valid for {left:.0f} s"
+        state = f"it expired {-left:.0f} s ago"
+        if left > 0:
+            state = f"it is valid for {left:.0f} s: check its issuer, audience and scope"
         told = self._refusal.decode(errors="replace")
         return f"the broker refused the token ({told:.200}); by the client's clock {state}"

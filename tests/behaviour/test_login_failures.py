@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import re
+import tempfile
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
@@ -35,10 +37,13 @@ from kgroup.group import ConsumerGroup
 from kgroup.security.credentials import Token
 from kgroup.security.settings import Security
 from kgroup.testing.admin import create_topic, produce
+from kgroup.testing.java import QUICK
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener, unsecured_token
 from kgroup.types import TopicPartition
 from tests.behaviour.rights import grant, right
+from tests.brokers import unique
+from tests.security.signed_tokens import signed_token, write_keys
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.xdist_group("security")]
 SOON: Final = 150.0
@@ -51,6 +56,11 @@ USERS: Final = {
     name: f"{name}-secret" for name in ("alice", "topics", "groups", "hidden", "taken", "revoked")
 }
 WRONG: Final = "wrong"
+AUDIENCE: Final = "orders-cluster"
+VALIDATOR: Final = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+)
+KEYS: Final = Path(tempfile.gettempdir()) / f"{unique('keys')}.json"
 AUTHORITY: Final = trustme.CA()
 FOREIGN: Final = trustme.CA()
 LISTENERS: Final = {
@@ -62,6 +72,15 @@ LISTENERS: Final = {
     "mutual": SecureListener(name="MUTUAL", authority=AUTHORITY, client_certificates=True),
     "sessions": SecureListener(
         USERS, name="SESSIONS", authority=AUTHORITY, session_lifetime=SESSION
+    ),
+    "signed": SecureListener(
+        name="SIGNED",
+        authority=AUTHORITY,
+        properties={
+            "listener.name.signed.oauthbearer.sasl.server.callback.handler.class": VALIDATOR,
+            "listener.name.signed.sasl.oauthbearer.jwks.endpoint.url": KEYS.as_uri(),
+            "listener.name.signed.sasl.oauthbearer.expected.audience": AUDIENCE,
+        },
     ),
     "password": SecureListener(
         USERS,
@@ -184,6 +203,12 @@ CASES: Final = (
         "refused the token .* it is valid for",
     ),
     Case(
+        "a token for another audience",
+        "signed",
+        token(signed_token("alice", "another-cluster")),
+        "refused the token .* it is valid for .*: check its issuer, audience and scope",
+    ),
+    Case(
         "topic but not group",
         "tls",
         user("topics"),
@@ -234,10 +259,15 @@ RIGHTS: Final = (
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[RealKafka]:
     """A Kafka with all these listeners, a topic, and the rights of the users."""
-    with RealKafka(secure=list(LISTENERS.values())) as kafka:
-        create_topic(kafka.bootstrap_servers, TOPIC)
-        grant(kafka.bootstrap_servers, *RIGHTS)
-        yield kafka
+    write_keys(KEYS)
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={KEYS.as_uri()}"
+    try:
+        with RealKafka(secure=list(LISTENERS.values()), java_options=[*QUICK, allowed]) as kafka:
+            create_topic(kafka.bootstrap_servers, TOPIC)
+            grant(kafka.bootstrap_servers, *RIGHTS)
+            yield kafka
+    finally:
+        KEYS.unlink()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -358,3 +388,20 @@ async def test_a_user_that_is_deleted_is_told_when_the_session_ends(kafka: RealK
     assert failed.count("Heartbeat") == failed.count("LeaveGroup") == 1
     assert len(failed) <= MOST_EVENTS
     assert len([event for event in events if isinstance(event, SourceFault)]) <= 2
+
+
+async def test_a_token_for_the_right_audience_is_accepted(kafka: RealKafka) -> None:
+    """The listener that refuses another audience lets this token in, on both planes."""
+    await trio.to_thread.run_sync(produce, kafka.bootstrap_servers, TOPIC, ["x"])
+    made = GroupConfig(
+        bootstrap_servers=kafka.servers_of(LISTENERS["signed"]),
+        group_id=GROUP,
+        topics=[TOPIC],
+        security=token(signed_token("alice", AUDIENCE)),
+    )
+    with trio.fail_after(SOON):
+        async with ConsumerGroup(made) as group:
+            generation = await group.next()
+            async for batch in generation.records():
+                assert len(batch) > 0
+                break

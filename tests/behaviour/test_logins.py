@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 import trio
 import trio.lowlevel
+import trustme
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import (
     ScramCredentialInfo,
@@ -18,8 +20,10 @@ from confluent_kafka.admin._scram import (
 )
 
 from kgroup.config import GroupConfig
-from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted
+from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted, SourceFault
 from kgroup.group import ConsumerGroup
+from kgroup.notifier import Notifier
+from kgroup.records import consumer_login
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
 from kgroup.testing.admin import create_topic
@@ -52,6 +56,7 @@ class Reader:
         self.read: Counter[str] = Counter()
         self.events: list[Event] = []
         self.begun = trio.Event()
+        self._changed = Notifier()
         self.config = GroupConfig(
             bootstrap_servers=kafka.secure_servers,
             group_id=self.topic,
@@ -61,14 +66,30 @@ class Reader:
 
     async def run(self, last: str) -> None:
         """Read and commit each batch until a record arrives."""
-        async with ConsumerGroup(self.config, on_event=self.events.append) as group:
+        async with ConsumerGroup(self.config, on_event=self._reported) as group:
             generation = await group.next()
             self.begun.set()
             async for batch in generation.records():
                 self.read.update((message.value() or b"").decode() for message in batch)
+                self._changed.notify()
                 await generation.commit({batch.partition: batch.next_offset})
                 if last in self.read:
                     return
+
+    def _reported(self, event: Event) -> None:
+        self.events.append(event)
+        self._changed.notify()
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until a condition holds; it is checked at each event and each batch."""
+        while not holds():
+            await self._changed.wait()
+
+    @property
+    def renewals(self) -> int:
+        """How often records were read on with files that had changed."""
+        faults = [event.reason for event in self.events if isinstance(event, SourceFault)]
+        return sum("files of the certificates have changed" in reason for reason in faults)
 
     def count(self, kind: type[Event]) -> int:
         """How many events there were of a class."""
@@ -82,7 +103,10 @@ class Reader:
 
 
 async def read_for(kafka: RealKafka, readers: list[Reader], seconds: float) -> int:
-    """Let them read what is written for so long; return how many records that was."""
+    """Let them read what is written for so long; return how many records that was.
+
+    A broker that is away meanwhile gets what was written once it is back.
+    """
     steps = int(seconds / STEP)
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for reader in readers:
@@ -158,3 +182,67 @@ async def test_a_password_changes_while_a_group_reads(kafka: RealKafka) -> None:
         nursery.start_soon(change_later)
         records = await read_for(kafka, [reader], 2.5 * LIFETIME)
     reader.check(records)
+
+
+def issue(authority: trustme.CA) -> tuple[str, str]:
+    """A client's certificate with its chain, and its key."""
+    issued = authority.issue_cert("client.test", common_name="client")
+    chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+    return chain.decode(), issued.private_key_pem.bytes().decode()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Mapping[str, Path]:
+    """Where the client has its certificates."""
+    return {name: tmp_path / f"{name}.pem" for name in ("ca", "certificate", "key")}
+
+
+async def test_certificates_and_authority_change_while_a_group_reads(
+    tmp_path: Path, files: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both planes take new files without a restart: no rebalance, no record lost or repeated.
+
+    The broker that comes back has a certificate of the new authority, and trusts no other.
+    """
+    monkeypatch.setattr(consumer_login, "FILES_INTERVAL", 0.2)
+    old, new = trustme.CA(), trustme.CA()
+    trusted = tmp_path / "trusted.pem"
+
+    def trust(*authorities: trustme.CA) -> str:
+        return "".join(one.cert_pem.bytes().decode() for one in authorities)
+
+    def give(*authorities: trustme.CA) -> None:
+        certificate, key = issue(authorities[-1])
+        files["ca"].write_text(trust(*authorities))
+        files["key"].write_text(key)
+        files["certificate"].write_text(certificate)
+
+    trusted.write_text(trust(old, new))
+    give(old)
+    listener = SecureListener(
+        client_certificates=True,
+        authority=old,
+        properties={"listener.name.secure.ssl.truststore.location": str(trusted)},
+    )
+    given: dict[str, Any] = {name: str(path) for name, path in files.items()}
+    security = Security(protocol="SSL", **given)
+    with RealKafka(secure=listener) as kafka:
+        await trio.to_thread.run_sync(grant, kafka.bootstrap_servers, *EVERYONE_READS)
+        reader = Reader(kafka, security)
+
+        def restart() -> None:
+            trusted.write_text(trust(new))
+            listener.authority = new
+            kafka.restart()
+
+        async def change() -> None:
+            await reader.begun.wait()
+            await reader.until(lambda: reader.read)
+            give(old, new)
+            await reader.until(lambda: reader.renewals)
+            await trio.to_thread.run_sync(restart)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(change)
+            records = await read_for(kafka, [reader], 2.5 * LIFETIME)
+        reader.check(records)
