@@ -27,7 +27,6 @@ from kgroup.events import (
     AssignmentGivenUp,
     PartitionsUnassigned,
     RequestFailed,
-    TopicsMissing,
     TopicsRefused,
 )
 from kgroup.generation.member_context import MemberContext
@@ -73,6 +72,20 @@ def group_topics(own: Collection[str], *others: Collection[str]) -> GroupTopics:
 
 
 @final
+@attrs.frozen
+class FoundTopics:
+    """What brokers know of a group's topics.
+
+    Attributes:
+        known: the topics that exist.
+        missing: those that do not exist.
+    """
+
+    known: Mapping[str, TopicInfo]
+    missing: Collection[str]
+
+
+@final
 @attrs.frozen(kw_only=True)
 class LeaderAssignment:
     """Computes one generation's assignment.
@@ -93,8 +106,8 @@ class LeaderAssignment:
         """Every topic that the whole group subscribes to."""
         return group_topics(own, *{member.topics for member in self.answer.members})
 
-    async def fetch_topics(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:
-        """Those of the topics that exist, however long it takes until a broker answers.
+    async def fetch_topics(self, topics: GroupTopics) -> FoundTopics:
+        """Find the topics that exist, however long it takes until a broker answers.
 
         Raises:
             BrokerError: a broker refuses to answer, or this member may not read a topic of its own.
@@ -109,9 +122,8 @@ class LeaderAssignment:
         refused = {**topics.invalid, **found.refused}
         if refused:
             self.member.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
-        if missing := (topics.own | topics.foreign) - found.topics.keys() - refused.keys():
-            self.member.emitter.emit(TopicsMissing, topics=tuple(sorted(missing)))
-        return found.topics
+        missing = (topics.own | topics.foreign) - found.topics.keys() - refused.keys()
+        return FoundTopics(found.topics, missing)
 
     async def fetch_topics_once(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:
         """Those of the topics that exist, by one attempt.

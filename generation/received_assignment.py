@@ -231,8 +231,8 @@ class InheritedAssignment:
             return FITS
         # A broker before JoinGroup v9 names the id that a returning leader had before.
         if self._may_lead and self.join.answer.leader_id not in group.assignments:
-            known = await self.leader.fetch_topics(self._topics_of(group))
-            return await self._as_leader(group, known)
+            found = await self.leader.fetch_topics(self._topics_of(group))
+            return await self._as_leader(group, found.known)
         covered = {one.topic for given in group.assignments.values() for one in given}
         return _uncovered(lacking - covered)
 

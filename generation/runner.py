@@ -40,6 +40,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
+from kgroup.generation.missing_topics import report_missing_topics
 from kgroup.generation.positions import Positions
 from kgroup.generation.received_assignment import (
     MANY,
@@ -214,10 +215,12 @@ class GenerationRunner:
         """
         member, join = self._member, self._join
         known: Mapping[str, TopicInfo] = {}
+        missing: Collection[str] = ()
         assignments: MemberAssignments = {}
         if self._membership.leader:
             topics = self._leader.topics_of(join.topics)
-            known = await self._step(Request.METADATA, partial(self._leader.fetch_topics, topics))
+            found = await self._step(Request.METADATA, partial(self._leader.fetch_topics, topics))
+            known, missing = found.known, found.missing
             # The topics from which an inherited assignment was computed are not known yet.
             if not self._inherited.in_question:
                 self._watch_partitions(topics, known)
@@ -233,12 +236,12 @@ class GenerationRunner:
                 {*self.assignment.topics(), *accepted.received.foreign}, known
             )
         own = await self._starts.load_own(self.assignment.partitions)
-        found = await self._step(
+        located = await self._step(
             Request.FETCH_OFFSETS, partial(self._starts.begin, self.assignment, own)
         )
         self._report_own(own)
         with self.lifecycle.working():
-            await self._starts.commit_latest(found)
+            await self._starts.commit_latest(located)
         # A member that was suspended after its JoinGroup may read answers that were sent long ago:
         # it owns what they say only once a heartbeat confirms it.
         await self.lifecycle.wait_to_read()
@@ -246,6 +249,8 @@ class GenerationRunner:
             member.emitter.emit(
                 Assigned, assignment=self.assignment, positions=self._positions.start
             )
+        if missing:
+            self.lifecycle.start_service(report_missing_topics, member, missing)
         if member.subscription.has_patterns:
             self.lifecycle.start_service(
                 self._end_on_beat,

@@ -268,16 +268,26 @@ class AssignmentGivenUp(Event):
 
 @attrs.frozen(kw_only=True)
 class TopicsMissing(Event):
-    """Some subscribed topics do not exist; the leader watches for them."""
+    """Some subscribed topics do not exist; the leader reports it every five minutes.
+
+    Attributes:
+        topics: the topics.
+        nearest: for topics with a name like that of an existing topic, that topic's name.
+    """
 
     level: ClassVar[int] = logging.WARNING
     topics: tuple[str, ...]
+    nearest: Mapping[str, str] = attrs.field(factory=dict)
 
     def message(self) -> str:
         """See ``Event``."""
+        shown = [
+            f"{name} (did you mean {self.nearest[name]}?)" if name in self.nearest else name
+            for name in self.topics
+        ]
         return (
-            f"subscribed topics do not exist: {some(self.topics)}; once they exist, the group"
-            " rebalances and reads them"
+            f"subscribed topics do not exist: {some(shown)}; once they exist, the group rebalances"
+            " and reads them"
         )
 
 

@@ -171,11 +171,11 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
     ),
     (
         TopicsMissing,
-        {"topics": ("a", "b")},
+        {"topics": ("a", "b"), "nearest": {"b": "bb"}},
         WARNING,
         (
-            "subscribed topics do not exist: a, b; once they exist, the group rebalances and"
-            " reads them"
+            "subscribed topics do not exist: a, b (did you mean bb?); once they exist, the group"
+            " rebalances and reads them"
         ),
     ),
     (

@@ -19,7 +19,6 @@ from kgroup.events import (
     Event,
     PartitionsUnassigned,
     RequestFailed,
-    TopicsMissing,
 )
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
 from kgroup.interfaces import Compute, JoinResult
@@ -110,15 +109,16 @@ async def test_topics_are_the_whole_group_s(
     assert it.leader.topics_of({"t", "w"}) == wanted("t", "w", foreign=["u", "v"])
 
 
-async def test_missing_topics_are_reported(
+async def test_missing_topics_are_told_apart(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """One event names all missing topics; the others are found."""
+    """The topics that no broker knows are named; the others are found."""
     it = Led(nursery)
     it.node.answers["metadata"] = metadata(ALONE, {"t": [1], "z": 3, "a": 3})
     found = await it.leader.fetch_topics(wanted("t", "z", "a"))
-    assert list(found) == ["t"]
-    assert it.events == [TopicsMissing(group_id="g", topics=("a", "z"))]
+    assert list(found.known) == ["t"]
+    assert sorted(found.missing) == ["a", "z"]
+    assert it.events == []
 
 
 async def test_an_unavailable_broker_is_waited_for(
@@ -135,7 +135,7 @@ async def test_an_unavailable_broker_is_waited_for(
         it.node.up = True
 
     nursery.start_soon(come_back)
-    assert list(await it.leader.fetch_topics(wanted("t"))) == ["t"]
+    assert list((await it.leader.fetch_topics(wanted("t"))).known) == ["t"]
     assert {type(event) for event in it.events} == {RequestFailed}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 import pytest
+import trio
 from trio.testing import MockClock
 
 from kgroup.client.error_policy import (
@@ -28,6 +29,7 @@ from kgroup.errors import (
 from kgroup.events import CommitRefused, GenerationEnded, TopicsMissing
 from kgroup.generation.states import State
 from kgroup.types import Cause
+from tests.group.world import P0, world
 from tests.recovery.connections import Sent, Trouble
 from tests.recovery.expected import (
     ANY,
@@ -317,11 +319,12 @@ async def test_a_missing_topic_is_reported_and_empties_no_other(
     autojump_clock: MockClock,
 ) -> None:
     """A topic that the brokers do not know is reported; the group reads the others."""
-    outcome = await play(
-        Request.METADATA, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topics=["topic", "absent"]
-    )
-    assert next(event.topics for event in outcome.scene.events(TopicsMissing)) == (
-        "absent",
-        "topic",
-    )
-    assert outcome.again is not None
+    async with world() as here:
+        here.broker.inject("metadata", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        async with here.group(topics=["topic", "absent"]) as group:
+            await group.next()
+            await trio.sleep(1)
+            assert list((await group.next()).assignment) == [P0]
+            await trio.sleep(1)
+        first, second = here.events_of(TopicsMissing)
+    assert (first.topics, second.topics) == (("absent", "topic"), ("absent",))

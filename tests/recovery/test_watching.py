@@ -13,6 +13,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import UsageError
 from kgroup.events import GenerationEnded, PartitionsNotRead, RequestFailed, TopicsMissing
 from kgroup.generation.generation import Generation
+from kgroup.generation.missing_topics import REPEATED_AFTER
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause, End, TopicPartition
@@ -70,13 +71,46 @@ async def test_a_topic_that_is_created_later(autojump_clock: MockClock) -> None:
     async with world() as here, here.group(topics=["topic", "later"]) as group:
         first = await group.next()
         assert list(first.assignment) == [P0]
-        assert [event.topics for event in here.events_of(TopicsMissing)] == [("later",)]
         await trio.sleep(20)
+        assert [event.topics for event in here.events_of(TopicsMissing)] == [("later",)]
         assert first.state is State.RUNNING
         await here.broker.create_topic("later", 1)
         end, second = await ended(group, first)
         assert "topic later appeared with 1 partitions" in str(end)
         assert list(second.assignment) == [TopicPartition("later", 0), P0]
+
+
+async def test_a_wrong_name_is_reported_again_with_the_name_that_was_meant(
+    autojump_clock: MockClock,
+) -> None:
+    """It is a warning every five minutes until the topic exists, and names the nearest topic."""
+    async with world() as here, here.group(topics=["topics", "other"]) as group:
+        first = await group.next()
+        await trio.sleep(2 * REPEATED_AFTER - 1)
+        near = {"topics": "topic"}
+        missing = [(event.topics, event.nearest) for event in here.events_of(TopicsMissing)]
+        assert missing == [(("other", "topics"), near)] * 2
+        assert "topics (did you mean topic?)" in str(here.events_of(TopicsMissing)[0])
+        await here.broker.create_topic("other", 1)
+        _, second = await ended(group, first)
+        await trio.sleep(1)
+        assert here.events_of(TopicsMissing)[2].topics == ("topics",)
+        assert second.state is State.RUNNING
+
+
+async def test_a_missing_topic_is_reported_while_no_broker_answers(
+    autojump_clock: MockClock,
+) -> None:
+    """Then no name is near; the requests of the generation say what is wrong with the brokers."""
+    async with world() as here:
+        here.broker.inject(
+            "metadata", ErrorCode.UNKNOWN_SERVER_ERROR, match=lambda request: not request.topics
+        )
+        async with here.group(topics=["topics"], watch_partition_changes=False) as group:
+            await group.next()
+            await trio.sleep(1)
+        (missing,) = here.events_of(TopicsMissing)
+        assert (missing.topics, missing.nearest) == (("topics",), {})
 
 
 async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock) -> None:
