@@ -20,9 +20,11 @@ wait for something else. The thread then delivers some full chunks, up to the bu
 that all readers work at the same time, before it lends again; more and more of them, up to
 ``UNLENT``, if the next loan ends in the same way.
 
-INVARIANT: a reader takes nothing while a delivery of the thread is on its way, nor while commands
-are queued; otherwise records could overtake others. ``_posted`` and ``_taken`` count deliveries. A
-thread that has taken records holds ``_lock`` until they are in the source's queues.
+INVARIANT: a reader takes nothing while a delivery of the thread is on its way, nor before every
+command has taken effect; otherwise records could overtake others. ``_posted`` and ``_taken`` count
+deliveries, and ``_unapplied`` counts commands: that their queue is empty says too little, because
+the thread has taken a command out of it before it has the lock again. A thread that has taken
+records holds ``_lock`` until they are in the source's queues.
 
 **What the thread does.** ``_serve`` is its loop: run the commands that are there, then poll once.
 If there is nothing to poll for (no generation, no partition open, or the buffer is full), the
@@ -69,6 +71,7 @@ Source: confluent-kafka 2.16's ``Consumer.c``. The group protocol of librdkafka 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -191,6 +194,8 @@ class ConsumerThread:
         self._open_consumer = open_consumer
         self._lends = lends
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._unapplied: deque[Callable[[], None]] = deque()
+        """The commands that have not taken effect yet; for their number only."""
         self._posted = 0
         """How many deliveries the thread has sent; only the thread writes it."""
         self._taken = 0
@@ -244,47 +249,52 @@ class ConsumerThread:
         self._started = started
         self._ended = ended
         if security is not None:
-            self._login = ConsumerLogin(security, partial(self._commands.put, self._apply_login))
+            self._login = ConsumerLogin(security, partial(self._post, self._apply_login))
         self.thread.start()
 
     def end(self) -> None:
         """Close the Consumer and end the thread."""
         if self._login is not None:
             self._login.end()
-        self._commands.put(self._close)
+        self._post(self._close)
 
     def prepare(self, topics: Collection[str]) -> None:
         """Request the leaders of these topics, because partitions of them may be started soon."""
-        self._commands.put(lambda: self._prepare(topics))
+        self._post(lambda: self._prepare(topics))
 
     def activate(self) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._set_active(active=True))
+        self._post(lambda: self._set_active(active=True))
 
     def deactivate(self) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._set_active(active=False))
+        self._post(lambda: self._set_active(active=False))
 
     def start(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._queue_starts(starts))
+        self._post(lambda: self._queue_starts(starts))
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._queue_stops(partitions))
+        self._post(lambda: self._queue_stops(partitions))
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._hold(partitions))
+        self._post(lambda: self._hold(partitions))
 
     def release(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
-        self._commands.put(lambda: self._release(partitions))
+        self._post(lambda: self._release(partitions))
 
     def resume_fetching(self) -> None:
         """See ``Fetcher``."""
         self._limits.stopped = False
-        self._commands.put(_only_wake)
+        self._post(_only_wake)
+
+    def _post(self, command: Callable[[], None]) -> None:
+        """Let the thread run a command; from any thread."""
+        self._unapplied.append(command)
+        self._commands.put(command)
 
     @property
     def has_more(self) -> bool:
@@ -318,7 +328,7 @@ class ConsumerThread:
         """Acquire the lock if the Consumer is lent, and nothing would be overtaken."""
         if not self.has_more or not self._lock.acquire(blocking=False):
             return False
-        if self._posted == self._taken and self._commands.empty() and self.has_more:
+        if self._posted == self._taken and not self._unapplied and self.has_more:
             return True
         self._lock.release()
         return False
@@ -330,7 +340,7 @@ class ConsumerThread:
             most = self._most_to_take
             chunk = self._consumer.consume(most, 0)
             if len(chunk) < most:
-                self._commands.put(_only_wake)  # the thread waits for what follows
+                self._post(_only_wake)  # the thread waits for what follows
             items = self._items_of(chunk)
             self._count(items)
         except Exception as error:  # noqa: BLE001 - as in the thread, every receive() raises it
@@ -358,10 +368,11 @@ class ConsumerThread:
             self._call(self._started)
             for each in early:
                 each()
-            self._commands.put(_only_wake)  # what they have started is applied at once
-            command = None
+            self._post(_only_wake)  # what they have started is applied at once
+            command, run_before = None, len(early)
             while True:
-                self._run_commands(command)
+                self._run_commands(command, run_before)
+                run_before = 0
                 if self._closing:
                     return
                 command = self._fetch() if self._may_poll() else None
@@ -383,7 +394,9 @@ class ConsumerThread:
             command = self._commands.get()
             if command == self._close:
                 return None
-            if command != self._apply_login:
+            if command == self._apply_login:
+                self._unapplied.popleft()
+            else:
                 early.append(command)
         return early
 
@@ -420,19 +433,24 @@ class ConsumerThread:
     def _may_poll(self) -> bool:
         return self._active and bool(self._fetches) and not self._limits.stopped
 
-    def _run_commands(self, first: Callable[[], None] | None) -> None:
+    def _run_commands(self, first: Callable[[], None] | None, run_before: int = 0) -> None:
         """Run all commands that are there; wait for one if there is nothing to poll for.
 
         Args:
             first: a command that has left the queue.
+            run_before: how many have been run and not been applied.
         """
+        count = run_before
         try:
             command = first or self._commands.get(block=not self._may_poll())
             while True:
                 command()
+                count += 1
                 command = self._commands.get(block=False)
         except Empty:
             self._apply_assignment()
+        for _ in range(count):
+            self._unapplied.popleft()
 
     def _prepare(self, topics: Collection[str]) -> None:
         # librdkafka keeps what it knows of a topic up to date as long as it fetches the topic.
@@ -616,7 +634,7 @@ class ConsumerThread:
                 # The error may belong to an earlier fetch, or be outdated: fetch once more from
                 # the wanted offset, and believe the result of that.
                 fetch.verifying = True
-                self._commands.put(lambda: self._fetch_again(partition, fetch))
+                self._post(lambda: self._fetch_again(partition, fetch))
                 return []
             return [OutOfRange(partition, fetch.fetch_id, fetch.next_offset, describe_error(error))]
         return [self._item_for_error(error, partition, fetch)]

@@ -139,7 +139,7 @@ async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Ka
             assert await read(stream, 2) == [0, 1]
             await first.commit({here.partition(0): 2})
             thread = sources[0]._thread.thread
-            sources[0]._thread._commands.put(broken)
+            sources[0]._thread._post(broken)
             with pytest.raises(FetchError, match="as scripted"), trio.fail_after(SOON):
                 while True:
                     await anext(stream)

@@ -51,6 +51,7 @@ async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
         await other.produce(["here"])
         member = here.start("one", topics=[here.topic, other.topic])
         await here.processed.until(lambda: here.processed.values() == ["here"], "not read")
+        await here.processed.until(lambda: member.events_of(TopicsMissing), "not reported")
         (missing,) = member.events_of(TopicsMissing)
         assert missing.topics == (here.topic,)
         await here.create(3)

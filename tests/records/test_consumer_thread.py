@@ -126,7 +126,7 @@ async def obeyed(source: LibrdkafkaSource) -> None:
     """Wait until the thread has run all commands and one more step."""
     for _ in range(2):
         done = threading.Event()
-        source._thread._commands.put(done.set)
+        source._thread._post(done.set)
         assert await trio.to_thread.run_sync(done.wait, PATIENCE)
 
 

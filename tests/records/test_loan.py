@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
+from typing import Any, final
 
 import pytest
 import trio
@@ -185,6 +185,47 @@ async def test_a_command_ends_the_loan_and_comes_before_what_is_taken() -> None:
         consumer.feed(record(A, 100))
         assert await offsets(source, A, 1) == [100]
         assert consumer.taken == taken
+
+
+@final
+class GatedLock:
+    """A lock that the Consumer's thread gets only once a gate is open."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self.gate = threading.Event()
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Acquire it; only the thread waits for it."""
+        if blocking:
+            self.gate.wait(PATIENCE)
+        return self._lock.acquire(blocking=blocking)
+
+    def release(self) -> None:
+        """Release it."""
+        self._lock.release()
+
+    def locked(self) -> bool:
+        """Whether somebody has it."""
+        return self._lock.locked()
+
+
+async def test_nothing_is_taken_between_a_command_and_its_execution() -> None:
+    """The thread has taken the command out of its queue, and has not yet got the lock."""
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at) for at in range(3 * CHUNK)))
+    async with reading(consumer, A) as source:
+        assert await offsets(source, A, CHUNK) == list(range(CHUNK))
+        fetcher: Any = source._fetcher
+        fetcher._lock = lock = GatedLock(fetcher._lock)
+        try:
+            source.seek(1, A, 100)
+            with trio.fail_after(PATIENCE):
+                while not fetcher._commands.empty():  # noqa: ASYNC110 # the thread tells nobody
+                    await trio.sleep(0.001)
+            assert not fetcher.take_into(lambda _: None)
+        finally:
+            lock.gate.set()
 
 
 async def test_revoke_and_close_end_the_loan() -> None:
