@@ -168,8 +168,8 @@ EVENTS = """# Events
 
 Everything that happens in a group is an event. Events are log lines of the logger `kgroup`. A
 function that is given as `on_event=`, to `run` or to a group, is called with each event as well, in
-the group's own thread. It must not block. If it raises, the group goes on, and its first exception
-is logged.
+the thread of the group's event loop. It must not block. If it raises, the group goes on, and its
+first exception is logged.
 
 ```python
 import json
@@ -184,15 +184,17 @@ kgroup.run(config, handle, on_event=write_line)
 ```
 
 - `str(event)` is the log line, `event.message()` the same without group, member and generation,
-  and `event.severity` its `logging` level. No event is an error: kgroup recovers from what it
-  reports, and raises the rest.
+  and `event.severity` its `logging` level. No event is an error: kgroup reports
+  what it recovers from, and raises what it cannot recover from.
 - `event.as_dict()` is the event as JSON: `event` (the name), `level`, the fields and `message`. A
   partition is written as `topic-number`, an assignment as a list of partitions, an end as `cause`
   and `detail`.
-- A failure that goes on, such as a server that is away, is logged once a minute, with the number
-  of times, and otherwise at the level DEBUG. Each time is an event.
-- Each log record has `group_id`, `member_id`, `generation_id`, `partition` (text, or None) and
-  `event` as attributes, for formatters and filters.
+- A request, a read or a login that goes on failing (`RequestFailed`, `SourceFault`,
+  `LoginDelayed`), as when a server is away, is logged once a minute, with the number of times, and
+  otherwise at the level DEBUG. Each time is an event.
+- Each log record of an event has `group_id`, `member_id`, `generation_id`, `partition` (text, or
+  None) and `event` as attributes, for formatters and filters. Records of other loggers, such as
+  `kgroup.librdkafka`, lack them: give a formatter `defaults=`.
 - Every event has `group_id`, `member_id` (empty before there is one), `generation_id` (-1 without
   one) and `epoch` (kgroup's own number of the generation, 0 without one). The table has the other
   fields. No event has a secret.

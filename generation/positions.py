@@ -3,8 +3,8 @@
 Everything that kgroup knows of a partition's offsets in a generation is here, except the next
 offset to fetch, which the record source knows:
 
-- the *start*: the committed offset, or what ``auto_offset_reset`` gave; a partition without one is
-  *unlocated* until its first reader finds it;
+- the *start*: from the program's store, the committed offset, or what ``auto_offset_reset`` gave; a
+  partition without one is *unlocated* until its first reader finds it;
 - the *lower bound* of commits: the start, then the last commit that was acknowledged;
 - the *upper bound* of commits: the offset after the last record that was handed out.
 

@@ -10,7 +10,8 @@ generations are in ``kgroup.member``.
 3. The assignment is checked (``received_assignment``). If a partition that the member owned is
    missing from it, another member waits for that partition: the generation ends, and the next
    JoinGroup gives it up.
-4. Start offsets are fetched (``start_offsets``), and the record source is given them.
+4. Start offsets are loaded from the program's store (``own_starts``) or fetched
+   (``start_offsets``), and the record source is given them.
 5. Once a valid lease confirms the membership, the program is handed the `Generation`.
 6. The first of these ends it: a task of the program, a heartbeat that reports a rebalance or a
    loss, a watcher, a refused commit, or the group that closes.

@@ -348,7 +348,7 @@ class OffsetStream(PartitionStream):
         self._set_held(held=working)
 
     async def begin(self) -> Mapping[TopicPartition, int]:
-        """Where each partition starts: the committed offset, or what ``auto_offset_reset`` says.
+        """Where each partition starts, as `StartOffsets` found it.
 
         Raises:
             NoOffsetError: no offset is committed, and ``auto_offset_reset`` is ``error``.

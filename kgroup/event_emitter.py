@@ -8,7 +8,7 @@ from typing import Any, TypeVar, final
 from kgroup.client.error_policy import Reaction, Request
 from kgroup.errors import BrokerError, TransportError
 from kgroup.events import Event, EventHandler, RequestFailed, SourceFault
-from kgroup.logs import LOGGER
+from kgroup.logs import LOGGER, attributes_of
 from kgroup.types import Membership, TopicPartition
 
 E = TypeVar("E", bound=Event)
@@ -46,6 +46,7 @@ class EventHandlers:
                         handler,
                         self._group_id,
                         event,
+                        extra=attributes_of(event),
                     )
 
 

@@ -205,7 +205,7 @@ class PartitionsUnassigned(Event):
 
 @attrs.frozen(kw_only=True)
 class AssignmentRefused(Event):
-    """The leader's assignment has entries that are no partitions; the member reads the others.
+    """The leader's assignment has entries that are not partitions; the member reads the others.
 
     Attributes:
         entries: for each such entry, what is wrong with it.

@@ -1,12 +1,12 @@
-"""Writes events to the logger ``kgroup``; no other module logs what happens in a group.
+"""Writes events to the logger ``kgroup``.
 
-Each log record has the attributes ``group_id``, ``member_id``, ``generation_id``, ``partition`` (as
-text, or None if the event is not about one) and ``event``, the event itself, so that a formatter or
-filter of the program can use them. A program that wants other log lines passes its own event
-handler to the group.
+Each record of an event has the attributes ``group_id``, ``member_id``, ``generation_id``,
+``partition`` (as text, or None if the event is not about one) and ``event``, the event itself, so
+that a formatter or filter of the program can use them. A program that wants other log lines passes
+its own event handler to the group.
 
-A failure that goes on, such as a server that is away, is logged once a minute, with the number of
-times; each time is an event.
+A request, a read or a login that goes on failing, as when a server is away, is logged once a
+minute, with the number of times; each time is an event.
 """
 
 from __future__ import annotations
@@ -89,12 +89,16 @@ class EventLog:
 def _write(event: Event, level: int, repeated: str) -> None:
     if not LOGGER.isEnabledFor(level):
         return
+    LOGGER.log(level, "%s%s", event, repeated, extra=attributes_of(event))
+
+
+def attributes_of(event: Event) -> dict[str, object]:
+    """The attributes of a log record about an event."""
     partition = getattr(event, "partition", None)
-    extra = {
+    return {
         "group_id": event.group_id,
         "member_id": event.member_id,
         "generation_id": event.generation_id,
         "partition": None if partition is None else str(partition),
         "event": event,
     }
-    LOGGER.log(level, "%s%s", event, repeated, extra=extra)

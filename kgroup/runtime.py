@@ -35,7 +35,7 @@ class Observer(Protocol):
         ...
 
     def sought(self, membership: Membership, partition: TopicPartition, offset: int) -> None:
-        """The program called `Generation.seek`."""
+        """The program called `Generation.seek`, or ``GroupConfig.starts`` gave this start."""
         ...
 
 

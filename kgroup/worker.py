@@ -57,11 +57,12 @@ def run(
 ) -> None:
     """Be a member of a group until SIGTERM or Ctrl-C: a whole worker, on trio.
 
-    It returns after a signal: the handlers have finished and committed their batches, within
-    ``drain_timeout``, and the member has left, so that the others continue at once. One line on
-    standard error says which signal it was. At a second signal the handlers are cancelled, and the
-    process exits with 128 plus the number of the signal. Exceptions end the process with exit
-    status 1, unless the program catches them.
+    It returns after a signal: the handlers have finished and committed their batches, and the
+    member has left, so that the others continue at once; a static member stays in the group. That
+    takes at most ``GroupConfig.longest_close``. One line on standard error says which signal it
+    was. At a second signal the handlers are cancelled, and the process exits with 128 plus the
+    number of the signal. Exceptions end the process with exit status 1, unless the program catches
+    them.
 
     Args:
         config: all settings.
@@ -238,7 +239,8 @@ def report_end(config: GroupConfig, received: Sequence[int]) -> None:
     if len(names) > 1:
         report(config, f"was stopped at once by a second signal, {names[1]}: {_REPEATED}")
         raise SystemExit(_KILLED + received[1])
-    report(config, f"has finished its work and left: {names[0] if names else 'it was closed'}")
+    left = "left" if config.group_instance_id is None else "stays in the group as a static member"
+    report(config, f"has finished its work and {left}: {names[0] if names else 'it was closed'}")
 
 
 def report_failure(config: GroupConfig, error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import signal
 import threading
 
 import pytest
@@ -16,7 +17,7 @@ from kgroup.errors import ArgumentError, UsageError
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch
 from kgroup.types import TopicPartition
-from kgroup.worker import report_failure
+from kgroup.worker import report_end, report_failure
 from tests.group.world import P0, P1, values, world
 
 
@@ -188,6 +189,21 @@ def test_one_line_says_why_a_worker_failed(capsys: pytest.CaptureFixture[str]) -
         "kgroup: the worker of group 'g' failed: ValueError: first\n"
         "kgroup: the worker of group 'g' failed: ValueError: first, and 1 more\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("instance", "left"), [(None, "left"), ("one", "stays in the group as a static member")]
+)
+def test_one_line_says_how_a_worker_ended(
+    instance: str | None, left: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names the signal, and says of a static member that it has not left."""
+    config = kgroup.GroupConfig(
+        bootstrap_servers="localhost:1", group_id="g", topics=["t"], group_instance_id=instance
+    )
+    report_end(config, [signal.SIGTERM])
+    line = f"kgroup: the worker of group 'g' has finished its work and {left}: SIGTERM\n"
+    assert capsys.readouterr().err == line
 
 
 def test_a_partial_as_the_function() -> None:

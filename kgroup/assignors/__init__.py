@@ -6,8 +6,8 @@ which client leads (docs/assignors.md has the exceptions). A custom assignor is 
 ``name`` and an ``assign`` (``kgroup.interfaces.Assignor``); ``kgroup.assignors.validation`` checks
 its result.
 
-To add a built-in assignor, enter it in ``BUILTIN`` below and its name in ``BUILTIN_ASSIGNORS`` of
-``kgroup.config``, which is a layer below this package and cannot import it.
+docs/architecture.md says how to add a built-in assignor. Its name is also in ``kgroup.config``,
+which is a layer below this package and cannot import it.
 
 An assignor may also have ``user_data``, ``on_assignment`` and ``cooperative``. They are optional
 and found by name, so that a custom assignor defines only what it needs.

@@ -53,8 +53,8 @@ class SupportedRequest:
     why_highest: str
 
 
-#: Every request of the client, and those of SASL, which it does not send yet. Brokers from Kafka
-#: 2.5 on support a version of each.
+#: Every request of the client, those of SASL included. Brokers from Kafka 2.5 on support a version
+#: of each.
 SUPPORTED_REQUESTS: Final[Mapping[str, SupportedRequest]] = {
     api: SupportedRequest(*row)
     for api, row in {
