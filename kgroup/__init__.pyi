@@ -29,6 +29,7 @@ from .errors import (
     ProtocolError as ProtocolError,
     RequestTimeoutError as RequestTimeoutError,
     StaleGenerationError as StaleGenerationError,
+    StartupTimeoutError as StartupTimeoutError,
     TransportError as TransportError,
     UnsupportedVersionError as UnsupportedVersionError,
     UsageError as UsageError,

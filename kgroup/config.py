@@ -299,6 +299,15 @@ class GroupConfig:
             " SyncGroup it waits rebalance_timeout + 5 s."
         ),
     )
+    startup_timeout: float | None = attrs.field(
+        default=None,
+        validator=bounds.optional(bounds.seconds()),
+        metadata=_documented(
+            "How long the first `next()` tries to reach the group's coordinator until it raises a"
+            " `StartupTimeoutError`. Once a JoinGroup was answered it has no effect, and it does"
+            " not limit how long other members may take to join. None tries for ever."
+        ),
+    )
     commit_timeout: float = attrs.field(
         default=30.0,
         validator=bounds.seconds(),

@@ -198,6 +198,14 @@ class CommitUnknownError(KgroupError):
         self.end = end
 
 
+@final
+class StartupTimeoutError(KgroupError):
+    """The group's coordinator was not reached within ``startup_timeout``; the group is closed.
+
+    Its cause (``__cause__``) is the last failure, if there was one.
+    """
+
+
 # The broker answered with an error.
 
 

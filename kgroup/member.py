@@ -23,8 +23,9 @@ from kgroup.client.backoff import RateLimit
 from kgroup.client.beat import Beat
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import CoordinatorClient
-from kgroup.client.error_policy import Action, MemberId, Request, decide, row_of
+from kgroup.client.error_policy import Action, MemberId, Reaction, Request, decide, row_of
 from kgroup.client.retry import find_coordinator, must_wait, until_answered
+from kgroup.client.startup_limit import StartupLimit
 from kgroup.client.subscription import Subscription
 from kgroup.config import LONGEST_HEARTBEAT_PART, GroupConfig
 from kgroup.errors import (
@@ -99,6 +100,7 @@ class Member:
         self._short_lives = self._context.new_backoff()
         self._joins = RateLimit(JOINS_AT_ONCE, JOINS_PER_SECOND)
         self._reason = _FIRST
+        self._startup: StartupLimit | None = None
         self._doubtful = False
         """Whether an assignment did not fit and the leave that requests another one failed."""
 
@@ -270,6 +272,12 @@ class Member:
 
     async def _join(self) -> CompletedJoin:
         """Send JoinGroup until it is answered without an error."""
+        config = self._config
+        startup = self._startup
+        if startup is None:
+            startup = self._startup = StartupLimit(
+                config.group_id, config.bootstrap_servers, config.startup_timeout
+            )
         given = 0
         while True:
             request = Request.FIND_COORDINATOR
@@ -301,21 +309,39 @@ class Member:
                 request = row_of(error, request)
                 if request is not Request.FIND_COORDINATOR:  # which reports its own
                     self._emitter.failed(request, error, decide(request, error))
+                    startup.failed(error)
+                startup.check()
                 await self._react_to(request, error)
             else:
                 self._member_id = answer.member_id
+                startup.over()
                 return CompletedJoin(
                     answer=answer, topics=topics, sent_at=sent_at, returning=returning
                 )
 
     async def _find(self) -> None:
-        backoff = self._context.new_backoff()
-        await find_coordinator(self._coordinator.find, backoff, self._emitter.failed)
+        find = partial(
+            find_coordinator,
+            self._coordinator.find,
+            self._context.new_backoff(),
+            self._report_failed_find,
+        )
+        if self._startup is None:
+            await find()
+        else:
+            await self._startup.within(find)
         found = self._coordinator.broker
         assert found is not None  # find() returned
         self._emitter.emit(
             CoordinatorFound, node_id=found.node_id, address=f"{found.host}:{found.port}"
         )
+
+    def _report_failed_find(
+        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
+    ) -> None:
+        if self._startup is not None:
+            self._startup.failed(error)
+        self._emitter.failed(request, error, reaction)
 
     async def _react_to(self, request: Request, error: BrokerError | TransportError) -> None:
         """Do what the error policy says before the next JoinGroup; the failure was reported."""

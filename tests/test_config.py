@@ -131,6 +131,7 @@ REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
     "max_buffered_records": (0, -1, 10_000_001, 1.0, True, None),
     "max_processing_time": (*SECONDS, "1", True, [1.0]),
     "offset_retention": (*SECONDS, "1", True, [1.0]),
+    "startup_timeout": (*SECONDS, "1", True, [1.0]),
 }
 
 
@@ -221,6 +222,7 @@ def test_the_defaults() -> None:
         "max_buffered_records": 100_000,
         "max_processing_time": None,
         "offset_retention": None,
+        "startup_timeout": None,
     }
 
 

@@ -1,0 +1,74 @@
+"""``StartupLimit``: how long a member tries to reach its coordinator for the first time.
+
+By default a member tries for ever, because brokers that are away come back. A program that would
+rather end, and be started again or looked at, sets ``startup_timeout``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import final
+
+import trio
+
+from kgroup.errors import BrokerError, StartupTimeoutError, TransportError
+
+
+@final
+class StartupLimit:
+    """The limit of one member; it begins when it is made.
+
+    Args:
+        group_id: the group.
+        servers: the bootstrap servers, for the error.
+        timeout: the seconds; None means no limit.
+    """
+
+    def __init__(self, group_id: str, servers: tuple[str, ...], timeout: float | None) -> None:
+        self._group_id = group_id
+        self._servers = servers
+        self._timeout = timeout
+        self._deadline = math.inf if timeout is None else trio.current_time() + timeout
+        self._failures = 0
+        self._last: BrokerError | TransportError | None = None
+
+    def over(self) -> None:
+        """The coordinator has answered: from now on there is no limit."""
+        self._deadline = math.inf
+
+    def failed(self, error: BrokerError | TransportError) -> None:
+        """Count a failure, and remember it for the error."""
+        self._failures += 1
+        self._last = error
+
+    def check(self) -> None:
+        """Raise if the time is over.
+
+        Raises:
+            StartupTimeoutError: it is.
+        """
+        if trio.current_time() >= self._deadline:
+            raise self._error() from self._last
+
+    async def within(self, find: Callable[[], Awaitable[None]]) -> None:
+        """Call a function, for as long as there is time.
+
+        Raises:
+            StartupTimeoutError: the time was over before it returned.
+
+        Cancellation: that of the function, which is cancelled too when the time is over.
+        """
+        with trio.move_on_at(self._deadline) as scope:
+            await find()
+        if scope.cancelled_caught:
+            raise self._error() from self._last
+
+    def _error(self) -> StartupTimeoutError:
+        tried = f"{self._failures} attempts failed, the last one with: {self._last}"
+        return StartupTimeoutError(
+            f"the coordinator of group {self._group_id!r} was not reached within"
+            f" {self._timeout:g} s (startup_timeout), from {', '.join(self._servers)}:"
+            f" {tried if self._failures else 'no attempt has ended'}. Check that the brokers run,"
+            " and that this machine reaches the addresses that they advertise"
+        )
