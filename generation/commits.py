@@ -126,6 +126,7 @@ class Committer:
                 raise stale from error
             answered = True
         if answered:
+            self._positions.committed_in_transaction(offsets)
             self._member.emitter.emit(Committed, offsets=numbers(offsets))
             return
         emit_refused(self._member.emitter, offsets, "the producer did not answer in time")

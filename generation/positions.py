@@ -56,6 +56,7 @@ class Positions:
         self._read = dict(read_before or {})
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
+        self._in_transactions: set[TopicPartition] = set()
         self.start: Mapping[TopicPartition, int] = {}
         self.unlocated: set[TopicPartition] = set()
 
@@ -87,6 +88,14 @@ class Positions:
         """
         with self._reading:
             self._read[partition] = max(next_offset, self._read.get(partition, 0))
+
+    def committed_in_transaction(self, partitions: Iterable[TopicPartition]) -> None:
+        """Record that a producer commits these, so that nobody here knows how far they are."""
+        self._in_transactions.update(partitions)
+
+    def is_committed(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether the records before this offset are committed, as far as it is known."""
+        return offset <= self[partition] or partition in self._in_transactions
 
     def lift(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove the upper bound of these, because the program reads them by other means."""

@@ -35,12 +35,13 @@ import trio
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.error_policy import Request, decide, row_of
 from kgroup.errors import BrokerError, TransportError, some
-from kgroup.events import Assigned, AssignmentRefused, PartitionsNotRead
+from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, PartitionsNotRead
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
+from kgroup.generation.missing_commits import never_committed, report_missing_commits
 from kgroup.generation.missing_topics import report_missing_topics
 from kgroup.generation.positions import Positions
 from kgroup.generation.received_assignment import (
@@ -175,6 +176,8 @@ class GenerationRunner:
                 await lifecycle.ending.wait()
                 if lifecycle.state is State.DRAINING:
                     await lifecycle.drain()
+            if self.end.cause is Cause.CLOSED and self._commits_offsets:
+                self._report_missing_commits(never_committed(self._positions))
         finally:
             # Once more: an end may have come just before the source was given its partitions.
             self._member.source.revoke(self._membership.epoch)
@@ -345,6 +348,10 @@ class GenerationRunner:
         )
         self.generation = generation = Generation(parts, self.assignment)
         self.lifecycle.start_service(self._report_unread, generation)
+        if self._commits_offsets:
+            self.lifecycle.start_service(
+                report_missing_commits, self._positions, self._report_missing_commits
+            )
         limit = self._member.config.max_processing_time
         if limit is not None:
             self.lifecycle.start_service(
@@ -399,6 +406,15 @@ class GenerationRunner:
                 config.partition_watch_interval,
                 self._member.emitter.failed,
             )
+
+    @property
+    def _commits_offsets(self) -> bool:
+        """Whether the group's offsets are those from which the program starts."""
+        return self.handed_over and self._member.config.starts is None
+
+    def _report_missing_commits(self, partitions: Collection[TopicPartition]) -> None:
+        if partitions:
+            self._member.emitter.emit(CommitsMissing, partitions=tuple(partitions))
 
     async def _report_unread(self, generation: Generation) -> None:
         await trio.sleep(_UNREAD_AFTER)

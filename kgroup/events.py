@@ -413,6 +413,22 @@ class CommitRefused(Event):
 
 
 @attrs.frozen(kw_only=True)
+class CommitsMissing(Event):
+    """Records are handed out for minutes, or until the group closes, and none is committed."""
+
+    level: ClassVar[int] = logging.WARNING
+    partitions: tuple[TopicPartition, ...]
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"records of {some(self.partitions)} were handed out, and nothing has been committed"
+            " since: whoever owns the partitions next will get these records again. Once they are"
+            " processed, call generation.commit({batch.partition: batch.next_offset})"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class PartitionsNotRead(Event):
     """The program has opened no stream for some of its assigned partitions."""
 

@@ -37,6 +37,7 @@ OURS = [
     "tests.durations",
     "tests.interrupts",
     "tests.measuring",
+    "tests.ports",
     "tests.first_worker",
     "tests.scheduling",
     "tests.reruns",

@@ -21,6 +21,7 @@ from kgroup.events import (
     BatchDone,
     BatchFailed,
     CommitRefused,
+    CommitsMissing,
     Committed,
     CoordinatorFound,
     Event,
@@ -224,6 +225,16 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"offsets": {P1: 4, P0: 3}, "reason": "stale", "stale": True},
         WARNING,
         "the commit of t-0 at 3, t-1 at 4 was refused: stale",
+    ),
+    (
+        CommitsMissing,
+        {"partitions": (P0, P1)},
+        WARNING,
+        (
+            "records of t-0, t-1 were handed out, and nothing has been committed since: whoever"
+            " owns the partitions next will get these records again. Once they are processed, call"
+            " generation.commit({batch.partition: batch.next_offset})"
+        ),
     ),
     (
         PartitionsNotRead,

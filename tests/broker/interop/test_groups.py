@@ -64,7 +64,8 @@ async def test_a_member_joins_one_is_killed_one_leaves(client: Client, tmp_path:
         await check_account(here, await producer.stop(), repeatable)
         await nodes["a"].leave()
         assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
-        assert [(group.state, group.members) for group in await broker.groups()] == [("Empty", ())]
+        (group,) = await broker.groups()
+        assert (group.state, group.members) == ("Empty", ())
 
 
 @pytest.mark.parametrize(
