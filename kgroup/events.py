@@ -473,14 +473,27 @@ class RequestFailed(Event):
 
 @attrs.frozen(kw_only=True)
 class BackingOff(Event):
-    """The member waits before it joins again."""
+    """The member waits before it joins again.
+
+    Attributes:
+        seconds: how long.
+        reason: why.
+        advice: what the program may have meant, or an empty text.
+    """
 
     seconds: float
     reason: str
+    advice: str = ""
+
+    @property
+    def severity(self) -> int:
+        """INFO, but WARNING with advice."""
+        return logging.WARNING if self.advice else logging.INFO
 
     def message(self) -> str:
         """See ``Event``."""
-        return f"waiting {self.seconds:.2f} s before joining again: {self.reason}"
+        advice = f"; {self.advice}" if self.advice else ""
+        return f"waiting {self.seconds:.2f} s before joining again: {self.reason}{advice}"
 
 
 @attrs.frozen(kw_only=True)

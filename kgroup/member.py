@@ -47,6 +47,10 @@ JOINS_AT_ONCE: Final = 20
 JOINS_PER_SECOND: Final = 2.0
 """The most JoinGroups a second after the first ``JOINS_AT_ONCE`` in a row."""
 _FIRST: Final = "the program called next() for the first time"
+_LOOP: Final = (
+    "a generation ends when one of its tasks returns: did the task mean to loop over"
+    " generation.records()?"
+)
 
 
 @final
@@ -101,6 +105,8 @@ class Member:
         self._joins = RateLimit(JOINS_AT_ONCE, JOINS_PER_SECOND)
         self._reason = _FIRST
         self._startup: StartupLimit | None = None
+        self._returned = 0
+        """How many short generations in a row ended because a task returned."""
         self._doubtful = False
         """Whether an assignment did not fit and the leave that requests another one failed."""
 
@@ -381,12 +387,15 @@ class Member:
         """Back off after a short generation: each rebalance stops the whole group for a moment."""
         if last.lived > self._config.rejoin_backoff_max:
             self._short_lives.reset()
+            self._returned = 0
             return
         seconds = self._short_lives.next()
+        self._returned += 1
         self._emitter.emit(
             BackingOff,
             seconds=seconds,
             reason=f"{end}, after a generation of {last.lived:.1f} s",
+            advice=_LOOP if self._returned > 1 else "",
         )
         await trio.sleep(seconds)
 

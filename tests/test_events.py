@@ -263,6 +263,12 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         INFO,
         "waiting 0.12 s before joining again: refused",
     ),
+    (
+        BackingOff,
+        {"seconds": 0.123, "reason": "a task returned", "advice": "loop?"},
+        WARNING,
+        "waiting 0.12 s before joining again: a task returned; loop?",
+    ),
     (Left, {"reason": "closed", "notified": True}, INFO, "left the group: closed"),
     (
         Left,

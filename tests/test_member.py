@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from logging import INFO, WARNING
 from types import SimpleNamespace
 from typing import Any
 
@@ -188,6 +189,19 @@ async def test_handlers_that_return_at_once_slow_down(
     assert await it.recover(end, lived=0.5) < 0.13
     assert await it.recover(End(Cause.REBALANCE), lived=0.5) == 0
     assert "handle returned, after a generation of 0.5 s" in str(it.events[-1])
+
+
+async def test_a_handler_that_returns_at_once_again_is_advised_to_loop(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Once may be meant; from the second time in a row on it is a warning."""
+    it = Between(nursery)
+    end = End(Cause.TASK_RETURNED, "handle returned")
+    for lived in (0.5, 0.5, 0.5, 100.0, 0.5):
+        await it.recover(end, lived=lived)
+    waits = [event for event in it.events if isinstance(event, BackingOff)]
+    assert ["loop over" in str(event) for event in waits] == [False, True, True, False]
+    assert [event.severity for event in waits] == [INFO, WARNING, WARNING, INFO]
 
 
 async def test_a_member_leaves_once(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
