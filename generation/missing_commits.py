@@ -44,12 +44,15 @@ async def report_missing_commits(
 
 
 def never_committed(positions: Positions) -> tuple[TopicPartition, ...]:
-    """The partitions of which records were handed out, and not a single commit has succeeded."""
+    """The partitions of which several batches were handed out, and no commit has succeeded.
+
+    A program that is stopped while it works on its first batch has not forgotten to commit.
+    """
     return tuple(
         sorted(
             partition
             for partition, start in positions.start.items()
-            if positions.read.get(partition, 0) > start
+            if positions.batches(partition) > 1
             and positions[partition] == start
             and not positions.is_committed(partition, start + 1)
         )

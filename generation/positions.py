@@ -54,6 +54,7 @@ class Positions:
         self._lower_bounds: dict[TopicPartition, int] = {}
         self._moves: Counter[TopicPartition] = Counter()
         self._read = dict(read_before or {})
+        self._batches: Counter[TopicPartition] = Counter()
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
         self._in_transactions: set[TopicPartition] = set()
@@ -87,7 +88,12 @@ class Positions:
         A thread that reads calls it too, while the event loop may move the same partition.
         """
         with self._reading:
-            self._read[partition] = max(next_offset, self._read.get(partition, 0))
+            self._batches[partition] += 1
+            self._raise_upper_bound(partition, next_offset)
+
+    def batches(self, partition: TopicPartition) -> int:
+        """How many batches of a partition were handed out."""
+        return self._batches[partition]
 
     def committed_in_transaction(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that a producer commits these, so that nobody here knows how far they are."""
@@ -153,7 +159,8 @@ class Positions:
         self._lower_bounds[partition] = offset
         self._moves[partition] += 1
         self.unlocated.discard(partition)
-        self.handed_out(partition, offset)
+        with self._reading:
+            self._raise_upper_bound(partition, offset)
 
     def reset(self, partition: TopicPartition, offset: int) -> None:
         """Set both bounds after a reset: offsets read before may belong to another log."""
@@ -172,6 +179,9 @@ class Positions:
         for partition, offset in offsets.items():
             if known[partition] == self._moves[partition]:
                 self._lower_bounds[partition] = max(offset, self[partition])
+
+    def _raise_upper_bound(self, partition: TopicPartition, offset: int) -> None:
+        self._read[partition] = max(offset, self._read.get(partition, 0))
 
     def _check_upper_bound(self, partition: TopicPartition, offset: int) -> None:
         if partition in self._without_upper_bound:

@@ -75,9 +75,12 @@ async def test_a_record_that_takes_long(autojump_clock: MockClock) -> None:
 
 
 async def test_a_short_program_that_does_not_commit(autojump_clock: MockClock) -> None:
-    """It is told when the group closes."""
+    """It is told when the group closes, unless it was stopped in its first batch."""
     async with world(2) as here:
         await play(here, commits=False, minutes=1)
+        assert reported(here) == []
+    async with world(2) as here:
+        await play(here, commits=False, minutes=2)
         assert reported(here) == [(P0,)]
 
 
