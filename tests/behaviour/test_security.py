@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,12 @@ from kgroup.cli import main
 from kgroup.config import GroupConfig
 from kgroup.errors import AuthenticationError
 from kgroup.group import ConsumerGroup
-from kgroup.security.settings import Security
+from kgroup.notifier import Notifier
+from kgroup.security.settings import SaslMechanism, Security
 from kgroup.security.unsecured_token import UnsecuredToken
-from kgroup.testing.admin import create_topic, end_offsets
+from kgroup.testing.admin import create_topic, end_offsets, produce
 from kgroup.testing.kafka import RealKafka
-from kgroup.testing.secure_listener import SecureListener
+from kgroup.testing.secure_listener import SecureListener, unsecured_token
 from kgroup.types import TopicPartition
 from tests.behaviour.rights import EVERYONE_READS, grant
 from tests.brokers import unique
@@ -186,3 +188,53 @@ async def test_an_identity_provider_that_is_away(kafka: RealKafka) -> None:
             await group.next()
     assert f"the identity provider {url} cannot be reached" in str(caught.value)
     assert "client-secret" not in repr(caught.value)
+
+
+async def test_members_of_one_group_log_in_by_different_mechanisms(kafka: RealKafka) -> None:
+    """They share the partitions, and read everything together."""
+    secure = kafka.secure
+    assert secure is not None
+    name = unique("mixed")
+    await trio.to_thread.run_sync(create_topic, kafka.bootstrap_servers, name, len(SaslMechanism))
+    read: Counter[str] = Counter()
+    shares: dict[SaslMechanism, int] = {}
+    changed = Notifier()
+
+    def security(mechanism: SaslMechanism) -> Security:
+        if mechanism is not SaslMechanism.OAUTHBEARER:
+            return secure.login("alice", mechanism)
+        return Security(
+            protocol="SASL_SSL",
+            mechanism=mechanism,
+            ca=secure.ca,
+            token=lambda: unsecured_token("alice"),
+        )
+
+    async def take_part(mechanism: SaslMechanism) -> None:
+        made = GroupConfig(
+            bootstrap_servers=kafka.secure_servers,
+            group_id=name,
+            topics=[name],
+            security=security(mechanism),
+        )
+        async with ConsumerGroup(made) as group:
+            async for generation in group:
+                shares[mechanism] = len(generation.assignment)
+                changed.notify()
+                async for batch in generation.records():
+                    read.update((message.value() or b"").decode() for message in batch)
+                    await generation.commit({batch.partition: batch.next_offset})
+                    changed.notify()
+
+    with trio.fail_after(SOON):
+        async with trio.open_nursery() as nursery:
+            for mechanism in SaslMechanism:
+                nursery.start_soon(take_part, mechanism)
+            while shares != dict.fromkeys(SaslMechanism, 1):
+                await changed.wait()
+            values = [str(number) for number in range(RECORDS)]
+            await trio.to_thread.run_sync(produce, kafka.bootstrap_servers, name, values)
+            while len(read) < RECORDS:
+                await changed.wait()
+            nursery.cancel_scope.cancel()
+    assert read == Counter(values)
