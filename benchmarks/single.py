@@ -26,7 +26,7 @@ FLUSH: Final = 10_000
 
 def add_clients(parser: argparse.ArgumentParser, clients: Iterable[str], *, rounds: int) -> None:
     """The options that all these parts have."""
-    single = [name for name, client in CLIENTS.items() if not client.crew]
+    single = [name for name, client in CLIENTS.items() if not client.clients]
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--clients", nargs="+", choices=single, default=list(clients))
 

@@ -26,7 +26,14 @@ from typing import Final, final
 import trio
 
 from kgroup.client.backoff import Backoff
-from kgroup.client.error_policy import Action, Reaction, Request, broker_error, decide, reaction_for
+from kgroup.client.error_policy import (
+    Action,
+    Reaction,
+    Request,
+    broker_error,
+    reaction_to,
+    reaction_to_code,
+)
 from kgroup.client.retry import find_coordinator, must_wait
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
@@ -172,7 +179,7 @@ class CommitRequest:
         self._emit_refused(self._open, str(self._failure), stale=stale)
 
     def _failed(self, error: BrokerError | TransportError) -> Reaction | None:
-        reaction = decide(Request.COMMIT, error)
+        reaction = reaction_to(Request.COMMIT, error)
         self._member.emitter.failed(Request.COMMIT, error, reaction)
         if (end := self._lifecycle.final_end) is not None and isinstance(error, TransportError):
             self.cut_off(end)
@@ -192,12 +199,12 @@ class CommitRequest:
             name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED
         }
         if applied:
-            self._positions.raise_to(applied, self._moves)
+            self._positions.raise_lower_bounds(applied, self._moves)
             self._lifecycle.lease.extend(sent_at)
             self._member.emitter.emit(Committed, offsets=applied)
         following: Reaction | None = None
         for name in list(self._open):
-            reaction = reaction_for(Request.COMMIT, codes[name])
+            reaction = reaction_to_code(Request.COMMIT, codes[name])
             error = broker_error(Request.COMMIT, codes[name], f"{name} of {self._membership}")
             if reaction.action in (Action.LOST, Action.FAIL):
                 self._stale(reaction, error)

@@ -27,7 +27,7 @@ import trio
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from kgroup.client.error_policy import Action, Request, broker_error, reaction_for
+from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
 from kgroup.errors import (
     CommitUnknownError,
     LeaseExpiredError,
@@ -152,7 +152,7 @@ class Committer:
     ) -> StaleGenerationError | None:
         """The end of the generation, if that is what the producer's failure says."""
         code = error.args[0].code()
-        reaction = reaction_for(Request.COMMIT, code)
+        reaction = reaction_to_code(Request.COMMIT, code)
         if reaction.action not in (Action.LOST, Action.FAIL):
             return None
         refusal = broker_error(Request.COMMIT, code, str(self._membership))

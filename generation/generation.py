@@ -100,9 +100,9 @@ class Generation(MembershipView):
         self._streams: set[RecordStream | OffsetStream] = set()
 
     @property
-    def positions(self) -> Mapping[TopicPartition, int]:
+    def start_offsets(self) -> Mapping[TopicPartition, int]:
         """For each partition, its start offset, as far as it is known."""
-        return self._positions.start
+        return self._positions.start_offsets
 
     @property
     def state(self) -> State:
@@ -220,7 +220,7 @@ class Generation(MembershipView):
             UsageError: another open stream reads one of the partitions.
         """
         wanted = self._free(partitions)
-        self._positions.lift(wanted)
+        self._positions.lift_upper_bounds(wanted)
         return OffsetStream(self._parts, wanted, self._streams)
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:

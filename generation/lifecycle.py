@@ -385,7 +385,7 @@ class Lifecycle:
             return
         lead = self._recent_batch_time() + _LEAVING
         interval = self._member.config.heartbeat_interval
-        with trio.move_on_after(self._member.beat.before(interval, lead)):
+        with trio.move_on_after(self._member.beat.delay_before(interval, lead)):
             while self._is_working:
                 await self._work_changed.wait()
 

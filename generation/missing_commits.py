@@ -1,4 +1,4 @@
-"""Reports records that were handed out and that nobody commits: most likely a forgotten call.
+"""Reports records that were handed out and are not committed: most likely a forgotten call.
 
 Such a program works until its first restart, and then processes everything again. It is no concern
 of programs that keep their own offsets (``GroupConfig.starts``).
@@ -31,9 +31,9 @@ async def report_missing_commits(
     Cancellation: at any time.
     """
     while True:
-        before = dict(positions.read)
+        before = dict(positions.upper_bounds)
         await trio.sleep(REPORTED_AFTER)
-        now = dict(positions.read)
+        now = dict(positions.upper_bounds)
         late = [
             partition
             for partition, offset in before.items()
@@ -51,9 +51,9 @@ def never_committed(positions: Positions) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             partition
-            for partition, start in positions.start.items()
+            for partition, start in positions.start_offsets.items()
             if positions.batches(partition) > 1
-            and positions[partition] == start
+            and positions.lower_bound(partition) == start
             and not positions.is_committed(partition, start + 1)
         )
     )

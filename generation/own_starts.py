@@ -54,16 +54,16 @@ class OwnStarts:
         if load is None or not partitions:
             await trio.lowlevel.checkpoint()
             return {}
-        asked = tuple(sorted(partitions))
+        wanted = tuple(sorted(partitions))
         returned = trio.Event()
-        self._lifecycle.start_service(self._report, load, len(asked), returned)
+        self._lifecycle.start_service(self._report, load, len(wanted), returned)
         try:
-            return _checked(await self._call(load, asked), asked)
+            return _checked(await self._call(load, wanted), wanted)
         except Exception as error:
             membership = self._lifecycle.membership
             error.add_note(
-                f"it comes of {name_of(load)}, the function of GroupConfig.starts, which was asked"
-                f" for {len(asked)} partitions in generation {membership.generation_id} of group"
+                f"it comes of {name_of(load)}, the function of GroupConfig.starts, which was called"
+                f" for {len(wanted)} partitions in generation {membership.generation_id} of group"
                 f" {membership.group_id!r}; nothing was read"
             )
             raise
@@ -93,13 +93,13 @@ class OwnStarts:
             )
 
 
-def _checked(returned: object, asked: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+def _checked(returned: object, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     if not isinstance(returned, Mapping):
-        wanted = "it must be a mapping of kgroup.TopicPartition to an int or None"
-        raise ArgumentError(_NAME, returned, wanted)
+        shape = "it must be a mapping of kgroup.TopicPartition to an int or None"
+        raise ArgumentError(_NAME, returned, shape)
     given = {arguments.partition(_NAME, one): offset for one, offset in returned.items()}
     return {
         one: arguments.whole(f"{one}: the offset in {_NAME}", given[one], 0)
-        for one in asked
+        for one in wanted
         if given.get(one) is not None
     }

@@ -42,7 +42,7 @@ class Positions:
         read_before: the upper bounds of the generation before.
 
     Attributes:
-        start: for each partition the offset at which it starts, as far as it is known.
+        start_offsets: for each partition the offset at which it starts, as far as it is known.
         unlocated: the partitions whose start is not known, and which the program has not sought.
     """
 
@@ -53,23 +53,25 @@ class Positions:
         self._assignment = Assignment(())
         self._lower_bounds: dict[TopicPartition, int] = {}
         self._moves: Counter[TopicPartition] = Counter()
-        self._read = dict(read_before or {})
+        self._upper_bounds = dict(read_before or {})
         self._batches: Counter[TopicPartition] = Counter()
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
         self._in_transactions: set[TopicPartition] = set()
-        self.start: Mapping[TopicPartition, int] = {}
+        self.start_offsets: Mapping[TopicPartition, int] = {}
         self.unlocated: set[TopicPartition] = set()
 
     def begin(self, assignment: Assignment, start: Mapping[TopicPartition, int]) -> None:
         """Set the partitions, and the starts that could be found before the hand-over."""
         self._assignment = assignment
         self._lower_bounds = dict(start)
-        self._read = {name: offset for name, offset in self._read.items() if name in assignment}
-        self.start = start
+        self._upper_bounds = {
+            name: offset for name, offset in self._upper_bounds.items() if name in assignment
+        }
+        self.start_offsets = start
         self.unlocated = set(assignment).difference(start)
 
-    def __getitem__(self, partition: TopicPartition) -> int:
+    def lower_bound(self, partition: TopicPartition) -> int:
         """The lower bound of a partition's commits; 0 if it is not known."""
         return self._lower_bounds.get(partition, 0)
 
@@ -78,9 +80,9 @@ class Positions:
         return {partition: self._moves[partition] for partition in partitions}
 
     @property
-    def read(self) -> Mapping[TopicPartition, int]:
+    def upper_bounds(self) -> Mapping[TopicPartition, int]:
         """For each partition that was read, the offset after the last record handed out."""
-        return self._read
+        return self._upper_bounds
 
     def handed_out(self, partition: TopicPartition, next_offset: int) -> None:
         """Record that the program was given the records before this offset.
@@ -96,14 +98,14 @@ class Positions:
         return self._batches[partition]
 
     def committed_in_transaction(self, partitions: Iterable[TopicPartition]) -> None:
-        """Record that a producer commits these, so that nobody here knows how far they are."""
+        """Record that a producer commits these: this member does not know how far."""
         self._in_transactions.update(partitions)
 
     def is_committed(self, partition: TopicPartition, offset: int) -> bool:
         """Whether the records before this offset are committed, as far as it is known."""
-        return offset <= self[partition] or partition in self._in_transactions
+        return offset <= self.lower_bound(partition) or partition in self._in_transactions
 
-    def lift(self, partitions: Iterable[TopicPartition]) -> None:
+    def lift_upper_bounds(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove the upper bound of these, because the program reads them by other means."""
         self._without_upper_bound.update(partitions)
 
@@ -131,11 +133,11 @@ class Positions:
         for partition, position in checked.items():
             self.check_owned(partition)
             moved = known is not None and known[partition] < self._moves[partition]
-            if position.offset < self[partition] and not moved:
+            if position.offset < self.lower_bound(partition) and not moved:
                 raise OffsetBehindCommitError(
-                    f"{partition}: offset {position.offset} is behind {self[partition]}, the last"
-                    f" commit or start position ({self._membership}); nothing was sent. To go"
-                    " back on purpose, seek first."
+                    f"{partition}: offset {position.offset} is behind"
+                    f" {self.lower_bound(partition)}, the last commit or start position"
+                    f" ({self._membership}); nothing was sent. To go back on purpose, seek first."
                 )
             if not beyond_read:
                 self._check_upper_bound(partition, position.offset)
@@ -164,10 +166,10 @@ class Positions:
 
     def reset(self, partition: TopicPartition, offset: int) -> None:
         """Set both bounds after a reset: offsets read before may belong to another log."""
-        self._read.pop(partition, None)
+        self._upper_bounds.pop(partition, None)
         self.move(partition, offset)
 
-    def raise_to(
+    def raise_lower_bounds(
         self, offsets: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]
     ) -> None:
         """Raise lower bounds to committed offsets, except those moved since the commit was called.
@@ -178,16 +180,16 @@ class Positions:
         """
         for partition, offset in offsets.items():
             if known[partition] == self._moves[partition]:
-                self._lower_bounds[partition] = max(offset, self[partition])
+                self._lower_bounds[partition] = max(offset, self.lower_bound(partition))
 
     def _raise_upper_bound(self, partition: TopicPartition, offset: int) -> None:
-        self._read[partition] = max(offset, self._read.get(partition, 0))
+        self._upper_bounds[partition] = max(offset, self._upper_bounds.get(partition, 0))
 
     def _check_upper_bound(self, partition: TopicPartition, offset: int) -> None:
         if partition in self._without_upper_bound:
             return
-        read = self._read.get(partition)
-        upper_bound = max(self[partition], 0 if read is None else read)
+        read = self._upper_bounds.get(partition)
+        upper_bound = max(self.lower_bound(partition), 0 if read is None else read)
         if offset <= upper_bound:
             return
         nothing = f"it was given none yet, and the partition starts at {upper_bound}"

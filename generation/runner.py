@@ -33,7 +33,7 @@ from typing import Final, TypeVar, final
 import trio
 
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
-from kgroup.client.error_policy import Request, decide, row_of
+from kgroup.client.error_policy import Request, failed_request, reaction_to
 from kgroup.errors import BrokerError, TransportError, some
 from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, PartitionsNotRead
 from kgroup.generation.commits import Committer
@@ -149,7 +149,7 @@ class GenerationRunner:
 
         Those of the generation before, where this one ended before it had partitions.
         """
-        return self._positions.read
+        return self._positions.upper_bounds
 
     @property
     def handed_over(self) -> bool:
@@ -198,7 +198,7 @@ class GenerationRunner:
             self.failure = (step.request, step.error)
             if step.request is Request.DESCRIBE:
                 self.rebalance_request = self._inherited.rebalance_request
-            cause = decide(*self.failure).cause or Cause.MEMBERSHIP_LOST
+            cause = reaction_to(*self.failure).cause or Cause.MEMBERSHIP_LOST
             return End(cause, str(step.error), step.error)
         # What a function of the program raises is for the program, which gets it from next().
         except Exception as error:  # noqa: BLE001
@@ -251,7 +251,7 @@ class GenerationRunner:
         await self.lifecycle.wait_to_read()
         if self.lifecycle.state is State.RUNNING:
             member.emitter.emit(
-                Assigned, assignment=self.assignment, positions=self._positions.start
+                Assigned, assignment=self.assignment, start_offsets=self._positions.start_offsets
             )
         if missing:
             self.lifecycle.start_service(report_missing_topics, member, missing)
@@ -269,7 +269,7 @@ class GenerationRunner:
         try:
             return await self._member.coordinator.sync(self._membership, assignments)
         except (BrokerError, TransportError) as error:
-            reaction = decide(Request.SYNC, error)
+            reaction = reaction_to(Request.SYNC, error)
             if reaction.cause is not Cause.REBALANCE:  # which is no failure
                 self._member.emitter.failed(Request.SYNC, error, reaction)
             raise
@@ -336,7 +336,7 @@ class GenerationRunner:
         try:
             return await send()
         except (BrokerError, TransportError) as error:
-            raise _StepError(row_of(error, request), error) from error
+            raise _StepError(failed_request(error, request), error) from error
 
     def _hand_over(self, offer: Callable[[GenerationRunner], None]) -> None:
         parts = GenerationParts(

@@ -23,7 +23,7 @@ import attrs
 import trio
 
 from kgroup.client.cluster import EARLIEST, LATEST
-from kgroup.client.error_policy import Action, Request, decide
+from kgroup.client.error_policy import Action, Request, reaction_to
 from kgroup.client.retry import until_answered
 from kgroup.errors import (
     BrokerError,
@@ -288,7 +288,7 @@ class StartOffsets:
                 use_cached=True,
             )
         except TransportError as error:
-            report(Request.LIST_OFFSETS, error, decide(Request.LIST_OFFSETS, error))
+            report(Request.LIST_OFFSETS, error, reaction_to(Request.LIST_OFFSETS, error))
             return found
         reported: set[TransportError] = set()
         for name, answer in answers.items():
@@ -297,7 +297,7 @@ class StartOffsets:
                 continue
             if answer in reported:  # a connection fails once for all partitions of its leader
                 continue
-            reaction = decide(Request.LIST_OFFSETS, answer)
+            reaction = reaction_to(Request.LIST_OFFSETS, answer)
             if reaction.action is not Action.RETRY:
                 raise answer
             report(Request.LIST_OFFSETS, answer, reaction)

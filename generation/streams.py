@@ -358,7 +358,7 @@ class OffsetStream(PartitionStream):
         Cancellation: nothing changes.
         """
         await self._starts.locate(self.partitions, None)
-        return {name: self._positions[name] for name in sorted(self.partitions)}
+        return {name: self._positions.lower_bound(name) for name in sorted(self.partitions)}
 
     async def reset(self, partition: TopicPartition, offset: int) -> int:
         """Where to continue after an offset that is not in the log, by ``auto_offset_reset``.
@@ -376,7 +376,7 @@ class OffsetStream(PartitionStream):
             offset,
         )
         await self._starts.locate([partition], error)
-        return self._positions[partition]
+        return self._positions.lower_bound(partition)
 
     async def first(self) -> Mapping[TopicPartition, int]:
         """The first offset of each partition's log.

@@ -167,11 +167,11 @@ class Assigned(Event):
 
     Attributes:
         assignment: the partitions.
-        positions: the start offset of each partition, as far as it is known.
+        start_offsets: the start offset of each partition, as far as it is known.
     """
 
     assignment: Assignment
-    positions: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
+    start_offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -183,9 +183,9 @@ class Assigned(Event):
         )
 
     def _from(self, partition: TopicPartition) -> str:
-        if partition not in self.positions:
+        if partition not in self.start_offsets:
             return " (start offset not known yet)"
-        return f" from {self.positions[partition]}"
+        return f" from {self.start_offsets[partition]}"
 
 
 @attrs.frozen(kw_only=True)
@@ -423,8 +423,8 @@ class CommitsMissing(Event):
         """See ``Event``."""
         return (
             f"records of {some(self.partitions)} were handed out, and nothing has been committed"
-            " since: whoever owns the partitions next will get these records again. Once they are"
-            " processed, call generation.commit({batch.partition: batch.next_offset})"
+            " since: the member that owns the partitions next will get these records again. Once"
+            " they are processed, call generation.commit({batch.partition: batch.next_offset})"
         )
 
 
@@ -570,7 +570,7 @@ class StartsDelayed(Event):
 
 
 @attrs.frozen(kw_only=True)
-class HandlerOutstayed(Event):
+class HandlerStillRunning(Event):
     """A handler thread is still running after the drain; threads cannot be cancelled."""
 
     level: ClassVar[int] = logging.WARNING
@@ -751,7 +751,7 @@ class BatchCancelled(_BatchEvent):
 
 
 @attrs.frozen(kw_only=True)
-class JobOutstayed(Event):
+class JobStillRunning(Event):
     """A cancelled batch is still running: its function, or tasks of its Spark jobs.
 
     Attributes:

@@ -23,7 +23,14 @@ from kgroup.client.backoff import RateLimit
 from kgroup.client.beat import Beat
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import CoordinatorClient
-from kgroup.client.error_policy import Action, MemberId, Reaction, Request, decide, row_of
+from kgroup.client.error_policy import (
+    Action,
+    MemberId,
+    Reaction,
+    Request,
+    failed_request,
+    reaction_to,
+)
 from kgroup.client.retry import find_coordinator, must_wait, until_answered
 from kgroup.client.startup_limit import StartupLimit
 from kgroup.client.subscription import Subscription
@@ -114,7 +121,7 @@ class Member:
         """Join the group, however often JoinGroup has to be sent; a generation begins with that.
 
         Raises:
-            FatalGroupError: a refusal that trying again cannot mend.
+            FatalGroupError: a refusal that another attempt cannot change.
             KgroupError: another failure that the error policy does not retry.
 
         Cancellation: the connection may be broken, and the coordinator may count the member in.
@@ -163,7 +170,7 @@ class Member:
         """Do what the end of a generation requires before the next JoinGroup.
 
         Raises:
-            FatalGroupError: the end was a refusal that trying again cannot mend.
+            FatalGroupError: the end was a refusal that another attempt cannot change.
         """
         end = last.end
         self._reason = str(end)
@@ -179,7 +186,7 @@ class Member:
         if last.failure is not None:
             await self._react_to(*last.failure)
         elif isinstance(end.error, BrokerError):
-            await self._react_to(row_of(end.error, Request.HEARTBEAT), end.error)
+            await self._react_to(failed_request(end.error, Request.HEARTBEAT), end.error)
         elif isinstance(end.error, TransportError):
             await self._react_to(Request.JOIN, end.error)
         elif end.cause is Cause.COORDINATOR_LOST:
@@ -308,13 +315,13 @@ class Member:
             except MemberIdRequiredError as error:
                 given += 1
                 self._member_id = error.member_id
-                if must_wait(decide(Request.JOIN, error), given):
+                if must_wait(reaction_to(Request.JOIN, error), given):
                     await self._wait(str(error))
             except (BrokerError, TransportError) as error:
                 given = 0
-                request = row_of(error, request)
+                request = failed_request(error, request)
                 if request is not Request.FIND_COORDINATOR:  # which reports its own
-                    self._emitter.failed(request, error, decide(request, error))
+                    self._emitter.failed(request, error, reaction_to(request, error))
                     startup.failed(error)
                 startup.check()
                 await self._react_to(request, error)
@@ -351,7 +358,7 @@ class Member:
 
     async def _react_to(self, request: Request, error: BrokerError | TransportError) -> None:
         """Do what the error policy says before the next JoinGroup; the failure was reported."""
-        reaction = decide(request, error)
+        reaction = reaction_to(request, error)
         if reaction.action is Action.FAIL:
             raise error
         self._failures += 1
@@ -374,7 +381,7 @@ class Member:
         heartbeat with REBALANCE_IN_PROGRESS would otherwise receive as many JoinGroups as the
         network carries.
         """
-        if seconds := self._joins.wait(trio.current_time()):
+        if seconds := self._joins.delay(trio.current_time()):
             self._emitter.emit(BackingOff, seconds=seconds, reason=self._reason)
             await trio.sleep(seconds)
 

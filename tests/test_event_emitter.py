@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kgroup.client.error_policy import Request, decide
+from kgroup.client.error_policy import Request, reaction_to
 from kgroup.errors import ConnectionLostError
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import Event, GenerationStarted, RequestFailed, SourceFault
@@ -58,7 +58,7 @@ def test_a_failure_says_what_follows() -> None:
     """The event has the request, the reason and the next action in words."""
     events: list[Event] = []
     error = ConnectionLostError("it is gone")
-    reaction = decide(Request.HEARTBEAT, error)
+    reaction = reaction_to(Request.HEARTBEAT, error)
     EventEmitter("g", events.append).failed(Request.HEARTBEAT, error, reaction)
     assert events == [
         RequestFailed(

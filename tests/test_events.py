@@ -28,8 +28,8 @@ from kgroup.events import (
     GenerationDraining,
     GenerationEnded,
     GenerationStarted,
-    HandlerOutstayed,
-    JobOutstayed,
+    HandlerStillRunning,
+    JobStillRunning,
     Joined,
     Joining,
     Left,
@@ -91,7 +91,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         "batch 01234567 of 1 partition cancelled after 1.50 s: rebalance",
     ),
     (
-        JobOutstayed,
+        JobStillRunning,
         {"job_group": "g", "thread": "t-1", "stack": "here", "tasks": 2, "seconds": 5.0},
         WARNING,
         (
@@ -100,7 +100,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         ),
     ),
     (
-        JobOutstayed,
+        JobStillRunning,
         {"job_group": "g", "thread": "t-1", "stack": None, "tasks": None, "seconds": 5.0},
         WARNING,
         (
@@ -123,13 +123,13 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
     ),
     (
         Assigned,
-        {"assignment": Assignment((P0, P1), frozenset({P1, P2})), "positions": {P0: 5}},
+        {"assignment": Assignment((P0, P1), frozenset({P1, P2})), "start_offsets": {P0: 5}},
         INFO,
         "assigned t-0 from 5, t-1 (start offset not known yet) (1 added, 1 kept, 1 removed)",
     ),
     (
         Assigned,
-        {"assignment": Assignment(()), "positions": {}},
+        {"assignment": Assignment(()), "start_offsets": {}},
         INFO,
         "assigned nothing (0 added, 0 kept, 0 removed)",
     ),
@@ -231,9 +231,9 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"partitions": (P0, P1)},
         WARNING,
         (
-            "records of t-0, t-1 were handed out, and nothing has been committed since: whoever"
-            " owns the partitions next will get these records again. Once they are processed, call"
-            " generation.commit({batch.partition: batch.next_offset})"
+            "records of t-0, t-1 were handed out, and nothing has been committed since: the member"
+            " that owns the partitions next will get these records again. Once they are processed,"
+            " call generation.commit({batch.partition: batch.next_offset})"
         ),
     ),
     (
@@ -292,7 +292,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         ),
     ),
     (
-        HandlerOutstayed,
+        HandlerStillRunning,
         {"thread": "worker-1", "stack": "here\nthere"},
         WARNING,
         (
@@ -375,9 +375,9 @@ def test_every_event_is_json(kind: type[Event], fields: Any, level: int, message
 
 def test_how_json_names_partitions_and_ends() -> None:
     """Partitions are topic and number; an end has its cause and its detail."""
-    assigned = Assigned(group_id="g", assignment=Assignment((P1, P0)), positions={P0: 7})
+    assigned = Assigned(group_id="g", assignment=Assignment((P1, P0)), start_offsets={P0: 7})
     assert assigned.as_dict()["assignment"] == ["t-0", "t-1"]
-    assert assigned.as_dict()["positions"] == {"t-0": 7}
+    assert assigned.as_dict()["start_offsets"] == {"t-0": 7}
     ended = GenerationEnded(
         group_id="g", end=End(Cause.TASK_RAISED, "bad", ValueError("bad")), cut_short=False
     )

@@ -20,7 +20,7 @@ import trio
 
 from kgroup.client.backoff import Backoff
 from kgroup.client.beat import Beat
-from kgroup.client.error_policy import Action, Reaction, Request, decide
+from kgroup.client.error_policy import Action, Reaction, Request, reaction_to
 from kgroup.client.lease import Lease
 from kgroup.client.retry import find_coordinator, must_wait
 from kgroup.errors import BrokerError, TransportError
@@ -65,7 +65,7 @@ class Pace:
 def heartbeat_waits(interval: float) -> Iterator[float]:
     """The waits before each heartbeat of a generation: 0, a few short ones, then the interval.
 
-    All but the first are what `Beat.wait` is asked for.
+    All but the first are what `Beat.delay` is asked for.
     """
     yield 0.0
     wait = FIRST_INTERVAL
@@ -115,7 +115,7 @@ class Heartbeats:
     async def _run(self, *, rebalance_ends: bool) -> End:
         while True:
             interval = next(self._waits)
-            await self._sleep(self._pace.beat.wait(interval) if interval else 0.0)
+            await self._sleep(self._pace.beat.delay(interval) if interval else 0.0)
             end = await self._heartbeat_with_retries(rebalance_ends=rebalance_ends)
             if end is not None:
                 return end
@@ -138,7 +138,7 @@ class Heartbeats:
             try:
                 throttle_time = await self._send()
             except (BrokerError, TransportError) as error:
-                reaction = decide(Request.HEARTBEAT, error)
+                reaction = reaction_to(Request.HEARTBEAT, error)
                 if reaction.action is Action.DRAIN:
                     # REBALANCE_IN_PROGRESS. The coordinator renews the session even if it responds
                     # with this error.

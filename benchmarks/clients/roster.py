@@ -26,13 +26,13 @@ class Client:
         name: its name in tables and on the command line.
         command: makes the command of a worker without its job, and builds what it needs.
         version: what is measured, with its version.
-        crew: for a mixed group, the names of the clients, in the order in which they join.
+        clients: for a mixed group, the names of the clients, in the order in which they join.
     """
 
     name: str
     command: Callable[[], Sequence[str]]
     version: Callable[[], str]
-    crew: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
 
 
 def in_python(name: str, *packages: str) -> Client:
@@ -75,15 +75,15 @@ def in_java(name: str, protocol: str) -> Client:
     return Client(name, command, lambda: f"kafka-clients {KAFKA_VERSION}")
 
 
-def mixed(name: str, *crew: str) -> Client:
+def mixed(name: str, *clients: str) -> Client:
     """A group whose members are of several clients."""
 
     def command() -> Sequence[str]:
-        for one in crew:
+        for one in clients:
             CLIENTS[one].command()
         return ()
 
-    return Client(name, command, lambda: ", ".join(crew), crew)
+    return Client(name, command, lambda: ", ".join(clients), clients)
 
 
 CLIENTS: Final[Mapping[str, Client]] = {
@@ -123,7 +123,7 @@ class Present:
 
     def workers(self, client: Client) -> tuple[Client, ...]:
         """The clients that a client's group consists of."""
-        return tuple(CLIENTS[name] for name in client.crew) or (client,)
+        return tuple(CLIENTS[name] for name in client.clients) or (client,)
 
 
 def present(names: Iterable[str], known: Mapping[str, Client] = CLIENTS) -> Present:

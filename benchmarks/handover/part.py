@@ -100,7 +100,7 @@ def plays_of(
 
     A mixed group plays only planned changes: the rest depends on the member that it happens to.
     """
-    able = PLANNED if client.crew else SCENES
+    able = PLANNED if client.clients else SCENES
     wanted = [name for name in SCENES if name in arguments.scenes and name in able]
     for setting, names in itertools.groupby(wanted, lambda name: SCENES[name].setting):
         mine = attrs.evolve(job, work=setting.work, batch=setting.batch)

@@ -58,15 +58,15 @@ class Stage:
     """A topic, its producer and its group.
 
     Args:
-        crew: the clients that join, in turns.
+        clients: the clients that join, in turns.
         job: what each worker does; topic, group and journal are filled in here.
         rate: records per second.
     """
 
-    def __init__(self, crew: Sequence[Client], job: Job, rate: int) -> None:
+    def __init__(self, clients: Sequence[Client], job: Job, rate: int) -> None:
         self._topic = f"handover-{uuid4().hex[:8]}"
         self.job = attrs.evolve(job, topic=self._topic, group=self._topic)
-        self._crew = crew
+        self._clients = clients
         self.rate = rate
         self._partitions = job.partitions
         self._numbers = count()
@@ -118,7 +118,7 @@ class Stage:
     def join(self, like: Worker | None = None) -> Worker:
         """Start a worker, of the same client as another one if that is given."""
         number = next(self._numbers)
-        client = like.client if like else self._crew[number % len(self._crew)]
+        client = like.client if like else self._clients[number % len(self._clients)]
         journal = self._folder / f"journal-{number}"
         journal.touch()
         job = attrs.evolve(self.job, journal=str(journal))

@@ -20,7 +20,7 @@ class RateLimit:
         self._due = 0.0
         """When the next event is due at the steady rate, without the burst."""
 
-    def wait(self, now: float) -> float:
+    def delay(self, now: float) -> float:
         """The seconds to wait before the next event, which is counted; 0 while the burst lasts.
 
         Source: the generic cell rate algorithm.

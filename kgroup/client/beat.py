@@ -50,23 +50,23 @@ class Beat:
         self._phase = zlib.crc32(group_id.encode("utf-8", "surrogatepass")) % _PHASES / 1000
         self._longest = longest
 
-    def wait(self, interval: float) -> float:
+    def delay(self, interval: float) -> float:
         """Seconds to the multiple of the interval that is nearest to one interval from now."""
-        wait = self.next(interval)
+        wait = self.delay_to_next(interval)
         if wait < interval / 2 and wait + interval <= max(self._longest, interval):
             return wait + interval
         return wait
 
-    def next(self, interval: float) -> float:
+    def delay_to_next(self, interval: float) -> float:
         """Seconds to the next multiple of the interval: more than 0, at most the interval."""
         now = self._wall_clock.now()
         if not math.isfinite(now):
             return interval
         return interval - (now - self._phase) % interval
 
-    def before(self, interval: float, lead: float) -> float:
+    def delay_before(self, interval: float, lead: float) -> float:
         """Seconds to the next moment that is ``lead`` before a multiple of the interval.
 
         At least 0, and less than the interval.
         """
-        return (self.next(interval) - lead) % interval
+        return (self.delay_to_next(interval) - lead) % interval

@@ -19,7 +19,7 @@ import trio
 
 from kgroup.addresses import split_address
 from kgroup.client import responses
-from kgroup.client.error_policy import Action, Request, broker_error, reaction_for
+from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
 from kgroup.client.topic_watch import TopicWatch, watch_of
 from kgroup.config import GroupConfig
@@ -362,7 +362,7 @@ class Cluster:
                 continue  # another member's
             code = int(topic.error_code)
             if code:
-                reaction = reaction_for(Request.METADATA, code)
+                reaction = reaction_to_code(Request.METADATA, code)
                 if reaction.action is Action.IGNORE:
                     continue
                 error = broker_error(Request.METADATA, code, f"topic {topic.name!r}")
@@ -401,7 +401,7 @@ class Cluster:
         """Raise the error of the whole response, which then lists no topics."""
         if not code:
             return
-        reaction = reaction_for(Request.METADATA, code)
+        reaction = reaction_to_code(Request.METADATA, code)
         if reaction.find:
             self._brokers = {}
         if reaction.action is not Action.IGNORE:

@@ -399,7 +399,7 @@ _TRANSPORT_FAILURES: Final[Mapping[type[TransportError], TransportFailure]] = {
 }
 
 
-def reaction_for(request: Request, failure: int | TransportFailure) -> Reaction:
+def reaction_to_code(request: Request, failure: int | TransportFailure) -> Reaction:
     """The reaction to an error code or a transport failure."""
     if isinstance(failure, TransportFailure):
         return REACTIONS[request].get(failure, OTHERWISE[request])
@@ -411,7 +411,7 @@ def reaction_for(request: Request, failure: int | TransportFailure) -> Reaction:
 _KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)
 
 
-def row_of(error: BrokerError | TransportError, sent: Request) -> Request:
+def failed_request(error: BrokerError | TransportError, sent: Request) -> Request:
     """The request whose rows apply to an error.
 
     A BrokerError names its request. It can differ from the request that was to be sent: the lookup
@@ -425,13 +425,13 @@ def row_of(error: BrokerError | TransportError, sent: Request) -> Request:
 _BY_NAME: Final[Mapping[str, Request]] = {request.value: request for request in Request}
 
 
-def decide(request: Request, error: BrokerError | TransportError) -> Reaction:
+def reaction_to(request: Request, error: BrokerError | TransportError) -> Reaction:
     """The reaction to an exception that a request raised."""
     if isinstance(error, AuthenticationError):
         return LOGIN_REFUSED[request]
     if isinstance(error, BrokerError):
-        return reaction_for(request, error.code)
-    return reaction_for(request, _TRANSPORT_FAILURES[type(error)])
+        return reaction_to_code(request, error.code)
+    return reaction_to_code(request, _TRANSPORT_FAILURES[type(error)])
 
 
 def broker_error(request: Request, code: int, about: str = "", hint: str = "") -> BrokerError:
@@ -445,7 +445,7 @@ def broker_error(request: Request, code: int, about: str = "", hint: str = "") -
     detail = hint or _HINTS.get((request, code), "")
     if detail:
         message = f"{message}: {detail}"
-    reaction = reaction_for(request, code)
+    reaction = reaction_to_code(request, code)
     kind: type[BrokerError] = reaction.error if reaction.action is Action.FAIL else BrokerError
     return kind(code, name, request.value, message)
 

@@ -12,7 +12,7 @@ from typing import TypeVar, final
 
 import trio
 
-from kgroup.client.error_policy import Request, decide
+from kgroup.client.error_policy import Request, reaction_to
 from kgroup.errors import BrokerError, KgroupError, TransportError
 from kgroup.types import TopicPartition
 
@@ -45,7 +45,7 @@ class PartitionLeaders:
         for name, result in results.items():
             if not isinstance(result, BrokerError | TransportError):
                 continue
-            if not decide(request, result).find:
+            if not reaction_to(request, result).find:
                 continue
             node = self._nodes.pop(name, None)
             if isinstance(result, TransportError):

@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 
 from kgroup.client.backoff import Backoff
-from kgroup.client.error_policy import Action, Reaction, Request, Wait, decide
+from kgroup.client.error_policy import Action, Reaction, Request, Wait, reaction_to
 from kgroup.errors import BrokerError, TransportError
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ async def find_coordinator(
         try:
             return await find()
         except (BrokerError, TransportError) as error:
-            reaction = decide(Request.FIND_COORDINATOR, error)
+            reaction = reaction_to(Request.FIND_COORDINATOR, error)
             report(Request.FIND_COORDINATOR, error, reaction)
             if reaction.action is not Action.RETRY:
                 raise
@@ -70,7 +70,7 @@ async def until_answered(
         try:
             return await send()
         except (BrokerError, TransportError) as error:
-            reaction = decide(request, error)
+            reaction = reaction_to(request, error)
             report(request, error, reaction)
             if reaction.action is not Action.RETRY:
                 raise

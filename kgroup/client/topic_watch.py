@@ -9,7 +9,7 @@ the same bytes, so that comparing costs nothing.
 
 Members watch together if they would send the same request to the same brokers in the same way: they
 have the same network, bootstrap servers, client id, interval and security. The security counts
-because a broker tells a user only of topics that this user may see.
+because a broker lists to a user only topics that this user may see.
 
 INVARIANTS: while tasks wait, exactly one of them polls. If that one is cancelled, another one takes
 over. A request that fails fails for all who wait, so that each reports it.
@@ -109,13 +109,13 @@ class TopicWatch:
         self._polls = True
         try:
             await trio.sleep(self._until_next())
-            asked = list(self._waiting)
+            waiting = list(self._waiting)
             error, response = None, None
             try:
-                response = await send(frozenset[str]().union(*(one.topics for one in asked)))
+                response = await send(frozenset[str]().union(*(one.topics for one in waiting)))
             except KgroupError as raised:
                 error = raised
-            for one in asked:
+            for one in waiting:
                 if one in self._waiting and (error is not None or one.known is not response):
                     del self._waiting[one]
                     one.response, one.error = response, error

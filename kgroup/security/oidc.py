@@ -162,16 +162,16 @@ class OidcClientCredentials:
         return answer
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
-        told = f"{self._place} answered with status {error.code}"
+        reason = f"{self._place} answered with status {error.code}"
         try:
             answer = _object(error.read(MOST_BYTES)) or {}
         except (OSError, HTTPException):
             answer = {}
         if answer.get("error"):
-            told += f", {answer['error']!s:.100}"
+            reason += f", {answer['error']!s:.100}"
         if answer.get("error_description"):
-            told += f" ({answer['error_description']!s:.200})"
-        return told.replace(self.client_secret.reveal(), "<secret>")
+            reason += f" ({answer['error_description']!s:.200})"
+        return reason.replace(self.client_secret.reveal(), "<secret>")
 
 
 def _context(ca: str | None) -> ssl.SSLContext:

@@ -1,11 +1,11 @@
-"""``batches`` and ``foreach_batch`` for programs on trio; ``threaded`` has their twins."""
+"""``batches`` and ``foreach_batch`` for programs on trio; ``threaded`` has their counterparts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kgroup.events import JobOutstayed
+from kgroup.events import JobStillRunning
 from kgroup.generation.generation import Generation
 from kgroup.spark.batch import MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
@@ -121,7 +121,7 @@ def batches(
         reading,
         name,
         lambda job: generation.emit(
-            JobOutstayed,
+            JobStillRunning,
             job_group=job.group,
             thread=job.thread,
             stack=job.stack,

@@ -37,7 +37,7 @@ the longest."""
 
 
 @attrs.frozen(kw_only=True)
-class OutstayedJob:
+class UnfinishedJob:
     """A cancelled function that has not returned, or whose tasks still run.
 
     Attributes:
@@ -75,23 +75,23 @@ class ActionRunner:
     Args:
         jobs: the jobs of the Spark session.
         name: the thread's name.
-        on_outstayed: is called in the event loop while a cancelled function or its tasks still
+        on_unfinished: is called in the event loop while a cancelled function or its tasks still
             run: ``report_after`` seconds after the cancellation, then each time that the time has
             doubled.
-        report_after: see ``on_outstayed``.
+        report_after: see ``on_unfinished``.
     """
 
     def __init__(
         self,
         jobs: CancellableJobs,
         name: str,
-        on_outstayed: Callable[[OutstayedJob], None],
+        on_unfinished: Callable[[UnfinishedJob], None],
         *,
         report_after: float = REPORT_AFTER,
     ) -> None:
         self._jobs = jobs
         self._name = name
-        self._on_outstayed = on_outstayed
+        self._on_unfinished = on_unfinished
         self._report_after = report_after
         self._calls: queue.SimpleQueue[ThreadCall[Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -185,7 +185,7 @@ class ActionRunner:
         # beside it.
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._report_outstayed, group, thread, call, left)
+                nursery.start_soon(self._report_unfinished, group, thread, call, left)
                 await self._cancel_until_stopped(group, call, left)
                 nursery.cancel_scope.cancel()
         if left.error is not None:
@@ -219,15 +219,15 @@ class ActionRunner:
         self._jobs.cancel(group)
         return self._jobs.running_tasks(group)
 
-    async def _report_outstayed(
+    async def _report_unfinished(
         self, group: str, thread: threading.Thread, call: ThreadCall[Any], left: _Remaining
     ) -> None:
         seconds = self._report_after
         await trio.sleep(seconds)
         while True:
             stack = None if call.ended else stack_of(thread)
-            self._on_outstayed(
-                OutstayedJob(
+            self._on_unfinished(
+                UnfinishedJob(
                     group=group,
                     thread=thread.name,
                     stack=stack,

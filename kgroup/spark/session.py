@@ -16,7 +16,7 @@ from kgroup.spark.engine import Frame
 from kgroup.spark.frames import BACKENDS, Backend, frame, read_counter
 from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.runner import ActionRunner, OutstayedJob
+from kgroup.spark.runner import ActionRunner, UnfinishedJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +60,7 @@ class SparkEngine:
         jobs: the session's; threads inherit what Spark keeps for the thread that made it.
         reading: how executors read.
         name: of the threads in which actions run.
-        on_outstayed: is called in the event loop for what still runs after it was cancelled.
+        on_unfinished: is called in the event loop for what still runs after it was cancelled.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class SparkEngine:
         jobs: CancellableJobs,
         reading: ReadOptions,
         name: str,
-        on_outstayed: Callable[[OutstayedJob], None],
+        on_unfinished: Callable[[UnfinishedJob], None],
     ) -> None:
         self._spark = spark
         self._reading = reading
         self._name = name
-        self._on_outstayed = on_outstayed
+        self._on_unfinished = on_unfinished
         self._jobs = jobs
         self._count = read_counter(spark) if reading.backend == "python" else None
         self._idle: list[ActionRunner] = []
@@ -106,7 +106,7 @@ class SparkEngine:
 
     def _new_runner(self) -> ActionRunner:
         self._runners += 1
-        return ActionRunner(self._jobs, f"{self._name}-{self._runners}", self._on_outstayed)
+        return ActionRunner(self._jobs, f"{self._name}-{self._runners}", self._on_unfinished)
 
     def _frame(self, ranges: tuple[OffsetRange, ...]) -> Frame:
         count = self._count = self._count and self._count.for_next_frame()

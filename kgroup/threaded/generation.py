@@ -14,7 +14,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.errors import StaleGenerationError
-from kgroup.events import HandlerOutstayed
+from kgroup.events import HandlerStillRunning
 from kgroup.generation.generation import MAX_RECORDS, MembershipView
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
@@ -51,11 +51,11 @@ class Generation(MembershipView):
         generation: TrioGeneration,
         loop: BackgroundLoop,
         owner: object,
-        emit: Callable[[HandlerOutstayed], None],
+        emit: Callable[[HandlerStillRunning], None],
     ) -> None:
         super().__init__(generation._membership)  # noqa: SLF001
         self.assignment: Assignment = generation.assignment
-        self.positions: Mapping[TopicPartition, int] = generation.positions
+        self.start_offsets: Mapping[TopicPartition, int] = generation.start_offsets
         self.ending = Flag()
         self._generation = generation
         self._loop = loop
@@ -90,7 +90,7 @@ class Generation(MembershipView):
 
         The thread runs in a copy of the caller's context. It cannot be cancelled: it should return
         before the drain's deadline. If it still runs a second after the generation has ended, a
-        ``HandlerOutstayed`` event names it.
+        ``HandlerStillRunning`` event names it.
 
         Returns:
             False if the generation drains or has ended. Nothing was started, which is no error:
@@ -324,8 +324,8 @@ class Generation(MembershipView):
         for handler in self._handlers:
             await handler.call.wait()
 
-    def _straggler(self, handler: Handler) -> HandlerOutstayed:
-        return HandlerOutstayed(
+    def _straggler(self, handler: Handler) -> HandlerStillRunning:
+        return HandlerStillRunning(
             group_id=self.group_id,
             member_id=self.member_id,
             generation_id=self.generation_id,

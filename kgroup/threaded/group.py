@@ -266,7 +266,7 @@ class ConsumerGroup:
         generation.threads_ended.set()
 
     def _on_loop_end(self) -> None:
-        """Set `ending` when the loop has ended: if it died, nothing else tells the threads."""
+        """Set `ending` when the loop has ended: if it died, nothing else notifies the threads."""
         if self._current is not None:
             self._current.ending.set()
 

@@ -1,7 +1,7 @@
 """Handler threads of one generation: how they start, end, and are reported if they do not end.
 
 For the trio generation, each thread is a task that ends when the thread does. The task can be
-cancelled, the thread cannot: it then outstays its generation.
+cancelled, the thread cannot: it then runs on after its generation.
 
 INVARIANTS: a thread is joined, or named in an event; its exception is never lost.
 """

@@ -206,21 +206,21 @@ def _handshake_error(answer: Any, mechanism: SaslMechanism, broker: str) -> Auth
     enabled = ", ".join(sorted(str(name) for name in answer.mechanisms)) or "none"
     code = int(answer.error_code)
     if code == ErrorCode.ILLEGAL_SASL_STATE:
-        told = "this port has no login; use protocol SSL or PLAINTEXT, or another port"
+        reason = "this port has no login; use protocol SSL or PLAINTEXT, or another port"
     else:
-        told = f"the broker has these mechanisms: {enabled:.500}; use one of them"
-    return _failed(code, mechanism, broker, told)
+        reason = f"the broker has these mechanisms: {enabled:.500}; use one of them"
+    return _failed(code, mechanism, broker, reason)
 
 
 def _refused(
     answer: Any, login: Login, mechanism: SaslMechanism, broker: str
 ) -> AuthenticationError:
-    told = str(answer.error_message or "it gives no reason")
+    reason = str(answer.error_message or "it gives no reason")
     if isinstance(login, OauthBearerLogin):
-        told = f"{told:.200}; {login.refusal()}"
+        reason = f"{reason:.200}; {login.refusal()}"
     else:
-        told = f"{told:.200}; check user name and password"
-    return _failed(int(answer.error_code), mechanism, broker, told)
+        reason = f"{reason:.200}; check user name and password"
+    return _failed(int(answer.error_code), mechanism, broker, reason)
 
 
 def _failed(code: int, mechanism: SaslMechanism, broker: str, why: str) -> AuthenticationError:

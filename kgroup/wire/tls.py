@@ -1,7 +1,7 @@
-"""TLS on a byte stream, with failures told in one sentence each.
+"""TLS on a byte stream, with one sentence for each failure.
 
-A failure that trying again cannot mend (a certificate that is not trusted or not accepted) is an
-``AuthenticationError``; any other one means that the connection is lost. Under TLS 1.3 a broker
+A failure that another attempt cannot change (a certificate that is not trusted or not accepted) is
+an ``AuthenticationError``; any other one means that the connection is lost. Under TLS 1.3 a broker
 refuses a client's certificate only after the handshake: the first read fails then.
 
 Source: ``ssl`` and ``trio.SSLStream``; RFC 8446, section 6, for the alerts.
@@ -127,7 +127,7 @@ async def open_tls(
 
 
 def _refusal(error: ssl.SSLError, broker: str) -> AuthenticationError | None:
-    """The error for a failure that trying again cannot mend."""
+    """The error for a failure that another attempt cannot change."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         remedy = _REMEDIES.get(error.verify_code, "check it, and Security.ca")

@@ -108,7 +108,7 @@ async def test_a_damaged_batch_is_an_error_and_is_not_skipped(kafka: Kafka) -> N
         way.on = False
         async with here.group(bootstrap_servers=bootstrap_servers) as group:
             generation = await group.next()
-            assert generation.positions == {spoilt: 0, sound: 1}
+            assert generation.start_offsets == {spoilt: 0, sound: 1}
             with trio.fail_after(SOON):
                 batch = await anext(generation.records(spoilt))
             assert [message.value() for message in batch.messages] == [DAMAGED]

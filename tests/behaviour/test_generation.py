@@ -144,7 +144,7 @@ async def test_the_coordinator_refuses_a_stale_commit(kafka: Kafka) -> None:
             heartbeats.release()
             again = await group.next()
             assert again.member_id != generation.member_id
-            assert again.positions == {here.partition(0): 10}
+            assert again.start_offsets == {here.partition(0): 10}
 
 
 async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -> None:
@@ -171,7 +171,7 @@ async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -
                 await generation.commit({here.partition(0): 5}, beyond_read=True)
             heartbeats.release()
             again = await group.next()
-            assert again.positions == {here.partition(0): 0}
+            assert again.start_offsets == {here.partition(0): 0}
         assert await here.committed() == [None]
 
 
@@ -194,7 +194,7 @@ async def test_partitions_that_are_not_owned_and_offsets_that_go_back_are_refuse
         assert await here.committed() == [5]
         async with here.group() as group:
             generation = await group.next()
-            assert generation.positions == {here.partition(0): 5}
+            assert generation.start_offsets == {here.partition(0): 5}
             with pytest.raises(OffsetBehindCommitError):
                 await generation.commit({here.partition(0): 4}, beyond_read=True)
 

@@ -282,13 +282,13 @@ async def test_what_a_failed_login_says(
         bootstrap_servers=servers, group_id=GROUP, topics=case.topics, security=case.security
     )
     repeated = trio.Event()
-    told: list[str] = []
+    reasons: list[str] = []
 
     def on_event(event: Event) -> None:
         assert not isinstance(event, SourceFault), event
         if isinstance(event, RequestFailed):
-            told.append(event.reason)
-            if len(told) == 2:
+            reasons.append(event.reason)
+            if len(reasons) == 2:
                 repeated.set()
 
     with trio.fail_after(SOON), caplog.at_level(logging.DEBUG, "kgroup.librdkafka"):
@@ -301,8 +301,8 @@ async def test_what_a_failed_login_says(
             else:
                 with pytest.raises(case.error, match=case.says) as raised:
                     await group.next()
-                assert told == [str(raised.value)]
-    for text in told:
+                assert reasons == [str(raised.value)]
+    for text in reasons:
         assert re.search(case.says, text)
     if case.security != Security():
         assert not [line for line in caplog.records if line.name == "kgroup.librdkafka"]

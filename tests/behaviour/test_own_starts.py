@@ -175,7 +175,7 @@ async def test_a_slow_store_costs_no_membership(kafka: Kafka) -> None:
                 on_event=note, starts=slow, session_timeout=6.0, heartbeat_interval=0.2
             ) as group:
                 generation = await group.next()
-                assert generation.positions == {here.partition(0): 3}
+                assert generation.start_offsets == {here.partition(0): 3}
                 await generation.commit({here.partition(0): 3})
         (assigned,) = [event for event in events if isinstance(event, Assigned)]
         assert assigned.generation_id == generation.generation_id

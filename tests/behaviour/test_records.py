@@ -229,7 +229,7 @@ async def test_a_half_read_queue_survives_a_rebalance(kafka: Kafka) -> None:
                 )
                 (kept,) = generations[-1].assignment
                 assert generations[-1].assignment.kept == {kept}
-                assert 0 < generations[-1].positions[kept] < count
+                assert 0 < generations[-1].start_offsets[kept] < count
                 await here.processed.until(
                     lambda: (
                         len(here.processed.entries) + sum(map(len, found.values())) == 2 * count
@@ -273,7 +273,7 @@ async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: 
             trio.open_nursery() as nursery,
         ):
             generation = await group.next()
-            assert generation.positions == {here.partition(0): 10}
+            assert generation.start_offsets == {here.partition(0): 10}
             stream = generation.records()
             if reset == "latest":
 
@@ -432,7 +432,7 @@ async def test_where_a_new_group_starts(kafka: Kafka, reset: str) -> None:
         async with here.group(auto_offset_reset=reset) as group:
             generation = await group.next()
             first = {"earliest": 0, "latest": 5}[reset]
-            assert generation.positions == {here.partition(0): first}
+            assert generation.start_offsets == {here.partition(0): first}
             stream = generation.records()
             await in_thread(
                 admin.produce, here.bootstrap_servers, here.topic, texts(5, 5), partition=0

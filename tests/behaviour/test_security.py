@@ -74,14 +74,14 @@ async def test_reading_and_committing_with_a_login(kafka: RealKafka, mechanism: 
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         ({"password": "wrong"}, "SASL_AUTHENTICATION_FAILED.* check user name and password"),
         ({"ca": None}, "the certificate of .* was not accepted: unable to get local issuer"),
     ],
 )
 async def test_what_a_failed_login_says(
-    kafka: RealKafka, settings: dict[str, Any], told: str
+    kafka: RealKafka, settings: dict[str, Any], expected: str
 ) -> None:
     """The group ends with one error, which says what to check."""
     assert kafka.secure is not None
@@ -90,7 +90,7 @@ async def test_what_a_failed_login_says(
     made = await trio.to_thread.run_sync(config, kafka, security)
     with trio.fail_after(SOON):
         async with ConsumerGroup(made) as group:
-            with pytest.raises(AuthenticationError, match=told):
+            with pytest.raises(AuthenticationError, match=expected):
                 await group.next()
 
 

@@ -44,7 +44,7 @@ async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
             assert after.generation_id == before.generation_id
             assert after.member_id != before.member_id
             assert list(after.assignment) == [mine]
-            assert after.positions == {mine: batch.next_offset}
+            assert after.start_offsets == {mine: batch.next_offset}
             rest = await anext(after.records())
             assert numbers(rest.messages) == [0, 1, 2][batch.next_offset :]
             await after.commit({mine: rest.next_offset})

@@ -57,7 +57,7 @@ async def test_records_and_offsets_are_committed_together(kafka: Kafka) -> None:
             stream = (await group.next()).records()
             assert numbers((await anext(stream)).messages) == [0, 1, 2, 3]
         async with here.group() as group:
-            assert (await group.next()).positions == {partition: 4}
+            assert (await group.next()).start_offsets == {partition: 4}
 
 
 async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:

@@ -37,7 +37,7 @@ def test_secrets_from_the_environment(file: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("command", ["assign", "demo"])
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (None, "does not exist"),
         ("sasl.passwrod=hunter2\n", "did you mean 'sasl.password'"),
@@ -45,7 +45,7 @@ def test_secrets_from_the_environment(file: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_wrong_file_is_a_usage_error(
-    file: Path, command: str, text: str | None, told: str
+    file: Path, command: str, text: str | None, expected: str
 ) -> None:
     """It is refused before any work, in one message without secrets."""
     file.unlink()
@@ -53,7 +53,7 @@ def test_a_wrong_file_is_a_usage_error(
         file.write_text(text)
     result = CliRunner().invoke(main, [command, "--bootstrap-servers=h:1", f"--config={file}"])
     assert result.exit_code == 2
-    assert told in " ".join(result.output.split())
+    assert expected in " ".join(result.output.split())
     assert "hunter2" not in result.output
 
 

@@ -58,6 +58,6 @@ def test_thousands_of_failures_overflow_nothing() -> None:
 def test_a_limit_is_used_up_and_comes_back() -> None:
     """A burst, then one event in each interval; after a pause, a burst is possible again."""
     limit = RateLimit(3, 2.0)
-    assert [limit.wait(100.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.5, 1.0]
-    assert limit.wait(101.0) == 0.5
-    assert [limit.wait(200.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    assert [limit.delay(100.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.5, 1.0]
+    assert limit.delay(101.0) == 0.5
+    assert [limit.delay(200.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]

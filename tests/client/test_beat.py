@@ -32,7 +32,7 @@ def test_a_wait_is_half_to_one_and_a_half_intervals(
     now: float, interval: float, group_id: str
 ) -> None:
     """Heartbeats are never close to each other or far apart, whatever the wall clock shows."""
-    assert 0.499 * interval <= Beat(Stopped(now), group_id).wait(interval) <= 1.501 * interval
+    assert 0.499 * interval <= Beat(Stopped(now), group_id).delay(interval) <= 1.501 * interval
 
 
 @given(now=st.floats(0, 4e9), later=st.floats(0, 10), group_id=st.text())
@@ -40,7 +40,7 @@ def test_members_that_begin_at_different_times_meet(
     now: float, later: float, group_id: str
 ) -> None:
     """After one heartbeat each, the next ones of two members come at the same moment."""
-    one, other = (at + Beat(Stopped(at), group_id).wait(1.0) for at in (now, now + later))
+    one, other = (at + Beat(Stopped(at), group_id).delay(1.0) for at in (now, now + later))
     assert math.isclose((other - one) % 1, 0, abs_tol=1e-5) or math.isclose(
         (other - one) % 1, 1, abs_tol=1e-5
     )
@@ -50,36 +50,38 @@ def test_members_that_begin_at_different_times_meet(
 def test_intervals_that_are_multiples_have_moments_in_common(now: float, group_id: str) -> None:
     """Every heartbeat of a member with an interval of 2 s is at a moment of those with 1 s."""
     beat = Beat(Stopped(now), group_id)
-    apart = (beat.next(2.0) - beat.next(1.0)) % 1
+    apart = (beat.delay_to_next(2.0) - beat.delay_to_next(1.0)) % 1
     assert min(apart, 1 - apart) < 1e-5
 
 
 def test_groups_do_not_beat_together() -> None:
     """The moments of a thousand groups are spread over the interval."""
-    moments = {round(Beat(Stopped(0), f"group-{number}").next(1.0), 1) for number in range(1000)}
+    moments = {
+        round(Beat(Stopped(0), f"group-{number}").delay_to_next(1.0), 1) for number in range(1000)
+    }
     assert len(moments) == 11  # from 0.0 to 1.0
 
 
 def test_no_wait_is_longer_than_allowed() -> None:
     """If the nearest multiple is later than allowed, the one before it is taken."""
     clock = Stopped(0.3)
-    assert Beat(clock, "").wait(1.0) == pytest.approx(0.7)
+    assert Beat(clock, "").delay(1.0) == pytest.approx(0.7)
     clock.time = 0.7
-    assert Beat(clock, "").wait(1.0) == pytest.approx(1.3)
-    assert Beat(clock, "", longest=1.2).wait(1.0) == pytest.approx(0.3)
+    assert Beat(clock, "").delay(1.0) == pytest.approx(1.3)
+    assert Beat(clock, "", longest=1.2).delay(1.0) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("now", [math.nan, math.inf, -math.inf])
 def test_an_unusable_clock_is_ignored(now: float) -> None:
     """If the wall clock gives no usable time, heartbeats simply follow their interval."""
-    assert Beat(Stopped(now), "group").wait(2.0) == 2.0
+    assert Beat(Stopped(now), "group").delay(2.0) == 2.0
 
 
 @given(now=st.floats(0, 4e9), interval=intervals, lead=st.floats(0, 1000))
 def test_the_moment_before_a_heartbeat(now: float, interval: float, lead: float) -> None:
     """It comes within one interval, and lies the given time before a multiple of it."""
     beat = Beat(Stopped(now), "group")
-    before = beat.before(interval, lead)
+    before = beat.delay_before(interval, lead)
     assert 0 <= before < interval
-    off = (before + lead - beat.next(interval)) % interval
+    off = (before + lead - beat.delay_to_next(interval)) % interval
     assert min(off, interval - off) < 1e-5

@@ -95,7 +95,7 @@ async def test_a_member_s_life_in_every_version(
             await trio.sleep(5)
         async with here.group() as group:
             again = await group.next()
-            assert again.positions == {P0: 3, P1: 0}
+            assert again.start_offsets == {P0: 3, P1: 0}
         sent = here.requests_for(api)
         assert {request.__version__ for _, request in sent} == {version}
         assert here.events_of(RequestFailed) == []

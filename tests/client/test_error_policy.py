@@ -12,9 +12,9 @@ from kgroup.client.error_policy import (
     Request,
     TransportFailure,
     broker_error,
-    decide,
-    reaction_for,
-    row_of,
+    failed_request,
+    reaction_to,
+    reaction_to_code,
 )
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
@@ -166,7 +166,7 @@ def test_rows_are_sound(
     request_: Request, failure: ErrorCode | TransportFailure, reaction: object
 ) -> None:
     """No row has an action that its request does not support, or an error that is not raised."""
-    row = reaction_for(request_, failure)
+    row = reaction_to_code(request_, failure)
     assert row is reaction
     if row.action is not Action.FAIL:
         assert row.error is FatalGroupError
@@ -192,8 +192,8 @@ def test_a_code_that_no_row_names_follows_otherwise() -> None:
     """Codes of Kafka without a row, and numbers that no Kafka has yet, have a reaction."""
     for request in Request:
         for code in (41, 9999, -5):
-            assert reaction_for(request, code) is OTHERWISE[request]
-    assert reaction_for(Request.SYNC, ErrorCode.OFFSET_OUT_OF_RANGE) is OTHERWISE[Request.SYNC]
+            assert reaction_to_code(request, code) is OTHERWISE[request]
+    assert reaction_to_code(Request.SYNC, ErrorCode.OFFSET_OUT_OF_RANGE) is OTHERWISE[Request.SYNC]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_code_that_no_row_names_follows_otherwise() -> None:
 def test_transport_errors_have_their_rows(error: TransportError, fault: TransportFailure) -> None:
     """Each transport error has the reaction of its transport failure."""
     for request in Request:
-        assert decide(request, error) is REACTIONS[request][fault]
+        assert reaction_to(request, error) is REACTIONS[request][fault]
 
 
 def test_an_error_says_what_failed_and_what_to_do() -> None:
@@ -228,7 +228,7 @@ def test_an_error_says_what_failed_and_what_to_do() -> None:
 def test_an_error_belongs_to_the_request_that_it_answers() -> None:
     """A failed lookup before another request has the reaction of its own row."""
     found = broker_error(Request.FIND_COORDINATOR, ErrorCode.INVALID_GROUP_ID)
-    assert row_of(found, Request.JOIN) is Request.FIND_COORDINATOR
+    assert failed_request(found, Request.JOIN) is Request.FIND_COORDINATOR
     versions = BrokerError(-1, "UNKNOWN_SERVER_ERROR", "ApiVersions")
-    assert row_of(versions, Request.HEARTBEAT) is Request.HEARTBEAT
-    assert row_of(ConnectionLostError("gone"), Request.SYNC) is Request.SYNC
+    assert failed_request(versions, Request.HEARTBEAT) is Request.HEARTBEAT
+    assert failed_request(ConnectionLostError("gone"), Request.SYNC) is Request.SYNC

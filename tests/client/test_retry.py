@@ -17,7 +17,7 @@ from kgroup.client.error_policy import (
     Request,
     TransportFailure,
     broker_error,
-    reaction_for,
+    reaction_to_code,
 )
 from kgroup.client.retry import find_coordinator, must_wait, until_answered
 from kgroup.error_codes import ErrorCode
@@ -87,7 +87,9 @@ async def test_what_the_table_retries_is_sent_again(autojump_clock: MockClock) -
     assert await send(script, reports) == "answer"
     gaps = [after - before for before, after in zip(script.times, script.times[1:], strict=False)]
     assert [round(gap) for gap in gaps] == [1, 2, 4]
-    assert reports == [(Request.COMMIT, loading, reaction_for(Request.COMMIT, loading.code))] * 3
+    assert (
+        reports == [(Request.COMMIT, loading, reaction_to_code(Request.COMMIT, loading.code))] * 3
+    )
 
 
 async def test_the_coordinator_is_looked_up_if_the_row_says_so(
@@ -144,9 +146,9 @@ async def test_a_lookup_that_cannot_succeed_raises(autojump_clock: MockClock) ->
 
 def test_a_wait_if_repeated_begins_with_the_second_failure() -> None:
     """After one lost connection there is no wait; after a second one in a row there is."""
-    reaction = reaction_for(Request.COMMIT, TransportFailure.LOST)
+    reaction = reaction_to_code(Request.COMMIT, TransportFailure.LOST)
     assert reaction.action is Action.RETRY
     assert [must_wait(reaction, failures) for failures in (1, 2, 3)] == [False, True, True]
-    loading = reaction_for(Request.COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    loading = reaction_to_code(Request.COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert must_wait(loading, 1)
-    assert not must_wait(reaction_for(Request.SYNC, ErrorCode.REBALANCE_IN_PROGRESS), 5)
+    assert not must_wait(reaction_to_code(Request.SYNC, ErrorCode.REBALANCE_IN_PROGRESS), 5)

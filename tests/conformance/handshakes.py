@@ -156,9 +156,9 @@ def _authenticated(answer: Fields) -> str:
     lifetime = answer.get("session_lifetime")
     if lifetime is not None and lifetime.total_seconds():
         words.append(f"for about {lifetime.total_seconds():.0f} s")
-    told = bytes(answer["auth_bytes"])
-    if told:
-        words.append(told.decode() if told.startswith(b"{") else "and a message")
+    message = bytes(answer["auth_bytes"])
+    if message:
+        words.append(message.decode() if message.startswith(b"{") else "and a message")
     return " ".join(words)
 
 

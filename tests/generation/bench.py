@@ -308,7 +308,7 @@ class Bench:
         self.lifecycle = Lifecycle(self.member, MEMBERSHIP, trio.current_time())
         self.positions = Positions(MEMBERSHIP)
         self.positions.begin(Assignment(self.owned), self.start)
-        self.positions.lift(self.owned)  # nothing is read here
+        self.positions.lift_upper_bounds(self.owned)  # nothing is read here
         self.committer = Committer(self.member, self.lifecycle, self.positions)
 
     @property

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import REACTIONS, Action, Request, broker_error, reaction_for
+from kgroup.client.error_policy import REACTIONS, Action, Request, broker_error, reaction_to_code
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,
@@ -46,7 +46,7 @@ async def test_all_applied(autojump_clock: MockClock) -> None:
     await made.run()
     assert made.outcome(at(p0=3)) is None
     assert made.outcome(at(p0=3, p1=4)) is None
-    assert (bench.positions[P0], bench.positions[P1]) == (3, 4)
+    assert (bench.positions.lower_bound(P0), bench.positions.lower_bound(P1)) == (3, 4)
     assert bench.committed == [{P0: 3, P1: 4}]
     assert bench.lease.left == pytest.approx(30)
     assert bench.refused == []
@@ -180,7 +180,7 @@ async def test_a_refused_generation_fails_every_caller(
     await made.run()
     end = bench.lifecycle.recorded_end
     assert end is not None
-    assert end.cause is (reaction_for(Request.COMMIT, code).cause or Cause.MEMBERSHIP_LOST)
+    assert end.cause is (reaction_to_code(Request.COMMIT, code).cause or Cause.MEMBERSHIP_LOST)
     assert not end.can_commit
     for mine in (at(p0=1), at(p1=2)):
         error = made.outcome(mine)
@@ -278,9 +278,9 @@ def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> N
             if not isinstance(reply, Exception):
                 for name in (P0, P1, P2):
                     code = reply.get(name, 0)
-                    if name not in outcomes and reaction_for(Request.COMMIT, code).action is not (
-                        Action.RETRY
-                    ):
+                    if name not in outcomes and reaction_to_code(
+                        Request.COMMIT, code
+                    ).action is not (Action.RETRY):
                         outcomes[name] = code
                     elif name not in outcomes and code == 0:
                         outcomes[name] = 0
@@ -288,10 +288,10 @@ def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> N
             error = made.outcome({name: at(p0=offset)[P0]})
             if outcomes[name] == 0:
                 assert error is None
-                assert bench.positions[name] == offset
+                assert bench.positions.lower_bound(name) == offset
             else:
                 assert isinstance(error, CommitFailedError)
                 assert [why.code for why in error.partitions.values()] == [outcomes[name]]
-                assert bench.positions[name] == 0
+                assert bench.positions.lower_bound(name) == 0
 
     trio.run(scenario, clock=MockClock(autojump_threshold=0))

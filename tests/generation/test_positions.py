@@ -25,7 +25,7 @@ def positions_at(**positions: int) -> Positions:
     at = {TopicPartition("t", int(name[1:])): offset for name, offset in positions.items()}
     made = Positions(MEMBERSHIP)
     made.begin(Assignment((P0, P1)), at)
-    made.lift([P0, P1])
+    made.lift_upper_bounds([P0, P1])
     return made
 
 
@@ -39,7 +39,7 @@ def test_numbers_become_positions() -> None:
 def test_no_commit_goes_behind_the_start() -> None:
     """The start itself may be committed, nothing before it; an unknown start counts as 0."""
     mine = positions_at(p0=5)
-    assert (mine[P0], mine[P1]) == (5, 0)
+    assert (mine.lower_bound(P0), mine.lower_bound(P1)) == (5, 0)
     mine.check({P0: 5, P1: 0})
     with pytest.raises(OffsetBehindCommitError, match=r"t-0: offset 4 is behind 5.*generation 7"):
         mine.check({P0: 4})
@@ -76,7 +76,7 @@ def test_one_wrong_partition_refuses_all() -> None:
     mine = positions_at(p1=5)
     with pytest.raises(OffsetBehindCommitError):
         mine.check({P0: 9, P1: 4})
-    assert mine[P0] == 0
+    assert mine.lower_bound(P0) == 0
 
 
 def test_a_response_does_not_undo_a_later_seek() -> None:
@@ -84,8 +84,8 @@ def test_a_response_does_not_undo_a_later_seek() -> None:
     mine = positions_at()
     known = mine.moves([P0])
     mine.move(P0, 10)
-    mine.raise_to({P0: 100}, known)
-    assert mine[P0] == 10
+    mine.raise_lower_bounds({P0: 100}, known)
+    assert mine.lower_bound(P0) == 10
     assert mine.check({P0: 11}) == {P0: OffsetAndMetadata(11)}
 
 
@@ -150,7 +150,7 @@ def test_a_reset_sets_the_upper_bound() -> None:
 def test_without_an_upper_bound_any_offset_is_accepted() -> None:
     """`lift` removes the upper bound of the named partitions only."""
     mine = with_upper_bounds()
-    mine.lift([P1])
+    mine.lift_upper_bounds([P1])
     mine.check({P1: 10**9})
     with pytest.raises(OffsetBeyondReadError):
         mine.check({P0: 6})
@@ -160,10 +160,10 @@ def test_records_of_the_previous_generation_count() -> None:
     """If a partition is still owned, its upper bound holds, and reading raises it."""
     mine = with_upper_bounds(p0=9, p1=4, p2=70)
     mine.check({P0: 9, P1: 4})
-    assert mine.read == {P0: 9, P1: 4}
+    assert mine.upper_bounds == {P0: 9, P1: 4}
     mine.handed_out(P1, 3)
     mine.handed_out(P0, 12)
-    assert mine.read == {P0: 12, P1: 4}
+    assert mine.upper_bounds == {P0: 12, P1: 4}
 
 
 @pytest.mark.parametrize("bad", [None, [], [P0], "t-0", 5, {"t-0": 1}, {("t", 0): 1}])
@@ -202,8 +202,8 @@ def test_responses_only_raise_a_position(offsets: list[int]) -> None:
     """After any responses, the position is the highest committed offset."""
     mine = positions_at(p0=7)
     for offset in offsets:
-        mine.raise_to({P0: offset}, mine.moves([P0]))
-    assert mine[P0] == max([7, *offsets])
+        mine.raise_lower_bounds({P0: offset}, mine.moves([P0]))
+    assert mine.lower_bound(P0) == max([7, *offsets])
 
 
 class PositionsMachine(RuleBasedStateMachine):
@@ -242,10 +242,10 @@ class PositionsMachine(RuleBasedStateMachine):
     def acknowledge(self, commit: tuple[int, int]) -> None:
         """A response raises the position unless a seek came after the call."""
         offset, moves = commit
-        self.positions.raise_to({P0: offset}, {P0: moves})
+        self.positions.raise_lower_bounds({P0: offset}, {P0: moves})
         if moves == self.moves:
             self.lower_bound = max(self.lower_bound, offset)
-        assert self.positions[P0] == self.lower_bound
+        assert self.positions.lower_bound(P0) == self.lower_bound
 
 
 TestPositions = PositionsMachine.TestCase

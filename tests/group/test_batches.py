@@ -56,7 +56,7 @@ async def test_each_handler_processes_one_record_after_a_suspension(
             second = await group.next()
             assert len(processed) - before <= 3
             assert {epoch for epoch, _, _ in processed} == {first.epoch}
-            assert second.positions == dict.fromkeys(first.assignment, 20)
+            assert second.start_offsets == dict.fromkeys(first.assignment, 20)
         ends = [event.end for event in here.events_of(GenerationEnded)]
         assert ends[0].cause is Cause.COORDINATOR_LOST
 

@@ -80,7 +80,7 @@ async def test_a_kept_partition_keeps_its_upper_bound(autojump_clock: MockClock)
             await before.commit({P0: 2})
             await here.broker.add_partitions("topic", 2)
             after = await group.next()
-            assert after.positions[P0] == 2
+            assert after.start_offsets[P0] == 2
             with pytest.raises(OffsetBeyondReadError):
                 await after.commit({P0: 7})
             await after.commit({P0: 6})

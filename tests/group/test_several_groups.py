@@ -23,7 +23,7 @@ async def test_offsets_of_groups_stay_apart(autojump_clock: MockClock) -> None:
     async def reads(name: str, upto: int) -> None:
         async with here.group(group_id=name) as group:
             generation = await group.next()
-            left = upto - generation.positions[P0]
+            left = upto - generation.start_offsets[P0]
             batch = await anext(generation.records(max_records=left))
             read[name] += values(batch.messages)
             await generation.commit({P0: batch.next_offset})

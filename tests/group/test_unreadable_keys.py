@@ -63,14 +63,14 @@ def config(folder: Path, port: int, settings: dict[str, Any]) -> GroupConfig:
     )
 
 
-@pytest.mark.parametrize(("field", "settings", "told"), FAULTS)
+@pytest.mark.parametrize(("field", "settings", "expected"), FAULTS)
 async def test_what_cannot_be_read_ends_the_group_with_one_error(
-    tmp_path: Path, listening: int, field: str, settings: dict[str, Any], told: str
+    tmp_path: Path, listening: int, field: str, settings: dict[str, Any], expected: str
 ) -> None:
     """``next()`` raises a ConfigError that names the setting and has no secret."""
     with trio.fail_after(30):
         async with ConsumerGroup(config(tmp_path, listening, settings)) as group:
-            with pytest.raises(ConfigError, match=told) as raised:
+            with pytest.raises(ConfigError, match=expected) as raised:
                 await group.next()
     assert raised.value.field == field
     assert PASSWORD not in str(raised.value)

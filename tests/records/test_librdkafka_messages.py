@@ -103,6 +103,6 @@ def test_errors_are_found_among_records() -> None:
 )
 def test_what_librdkafka_says_of_a_refusal_is_completed(code: int, remedy: str) -> None:
     """An error of TLS or of the login says what to check; others are passed on as they are."""
-    told = describe_error(KafkaError(code, "refused"))
-    assert told.startswith(f"{KafkaError(code).name()}: refused")
-    assert remedy in told
+    text = describe_error(KafkaError(code, "refused"))
+    assert text.startswith(f"{KafkaError(code).name()}: refused")
+    assert remedy in text

@@ -182,7 +182,7 @@ async def test_no_commit_goes_behind_the_last_one(autojump_clock: MockClock) -> 
             await generation.commit({P0: 4}, beyond_read=True)
         async with here.group() as group:
             generation = await group.next()
-            assert generation.positions[P0] == 4
+            assert generation.start_offsets[P0] == 4
             for offset in (3, 0):
                 with pytest.raises(OffsetBehindCommitError):
                     await generation.commit({P0: offset}, beyond_read=True)
@@ -335,7 +335,7 @@ async def test_an_unstable_offset_is_waited_for(autojump_clock: MockClock) -> No
         async with scene.group() as group:
             generation = await group.next()
             assert 1.2 <= here.now <= 1.8  # 0.1 + 0.2 + 0.4 + 0.8, with jitter
-            assert generation.positions == {P0: 0}
+            assert generation.start_offsets == {P0: 0}
         assert len(here.requests_for("offset_fetch")) == 5
         assert all(request.require_stable for _, request in here.requests_for("offset_fetch"))
 

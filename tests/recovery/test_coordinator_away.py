@@ -192,7 +192,7 @@ async def test_the_coordinator_falls_while_a_generation_works(
             assert seen == [0, 1, 2]
             assert first.end is not None
             assert first.end.cause is Cause.TASK_RETURNED
-            assert second.positions == {P0: 3}
+            assert second.start_offsets == {P0: 3}
             assert second.member_id == first.member_id
 
 

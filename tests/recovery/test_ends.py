@@ -179,7 +179,7 @@ async def test_a_pending_transaction_is_waited_for(autojump_clock: MockClock) ->
         async with here.group() as group:
             generation = await group.next()
             assert here.now >= 3
-            assert generation.positions[P0] == 42
+            assert generation.start_offsets[P0] == 42
 
 
 async def test_an_explicit_retention_travels_in_v4(autojump_clock: MockClock) -> None:

@@ -1,4 +1,4 @@
-"""A program that reads and does not commit is told so."""
+"""A program that reads and does not commit gets a warning."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_record_that_takes_long(autojump_clock: MockClock) -> None:
 
 
 async def test_a_short_program_that_does_not_commit(autojump_clock: MockClock) -> None:
-    """It is told when the group closes, unless it was stopped in its first batch."""
+    """It is reported when the group closes, unless it was stopped in its first batch."""
     async with world(2) as here:
         await play(here, commits=False, minutes=1)
         assert reported(here) == []

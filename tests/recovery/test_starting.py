@@ -41,7 +41,7 @@ async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
         for reset in ("earliest", "latest", "error"):
             async with here.group(auto_offset_reset=reset) as group:
                 generation = await group.next()
-                assert generation.positions == {P0: 2}
+                assert generation.start_offsets == {P0: 2}
                 assert await first_of(generation) == 2
         assert len(here.events_of(OffsetReset)) == 1  # the first member's
 
@@ -52,7 +52,7 @@ async def test_earliest_skips_nothing(autojump_clock: MockClock) -> None:
         await here.append(5)
         async with here.group() as group:
             generation = await group.next()
-            assert generation.positions == {P0: 0}
+            assert generation.start_offsets == {P0: 0}
             assert await first_of(generation) == 0
         assert await here.committed() == {}
 
@@ -63,12 +63,12 @@ async def test_latest_begins_at_the_end_and_commits_it(autojump_clock: MockClock
         await here.append(5)
         async with here.group(auto_offset_reset="latest") as group:
             generation = await group.next()
-            assert generation.positions == {P0: 5}
+            assert generation.start_offsets == {P0: 5}
         assert await here.committed() == {P0: 5}
         await here.append(2)
         async with here.group(auto_offset_reset="latest") as group:
             generation = await group.next()
-            assert generation.positions == {P0: 5}
+            assert generation.start_offsets == {P0: 5}
             assert await first_of(generation) == 0  # of the second lot
 
 
@@ -77,7 +77,7 @@ async def test_latest_without_the_initial_commit(autojump_clock: MockClock) -> N
     async with world() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="latest", commit_initial_position=False) as group:
-            assert (await group.next()).positions == {P0: 5}
+            assert (await group.next()).start_offsets == {P0: 5}
         assert here.requests_for("offset_commit") == []
 
 
@@ -88,7 +88,7 @@ async def test_a_refused_initial_commit_harms_nothing(autojump_clock: MockClock)
         here.broker.inject("offset_commit", ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         async with here.group(auto_offset_reset="latest") as group:
             generation = await group.next()
-            assert generation.positions == {P0: 5}
+            assert generation.start_offsets == {P0: 5}
             assert generation.state is State.RUNNING
 
 
@@ -100,12 +100,12 @@ async def test_latest_reads_added_partitions_from_their_beginning(
         await here.append(5)
         async with here.group(auto_offset_reset="latest") as group:
             first = await group.next()
-            assert first.positions == {P0: 5}
+            assert first.start_offsets == {P0: 5}
             await here.broker.add_partitions("topic", 3)
             await here.append(4, 1)
             await first.ending.wait()
             second = await group.next()
-            assert second.positions == {P0: 5, P1: 0, P2: 0}
+            assert second.start_offsets == {P0: 5, P1: 0, P2: 0}
             batch = await anext(second.records(P1))
             assert values(batch.messages) == [0, 1, 2, 3]
         reasons = {event.partition: event.reason for event in here.events_of(OffsetReset)}
@@ -124,7 +124,7 @@ async def test_error_hands_over_and_fails_where_it_is_read(autojump_clock: MockC
             await generation.commit({P0: 1}, beyond_read=True)
         async with here.group(auto_offset_reset="error") as group:
             generation = await group.next()
-            assert generation.positions == {P0: 1}
+            assert generation.start_offsets == {P0: 1}
             assert await first_of(generation) == 1
 
 
@@ -167,7 +167,7 @@ async def test_an_unavailable_leader_delays_nothing(autojump_clock: MockClock) -
         async with here.group() as group:
             generation = await group.next()
             assert here.now == pytest.approx(2.0)
-            assert generation.positions == {P0: 0}
+            assert generation.start_offsets == {P0: 0}
             assert await first_of(generation) == 0
             await generation.commit({P0: 3}, beyond_read=True)
         assert await here.committed() == {P0: 3}
@@ -182,7 +182,7 @@ async def test_a_latest_position_that_comes_late_is_found_when_read(
         here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=8)
         async with here.group(auto_offset_reset="latest") as group, trio.open_nursery() as nursery:
             generation = await group.next()
-            assert generation.positions == {}
+            assert generation.start_offsets == {}
 
             async def later() -> None:
                 await trio.sleep(20)
@@ -268,7 +268,7 @@ async def test_a_lookup_of_a_first_position_ends_with_the_generation(
             assert here.now == began
             assert here.events_of(OffsetReset) == here.requests_for("offset_commit") == []
             away.cancel()
-            assert (await group.next()).positions == {P0: 3}
+            assert (await group.next()).start_offsets == {P0: 3}
         assert await here.committed() == {P0: 3}
 
 

@@ -37,7 +37,7 @@ def test_the_forms_of_options(text: str, options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "semicolon"),
         (f'{PLAIN} required password="hunter2"', "semicolon"),
@@ -48,9 +48,9 @@ def test_the_forms_of_options(text: str, options: dict[str, str]) -> None:
         (f"{PLAIN} required a=hunter2; {PLAIN} required;", "more than one"),
     ],
 )
-def test_what_cannot_be_read(text: str, told: str) -> None:
+def test_what_cannot_be_read(text: str, expected: str) -> None:
     """The error says what is wrong, and does not show the text."""
-    with pytest.raises(ValueError, match=told) as caught:
+    with pytest.raises(ValueError, match=expected) as caught:
         parse_jaas(text)
     assert "hunter2" not in str(caught.value)
 

@@ -61,7 +61,7 @@ def test_without_a_lifetime_the_tokens_own_claim_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "expected"),
     [
         (
             401,
@@ -78,9 +78,9 @@ def test_without_a_lifetime_the_tokens_own_claim_counts() -> None:
         (200, b'{"access_token": "a.%.c", "expires_in": true}', "does not say when"),
     ],
 )
-def test_what_a_failure_says(status: int, body: bytes, told: str) -> None:
+def test_what_a_failure_says(status: int, body: bytes, expected: str) -> None:
     """Which provider, which status and error; the secret never, and no redirection is followed."""
-    with provider(status, body) as url, pytest.raises(TokenRequestError, match=told) as caught:
+    with provider(status, body) as url, pytest.raises(TokenRequestError, match=expected) as caught:
         client(url)()
     assert SECRET not in str(caught.value)
     assert url in str(caught.value) or "cannot be used" in str(caught.value)

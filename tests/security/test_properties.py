@@ -375,7 +375,7 @@ def test_a_token_that_the_program_gives() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "expected"),
     [
         ({"gruop.id": "hunter2"}, "gruop.id=... .* did you mean 'group.id'"),
         ({"zzzzzzzzz": "hunter2"}, "has such a property$"),
@@ -462,27 +462,27 @@ def test_a_token_that_the_program_gives() -> None:
         ({"sasl.password": "${vault:/x:hunter2}"}, "another provider than 'env'"),
     ],
 )
-def test_properties_that_are_refused(properties: dict[Any, Any], told: str) -> None:
+def test_properties_that_are_refused(properties: dict[Any, Any], expected: str) -> None:
     """The error names the property and what to do, and shows no secret."""
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=expected) as caught:
         config(properties)
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (None, "cannot be read: No such file"),
         ("a=\\u1", "line 1"),
         ("client.id=a\nclient.id=b", "given twice"),
     ],
 )
-def test_files_that_are_refused(tmp_path: Path, text: str | None, told: str) -> None:
+def test_files_that_are_refused(tmp_path: Path, text: str | None, expected: str) -> None:
     """A file that cannot be read is one error."""
     file = tmp_path / "client.properties"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=expected):
         Security.from_properties(file)
     with pytest.raises(ConfigError, match="the path of a properties file, or a mapping"):
         Security.from_properties(5)  # type: ignore[arg-type]

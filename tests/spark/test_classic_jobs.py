@@ -21,14 +21,14 @@ from pyspark.sql import functions as F  # noqa: N812 # PySpark's own custom
 from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
-from kgroup.spark.runner import ActionRunner, OutstayedJob
+from kgroup.spark.runner import ActionRunner, UnfinishedJob
 
 Work = Callable[[SparkSession], object]
 POOL = "spark.scheduler.pool"
 
 
-def nothing_outstayed(job: OutstayedJob) -> None:
-    """Fail the test, because a job has outstayed its function."""
+def none_unfinished(job: UnfinishedJob) -> None:
+    """Fail the test, because a job still runs after its function."""
     raise AssertionError(job)
 
 
@@ -46,7 +46,7 @@ async def cancel_once_it_runs(
 ) -> None:
     """Run work in a scope that is cancelled as soon as it is ready."""
     async with (
-        ActionRunner(jobs, "kgroup-test", nothing_outstayed, report_after=60.0) as runner,
+        ActionRunner(jobs, "kgroup-test", none_unfinished, report_after=60.0) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, group, "a test", work, spark)
@@ -111,7 +111,7 @@ async def test_threads_inherit_from_the_maker_and_their_jvm_threads_end(
         jvm: Any = context._jvm
         return context.getLocalProperty(POOL), jvm.java.lang.Thread.currentThread()
 
-    async with ActionRunner(jobs, "kgroup-test", nothing_outstayed) as runner:
+    async with ActionRunner(jobs, "kgroup-test", none_unfinished) as runner:
         pool, twin = await runner.run("inherit-1", "words", read_properties)
         again = await runner.run("inherit-2", "words", read_properties)
         assert twin.isAlive()

@@ -17,14 +17,14 @@ from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
 from kgroup.spark.connect_jobs import ConnectJobs, _seconds
-from kgroup.spark.runner import ActionRunner, OutstayedJob
+from kgroup.spark.runner import ActionRunner, UnfinishedJob
 from kgroup.spark.session import jobs_of
 
 SERVICE: Final = "SparkConnectService$"
 
 
-def nothing_outstayed(job: OutstayedJob) -> None:
-    """Fail the test, because a job has outstayed its function."""
+def none_unfinished(job: UnfinishedJob) -> None:
+    """Fail the test, because a job still runs after its function."""
     raise AssertionError(job)
 
 
@@ -68,7 +68,7 @@ async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
         connected.addTag("mine")
         return tags
 
-    async with ActionRunner(jobs, "kgroup-test", nothing_outstayed) as runner:
+    async with ActionRunner(jobs, "kgroup-test", none_unfinished) as runner:
         assert await runner.run("a,b", "words", tags_here) == {"nightly", "kgroup:a%2Cb"}
         assert await runner.run("c", "words", tags_here) == {"nightly", "kgroup:c"}
     assert connected.getTags() == set()
@@ -104,7 +104,7 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
 
     async with (
         ActionRunner(
-            jobs_of(connected), "kgroup-test", nothing_outstayed, report_after=60.0
+            jobs_of(connected), "kgroup-test", none_unfinished, report_after=60.0
         ) as runner,
         trio.open_nursery() as nursery,
     ):

@@ -14,7 +14,7 @@ import trio.testing
 
 from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
-from kgroup.spark.runner import ActionRunner, OutstayedJob
+from kgroup.spark.runner import ActionRunner, UnfinishedJob
 
 T = TypeVar("T")
 NUMBER = contextvars.ContextVar("NUMBER", default=0)
@@ -58,15 +58,15 @@ class FakeJobs:
         return isinstance(error, JobError | JobGroupCancelledError)
 
 
-def nothing_outstayed(job: OutstayedJob) -> None:
-    """Fail the test, because a job has outstayed its function."""
+def none_unfinished(job: UnfinishedJob) -> None:
+    """Fail the test, because a job still runs after its function."""
     raise AssertionError(job)
 
 
 async def cancel_once_started(
     jobs: FakeJobs,
     body: Callable[[], object],
-    on_outstayed: Callable[[OutstayedJob], None] = nothing_outstayed,
+    on_unfinished: Callable[[UnfinishedJob], None] = none_unfinished,
     *,
     report_after: float = 60.0,
 ) -> None:
@@ -80,7 +80,7 @@ async def cancel_once_started(
         return body()
 
     async with (
-        ActionRunner(jobs, "runner", on_outstayed, report_after=report_after) as runner,
+        ActionRunner(jobs, "runner", on_unfinished, report_after=report_after) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, "g", "words", fn)
@@ -98,7 +98,7 @@ async def test_the_event_loop_runs_beside_a_function() -> None:
             ticked.set()
 
         nursery.start_soon(tick)
-        async with ActionRunner(FakeJobs(), "runner", nothing_outstayed) as runner:
+        async with ActionRunner(FakeJobs(), "runner", none_unfinished) as runner:
             assert await runner.run("g", "words", ticked.wait, 60)
 
 
@@ -110,7 +110,7 @@ async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context
         thread = threading.current_thread()
         return thread.ident, thread.name, NUMBER.get()
 
-    async with ActionRunner(FakeJobs(), "kgroup-orders", nothing_outstayed) as runner:
+    async with ActionRunner(FakeJobs(), "kgroup-orders", none_unfinished) as runner:
         first = await runner.run("a", "words", thread_and_context)
         assert await runner.run("b", "words", thread_and_context) == first
     assert first[1:] == ("kgroup-orders", 7)
@@ -119,7 +119,7 @@ async def test_runs_share_a_thread_with_the_runners_name_and_the_callers_context
 
 async def test_a_functions_exception_is_raised_and_the_runner_continues() -> None:
     """The caller gets a function's exception, and the next function runs."""
-    async with ActionRunner(FakeJobs(), "runner", nothing_outstayed) as runner:
+    async with ActionRunner(FakeJobs(), "runner", none_unfinished) as runner:
         with pytest.raises(ValueError, match="invalid literal"):
             await runner.run("a", "words", int, "x")
         assert await runner.run("b", "words", int, "1") == 1
@@ -149,7 +149,7 @@ async def test_a_function_that_hides_its_jobs_failure_is_cancelled_all_the_same(
         handed_out.append(await runner.run("g", "words", jobs.cancelled.wait, 60))
 
     async with (
-        ActionRunner(jobs, "runner", nothing_outstayed) as runner,
+        ActionRunner(jobs, "runner", none_unfinished) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(collect, runner)
@@ -178,7 +178,7 @@ async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -
                 idle.set()
             return super().get(*args, **options)
 
-    async with ActionRunner(jobs, "runner", nothing_outstayed) as runner:
+    async with ActionRunner(jobs, "runner", none_unfinished) as runner:
         runner._calls = Watched()
         token = trio.lowlevel.current_trio_token()
         with trio.CancelScope() as scope:
@@ -200,10 +200,10 @@ async def test_a_result_that_was_there_before_the_cancellation_is_handed_out() -
 
 async def test_a_function_that_does_not_return_is_reported_with_its_stack() -> None:
     """The report names the thread and its stack, and is repeated until the thread ends."""
-    reported: list[OutstayedJob] = []
+    reported: list[UnfinishedJob] = []
     enough = threading.Event()
 
-    def report(job: OutstayedJob) -> None:
+    def report(job: UnfinishedJob) -> None:
         reported.append(job)
         # On a loaded machine, the first reports may come before the function waits.
         if len(reported) >= 2 and "enough.wait()" in (job.stack or ""):
@@ -220,7 +220,7 @@ async def test_a_function_that_does_not_return_is_reported_with_its_stack() -> N
 
 async def test_tasks_that_run_on_after_their_function_are_reported() -> None:
     """The function has returned, so the report has no stack, but the number of tasks."""
-    reported: list[OutstayedJob] = []
+    reported: list[UnfinishedJob] = []
 
     class Endless(FakeJobs):
         def running_tasks(self, group: str) -> int:  # noqa: ARG002 # the protocol's
@@ -245,7 +245,7 @@ async def test_spark_out_of_reach_is_an_error_once_the_function_is_gone() -> Non
 async def test_a_scope_that_is_cancelled_already_starts_nothing() -> None:
     """If the caller is cancelled before, the function is not called."""
     called: list[bool] = []
-    async with ActionRunner(FakeJobs(), "runner", nothing_outstayed) as runner:
+    async with ActionRunner(FakeJobs(), "runner", none_unfinished) as runner:
         with trio.CancelScope() as scope:
             scope.cancel()
             await runner.run("g", "words", called.append, True)
@@ -256,7 +256,7 @@ async def test_a_runner_runs_one_function_at_a_time_and_none_after_its_block() -
     """A second function meanwhile, or one after the end, is refused by name."""
     free = threading.Event()
     async with (
-        ActionRunner(FakeJobs(), "runner", nothing_outstayed) as runner,
+        ActionRunner(FakeJobs(), "runner", none_unfinished) as runner,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(runner.run, "a", "words", free.wait)
@@ -273,7 +273,7 @@ async def test_a_cancelled_group_is_refused() -> None:
     jobs = FakeJobs()
     jobs.cancel("g")
     with pytest.raises(JobGroupCancelledError, match="'g' was cancelled") as raised:
-        async with ActionRunner(jobs, "runner", nothing_outstayed) as runner:
+        async with ActionRunner(jobs, "runner", none_unfinished) as runner:
             await runner.run("g", "words", int)
     assert raised.value.group == "g"
 

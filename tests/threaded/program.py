@@ -23,7 +23,7 @@ from kgroup.threaded import ConsumerGroup, Generation, run
 from tests.threaded.stage import QUICK, SOON
 
 OWN: Final[dict[str, dict[str, float]]] = {
-    "outstay": {"drain_timeout": 1.0},
+    "still_running": {"drain_timeout": 1.0},
     "lost": {"session_timeout": 5.0, "drain_timeout": 20.0, "close_timeout": 0.5},
 }
 """Settings of one program."""
@@ -121,7 +121,7 @@ def exit_inside(group: ConsumerGroup) -> None:
     held.wait(SOON)
 
 
-def outstay(group: ConsumerGroup) -> None:
+def still_running(group: ConsumerGroup) -> None:
     """Leave a thread behind that never ends."""
     with group:
         generation = next(group)
@@ -203,7 +203,7 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "interrupt": interrupt,
     "elsewhere": elsewhere,
     "exit inside": exit_inside,
-    "outstay": outstay,
+    "still_running": still_running,
     "lost": lost,
     "fork": fork,
     "run on trio": run_on_trio,

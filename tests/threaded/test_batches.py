@@ -93,7 +93,7 @@ def test_handler_threads_take_no_record_past_the_lease(kafka: Kafka) -> None:
     assert end.cause is Cause.COORDINATOR_LOST
     assert recorded.wait(GenerationEnded).end is end
     assert handlers.taken == taken
-    assert second.positions == {
+    assert second.start_offsets == {
         partition: batch.messages[0].offset() for partition, batch in handlers.held.items()
     }
     assert len(handlers.errors) == 3

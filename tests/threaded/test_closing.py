@@ -13,7 +13,7 @@ from kgroup.errors import (
 from kgroup.events import (
     Event,
     GenerationStarted,
-    HandlerOutstayed,
+    HandlerStillRunning,
     Joining,
     Left,
 )
@@ -57,14 +57,14 @@ def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
     assert recorded.of(Left)[0].reason == "enough"
 
 
-def test_closing_ends_the_wait_for_an_outstaying_thread(kafka: Kafka) -> None:
+def test_closing_ends_the_wait_for_a_thread_that_still_runs(kafka: Kafka) -> None:
     """A next() that waits for a thread, and not for the coordinator, ends as well."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create()
     release = threading.Event()
 
     def close() -> None:
-        recorded.wait(HandlerOutstayed)
+        recorded.wait(HandlerStillRunning)
         group.close()
 
     with here.group(recorded, drain_timeout=0.1) as group, thread(close):

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 import pytest
 
-from kgroup.events import GenerationDraining, GenerationStarted, HandlerOutstayed, RequestFailed
+from kgroup.events import GenerationDraining, GenerationStarted, HandlerStillRunning, RequestFailed
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import ConsumerGroup, Generation
 from tests.brokers import EMBEDDED, Kafka
@@ -114,7 +114,7 @@ def test_the_broker_is_lost_while_a_handler_drains(
     if closing is not None:
         closing.join(SOON)
         assert not closing.is_alive()
-    assert recorded.of(HandlerOutstayed)
+    assert recorded.of(HandlerStillRunning)
     assert "closed" in repr(group)
     events.let_go.set()
 

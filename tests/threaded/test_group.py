@@ -13,7 +13,7 @@ from kgroup.errors import (
 from kgroup.events import (
     Assigned,
     GenerationEnded,
-    HandlerOutstayed,
+    HandlerStillRunning,
     Left,
 )
 from kgroup.generation.states import State
@@ -70,7 +70,7 @@ def test_the_attributes_of_a_generation(kafka: Kafka) -> None:
         assert generation.member_id
         assert generation.assignor == "range"
         assert (generation.epoch, generation.generation_id) == (1, 1)
-        assert generation.positions == {here.partition(0): 0}
+        assert generation.start_offsets == {here.partition(0): 0}
         assert state_of(generation) is State.RUNNING
         assert generation.end is None
         assert 0 < generation.lease <= QUICK["session_timeout"]
@@ -208,7 +208,7 @@ def test_a_second_interrupt_cuts_the_drain(kafka: Kafka, monkeypatch: pytest.Mon
     ended = recorded.wait(GenerationEnded)
     assert ended.end.cause in (Cause.CANCELLED, Cause.CLOSED)
     assert recorded.wait(Left).notified
-    assert recorded.wait(HandlerOutstayed).thread.endswith("Event.wait()")
+    assert recorded.wait(HandlerStillRunning).thread.endswith("Event.wait()")
 
 
 @pytest.mark.parametrize("work", [in_handlers, in_the_body])

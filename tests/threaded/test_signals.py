@@ -175,7 +175,7 @@ def test_a_thread_left_behind_does_not_hold_up_the_exit(kafka: Kafka) -> None:
     """A handler that never ends is a daemon thread: the program exits."""
     here = Stage(kafka)
     here.create()
-    with program("outstay", here) as running:
+    with program("still_running", here) as running:
         assert running.ends() == 0
     assert running.said[-3:] == ["left True", "over", ""]
 

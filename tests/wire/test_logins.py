@@ -105,7 +105,7 @@ async def hangs() -> Token:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "expected"),
     [
         (fails, "Security.token raised ValueError: broken"),
         (hangs, f"Security.token did not return within {LONGEST_LOOKUP:.0f} s"),
@@ -114,10 +114,10 @@ async def hangs() -> Token:
     ],
 )
 async def test_without_a_token_the_error_says_why(
-    autojump_clock: MockClock, function: Callable[[], Any], told: str
+    autojump_clock: MockClock, function: Callable[[], Any], expected: str
 ) -> None:
     """The function is called twice, and then the login has failed."""
-    with pytest.raises(AuthenticationError, match=told):
+    with pytest.raises(AuthenticationError, match=expected):
         await made(function).for_new_connection()
 
 

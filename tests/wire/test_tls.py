@@ -129,7 +129,7 @@ async def test_the_name_is_not_checked_if_the_settings_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("issued", "told"),
+    ("issued", "expected"),
     [
         (lambda: FOREIGN.issue_cert(HOST), "unable to get local issuer.*; set Security.ca"),
         (lambda: AUTHORITY.issue_cert(HOST, not_after=LONG_AGO), "expired; renew it.* the clock"),
@@ -138,16 +138,16 @@ async def test_the_name_is_not_checked_if_the_settings_say_so() -> None:
     ],
 )
 async def test_a_certificate_that_is_not_accepted(
-    issued: Callable[[], trustme.LeafCert], told: str
+    issued: Callable[[], trustme.LeafCert], expected: str
 ) -> None:
     """The error says what is wrong with it and what to do, and is none that is retried."""
-    with pytest.raises(AuthenticationError, match=f"certificate of the broker .*{told}"):
+    with pytest.raises(AuthenticationError, match=f"certificate of the broker .*{expected}"):
         await handshake(server(issued()), client())
 
 
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         ({}, "it asks for a client certificate"),
         (shown(FOREIGN), "it does not know the authority|do not know the client certificate"),
@@ -155,11 +155,11 @@ async def test_a_certificate_that_is_not_accepted(
     ],
 )
 async def test_a_client_certificate_that_is_not_accepted(
-    newest: ssl.TLSVersion, settings: dict[str, str], told: str
+    newest: ssl.TLSVersion, settings: dict[str, str], expected: str
 ) -> None:
     """The same error in the handshake (TLS 1.2) and at the first read after it (TLS 1.3)."""
     context = server(AUTHORITY.issue_cert(HOST), clients=True, newest=newest)
-    with pytest.raises(AuthenticationError, match=f"the broker refused .*({told})"):
+    with pytest.raises(AuthenticationError, match=f"the broker refused .*({expected})"):
         await handshake(context, client(**settings))
 
 

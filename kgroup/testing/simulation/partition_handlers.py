@@ -61,7 +61,7 @@ async def with_seeks(process: Process, generation: Generation, partition: TopicP
 
 def _elsewhere(process: Process, generation: Generation, partition: TopicPartition) -> int | None:
     """Where to start instead of at the given position; None to start there."""
-    position = generation.positions.get(partition, 0)
+    position = generation.start_offsets.get(partition, 0)
     places = (None, None, None, _back(process, position), 0, process.end_offset(partition))
     return process.random.choice(places)
 

@@ -204,7 +204,10 @@ def _request_handled(_: TraceFormatter, entry: history.RequestHandled) -> TraceE
         at=entry.at,
         lane=COORDINATOR,
         label="refuses",
-        words=f"b{entry.node_id} refuses {entry.api} of {entry.process or 'a stranger'}: {errors}",
+        words=(
+            f"b{entry.node_id} refuses {entry.api} of {entry.process or 'an unknown client'}:"
+            f" {errors}"
+        ),
     )
 
 

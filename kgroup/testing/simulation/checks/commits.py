@@ -36,7 +36,8 @@ class AcceptedCommits(Check):
         if (fault := _fault(request, group, entry)) is not None:
             self.report(
                 entry.at,
-                f"broker {entry.node_id} accepted a commit of {entry.process or 'a stranger'}"
+                f"broker {entry.node_id} accepted a commit of"
+                f" {entry.process or 'an unknown client'}"
                 f" (member {request.member_id!r}, generation {request.generation_id}): {fault}",
             )
 

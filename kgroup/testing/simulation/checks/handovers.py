@@ -142,10 +142,10 @@ class Handovers(Check):
             if name in group.members or name in group.left or name in group.replaced:
                 continue
             held = self.views.programs.latest(entry.group_id, name)
-            outstays = held is not None and _outstays(held)
+            draining = held is not None and _is_draining(held)
             if (
                 group.before.state == PREPARING
-                and outstays
+                and draining
                 and not self._has_expired(name, entry.at)
             ):
                 self.report(
@@ -192,5 +192,5 @@ class Handovers(Check):
         return session is None or at - groups.renewed.get(name, 0.0) >= session - _EPSILON
 
 
-def _outstays(held: HeldGeneration) -> bool:
+def _is_draining(held: HeldGeneration) -> bool:
     return held.draining_at is not None and not held.over and not held.was_frozen

@@ -252,12 +252,12 @@ class ProgramsView:
         if held is None:
             return
         held.assignment = frozenset(event.assignment)
-        held.positions = event.positions
-        held.starts.update(event.positions)
+        held.positions = event.start_offsets
+        held.starts.update(event.start_offsets)
         for partition in held.assignment:
             self._lives[held.life].owners[partition] = held
             old_commit = self._old_commits.get((event.group_id, partition))
-            if old_commit is not None and old_commit == event.positions.get(partition):
+            if old_commit is not None and old_commit == event.start_offsets.get(partition):
                 held.starts_at_old_commit.add(partition)
 
     def _reset(self, entry: EventReported) -> None:

@@ -50,7 +50,7 @@ class StartPositions(Check):
             return
         rule = self.views.programs.settings(held).auto_offset_reset
         for partition in event.assignment:
-            start = event.positions.get(partition)
+            start = event.start_offsets.get(partition)
             if partition in held.sought:
                 if start != held.sought[partition]:
                     self.report(

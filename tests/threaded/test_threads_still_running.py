@@ -1,4 +1,4 @@
-"""Handler threads that outstay the drain: named, refused, waited for; on both brokers."""
+"""Handler threads that still run after the drain: named, refused, waited for; on both brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kgroup.errors import (
 )
 from kgroup.events import (
     GenerationEnded,
-    HandlerOutstayed,
+    HandlerStillRunning,
     Joining,
     Left,
 )
@@ -26,7 +26,7 @@ from tests.threaded.stage import (
 )
 
 
-def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
+def test_a_thread_that_still_runs_holds_up_the_next_join(kafka: Kafka) -> None:
     """An event has its stack, its commits are stale, its records end, and no JoinGroup is sent."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create(2, 5)
@@ -34,7 +34,7 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
     refused: list[StaleGenerationError] = []
     rest: list[object] = []
 
-    def outstay(generation: Generation) -> None:
+    def handle_longer(generation: Generation) -> None:
         records = generation.records(here.partition(0))
         batch = next(records)
         wait_for_release()
@@ -50,13 +50,13 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
 
     with here.group(recorded, drain_timeout=0.5) as group:
         first = next(group)
-        first.start(outstay, first)
+        first.start(handle_longer, first)
         wait(inside)
         first.start(int)
         with pytest.raises(TimeoutError):
             group.next(0.1)
-        event = recorded.wait(HandlerOutstayed)
-        assert event.thread == f"kgroup-{here.group_id}-{outstay.__qualname__}()"
+        event = recorded.wait(HandlerStillRunning)
+        assert event.thread == f"kgroup-{here.group_id}-{handle_longer.__qualname__}()"
         assert "wait_for_release" in event.stack
         assert (event.member_id, event.epoch) == (first.member_id, first.epoch)
         joins = len(recorded.of(Joining))
@@ -66,14 +66,14 @@ def test_a_thread_that_outstays_holds_up_the_next_join(kafka: Kafka) -> None:
         assert len(recorded.of(Joining)) == joins
         release.set()
         second = group.next(SOON)
-        assert (second.epoch, second.positions[here.partition(0)]) == (first.epoch + 1, 0)
+        assert (second.epoch, second.start_offsets[here.partition(0)]) == (first.epoch + 1, 0)
     assert len(refused) == 1
     assert refused[0].end == first.end
     assert rest == []
     assert here.committed() is None
 
 
-def test_what_an_outstaying_thread_raises_is_not_lost(kafka: Kafka) -> None:
+def test_what_a_thread_raises_after_the_drain_is_not_lost(kafka: Kafka) -> None:
     """An exception after the end of its generation closes the group, and the block raises it."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create()
@@ -89,7 +89,7 @@ def test_what_an_outstaying_thread_raises_is_not_lost(kafka: Kafka) -> None:
         first.start(int)
 
         def let_go() -> None:
-            recorded.wait(HandlerOutstayed)
+            recorded.wait(HandlerStillRunning)
             release.set()
 
         with thread(let_go):
@@ -99,7 +99,7 @@ def test_what_an_outstaying_thread_raises_is_not_lost(kafka: Kafka) -> None:
     assert recorded.wait(Left).notified
 
 
-def test_closing_does_not_wait_for_an_outstaying_thread_for_ever(kafka: Kafka) -> None:
+def test_closing_does_not_wait_for_a_thread_for_ever(kafka: Kafka) -> None:
     """The member leaves after the drain; the thread is named, and left behind."""
     here, recorded = Stage(kafka), RecordedEvents()
     here.create()
@@ -107,6 +107,6 @@ def test_closing_does_not_wait_for_an_outstaying_thread_for_ever(kafka: Kafka) -
     with here.group(recorded, drain_timeout=0.2) as group:
         first = next(group)
         first.start(release.wait, SOON)
-    assert recorded.of(HandlerOutstayed)
+    assert recorded.of(HandlerStillRunning)
     assert recorded.of(Left)[0].notified
     release.set()
