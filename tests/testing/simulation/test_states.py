@@ -30,7 +30,7 @@ STEPS: Final = (
     (history.ProcessStarted(**WHO, group_instance_id=None), "searching"),
     (reported(events.Joining, reason=""), "joining"),
     (reported(events.Joined, leader=False, assignor="range", members=0), "syncing"),
-    (reported(events.Assigned, assignment=Assignment(()), positions={}), "running"),
+    (reported(events.Assigned, assignment=Assignment(()), start_offsets={}), "running"),
     (reported(events.GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0), "draining"),
     (ended(Cause.REBALANCE), "searching"),
     (history.ProcessFrozen(**WHO), "frozen"),

@@ -371,14 +371,16 @@ class Story:
         self,
         process: str,
         partitions: Sequence[TopicPartition] | None = None,
-        positions: Mapping[TopicPartition, int] | None = None,
+        start_offsets: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         """A program reports its partitions and gets its generation."""
         own = self.owners[process] if partitions is None else partitions
         starts = (
-            {one: self.committed.get(one, 0) for one in own} if positions is None else positions
+            {one: self.committed.get(one, 0) for one in own}
+            if start_offsets is None
+            else start_offsets
         )
-        self.emit(process, Assigned, assignment=Assignment(tuple(own)), positions=starts)
+        self.emit(process, Assigned, assignment=Assignment(tuple(own)), start_offsets=starts)
         self.emit(process, GenerationStarted)
 
     def end(

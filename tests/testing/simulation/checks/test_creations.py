@@ -115,7 +115,7 @@ def test_a_start_in_the_deleted_topic_breaks_it() -> None:
     story.end("a")
     story.end("b")
     story.form({"a": [P0], "b": [P1]})
-    story.report_assigned("a", positions={P0: 5})
+    story.report_assigned("a", start_offsets={P0: 5})
     assert len(story.broken(StartPositions)) == 1
 
 

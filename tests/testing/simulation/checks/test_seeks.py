@@ -112,7 +112,7 @@ def test_a_program_that_does_not_seek_gets_no_record_again() -> None:
     story.end("a")
     story.end("b")
     story.form({"b": [P0, P1]})
-    story.report_assigned("b", positions={P0: 2, P1: 0})
+    story.report_assigned("b", start_offsets={P0: 2, P1: 0})
     story.hand_out("b", P0, 2, 4)
     assert len(story.broken(Repetitions)) == 1
 

@@ -15,8 +15,8 @@ def handed_over(start: int | None) -> Story:
     story.end("a")
     story.end("b")
     story.form({"b": [P0, P1]})
-    positions = {P1: 0} if start is None else {P0: start, P1: 0}
-    story.report_assigned("b", positions=positions)
+    start_offsets = {P1: 0} if start is None else {P0: start, P1: 0}
+    story.report_assigned("b", start_offsets=start_offsets)
     return story
 
 
@@ -50,7 +50,7 @@ def test_without_a_commit_the_start_is_the_logs() -> None:
         story.auto_offset_reset = rule
         story.begin("a")
         story.form({"a": [P0, P1]})
-        story.report_assigned("a", positions={P0: 3, P1: 0})
+        story.report_assigned("a", start_offsets={P0: 3, P1: 0})
         assert len(story.broken(StartPositions)) == faults
 
 
@@ -64,5 +64,5 @@ def test_a_commit_that_a_failover_lost_is_no_start() -> None:
     story.move({})
     story.group("Stable")
     story.form({"b": [P0, P1]})
-    story.report_assigned("b", positions={P0: 5, P1: 0})
+    story.report_assigned("b", start_offsets={P0: 5, P1: 0})
     assert len(story.broken(StartPositions)) == 1
