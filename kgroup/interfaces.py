@@ -387,7 +387,7 @@ class Coordinator(Protocol):
         ...
 
     async def leave(self, member_id: str, group_instance_id: str | None, reason: str) -> None:
-        """LeaveGroup, on a connection of its own."""
+        """LeaveGroup; on a connection of its own if requests are in flight on the others."""
         ...
 
     async def commit(

@@ -1,8 +1,9 @@
 """Which tests coverage is measured with: those of single modules, not those of the whole.
 
-Coverage takes two to four times the processor time of a test on Python 3.11. Tests that play stories, often against
-a real Kafka, run code that the tests of its modules run anyway. Meanwhile the measuring stops. The
-process that hands tests out to workers runs none, and is not measured either.
+Coverage takes two to four times the processor time of a test on Python 3.11. Tests that play
+stories, often against a real Kafka, run code that the tests of its modules run anyway. Meanwhile
+the measuring stops. The process that hands tests out to workers runs none, and is not measured
+either.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ class Nodes:
         self._nodes: dict[str, Node] = {}
         self.received: list[tuple[str, RequestFrame]] = []
         self.open_now = 0
+        self.opened = 0
 
     def add(self, address: str, **answers: Answer) -> Node:
         """Begin to listen on an address."""
@@ -80,6 +81,7 @@ class Nodes:
 
     async def _serve(self, address: str, node: Node, stream: trio.abc.Stream) -> None:
         self.open_now += 1
+        self.opened += 1
         async with stream:
             try:
                 peer = Peer(stream)

@@ -5,7 +5,8 @@ This is the client's side. The coordinator of the embedded broker is in ``kgroup
 A broker answers the requests of one connection in order, so a slow commit would delay a heartbeat
 behind it. INVARIANT: JoinGroup and Heartbeat have one connection, and the offsets have another.
 SyncGroup uses that of the offsets, because the coordinator holds its response back until the
-leader's SyncGroup, and heartbeats must continue meanwhile. LeaveGroup has a connection of its own.
+leader's SyncGroup, and heartbeats must continue meanwhile. LeaveGroup takes whichever is idle, or
+one of its own.
 ``BrokerConnection`` replaces a connection after a failure.
 
 This module neither retries nor decides: an error in a response is raised as the class that the
@@ -234,7 +235,10 @@ class CoordinatorClient:
         if self._broker is None:
             await self.find()
         assert self._broker is not None
-        connection = self._cluster.new_connection(self._broker.host, self._broker.port)
+        # To open another one takes a TLS handshake and a login, while the member's partitions
+        # wait. But a request in flight, such as a parked JoinGroup, would hold the LeaveGroup up.
+        kept = self._idle_connection()
+        connection = kept or self._cluster.new_connection(self._broker.host, self._broker.port)
 
         def fields(version: int) -> Mapping[str, Any]:
             if version < 3:
@@ -249,8 +253,9 @@ class CoordinatorClient:
                 "leave_group", fields, timeout=self._config.request_timeout
             )
         finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
-                await connection.aclose()
+            if kept is None:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + 1.0):
+                    await connection.aclose()
         codes = [
             answer.error_code,
             *(member.error_code for member in getattr(answer, "members", ())),
@@ -422,6 +427,13 @@ class CoordinatorClient:
             return MemberSubscription(
                 member_id=member_id, group_instance_id=instance, version=UNREADABLE
             )
+
+    def _idle_connection(self) -> BrokerConnection | None:
+        """A connection to the coordinator on which a request is sent at once, if there is one."""
+        for connection in (self._membership_connection, self._offsets_connection):
+            if connection is not None and connection.idle:
+                return connection
+        return None
 
     def _named(self, member_id: str) -> str:
         return f"member {member_id!r} of group {self._config.group_id!r}"

@@ -147,6 +147,12 @@ class BrokerConnection:
                 sent=True,
             ) from error
 
+    @property
+    def idle(self) -> bool:
+        """Whether it is connected and no request is in flight, so that one can be sent at once."""
+        connection = self._sound_connection()
+        return connection is not None and not connection.busy and not self._closed
+
     async def discard(self) -> None:
         """Close the connection; the next request opens another.
 

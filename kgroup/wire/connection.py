@@ -198,6 +198,11 @@ class Connection:
         """Whether `aclose` was called."""
         return self._closed
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is in flight; the next one would wait for its response."""
+        return self._lock.locked()
+
     def version(self, api: str, max_version: int | None = None) -> int:
         """Return the version in which a request would be sent.
 

@@ -490,6 +490,38 @@ async def test_a_leave_finds_the_coordinator_itself(
         assert len(nodes.requests("leave_group")) == 1
 
 
+async def test_a_leave_needs_no_further_connection(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The member's partitions do not wait for another handshake and login."""
+    async with coordinator(nursery) as (here, node, nodes):
+        node.answers |= {"leave_group": left, "heartbeat": {"error_code": 0}}
+        await here.heartbeat(MEMBERSHIP)
+        opened = nodes.opened
+        await here.leave("m-1", None, "")
+        assert nodes.opened == opened
+        assert here._membership_connection is not None
+        await here.heartbeat(MEMBERSHIP)
+        assert nodes.opened == opened
+
+
+async def test_a_leave_does_not_wait_for_other_requests(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """While requests are in flight on both connections, it has a third one, which is closed."""
+    async with coordinator(nursery) as (here, node, nodes), trio.open_nursery() as waiting:
+        node.answers |= {"leave_group": left, "heartbeat": SILENCE, "sync_group": SILENCE}
+        waiting.start_soon(here.heartbeat, MEMBERSHIP)
+        waiting.start_soon(here.sync, MEMBERSHIP, {})
+        await trio.testing.wait_all_tasks_blocked()
+        before = nodes.open_now
+        await here.leave("m-1", None, "")
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(nodes.requests("leave_group")) == 1
+        assert nodes.open_now == before
+        waiting.cancel_scope.cancel()
+
+
 async def test_requests_without_a_known_coordinator_are_not_sent(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
