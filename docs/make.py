@@ -6,6 +6,7 @@ Run ``python docs/make.py`` after a change of those tables; a test fails if a pa
 
 from __future__ import annotations
 
+import ast
 import enum
 import inspect
 import logging
@@ -439,10 +440,29 @@ def invariants() -> str:
     return "\n".join(lines) + "\n"
 
 
+def examples_page() -> str:
+    """The programs in examples/, with the first line of each one's docstring."""
+    lines = [
+        "# Examples",
+        "",
+        "Complete programs; each begins with the command that runs it. Tests run all of them.",
+        "",
+        "| program | what it shows |",
+        "| --- | --- |",
+    ]
+    for path in sorted((HERE.parent / "examples").glob("*.py")):
+        documentation = ast.get_docstring(ast.parse(path.read_text())) or ""
+        lines.append(
+            f"| [{path.name}](../examples/{path.name}) | {documentation.splitlines()[0]} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     "configuration.md": configuration,
     "coordinator.md": coordinator,
     "events.md": events_page,
+    "examples.md": examples_page,
     "invariants.md": invariants,
     "recovery.md": recovery,
     "states.md": states,

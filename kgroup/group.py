@@ -94,13 +94,13 @@ class ConsumerGroup:
         on_event: called with each event, in this thread; it must not block. Its exceptions end
             nothing, ``sys.exit()`` included: the first one is logged with its traceback.
 
-    Raises (from the constructor):
-        ArgumentError: an argument has a wrong type, or ``on_event`` cannot be called.
-
-    Raises (from ``async with``):
-        ExceptionGroup: tasks of a generation raised. It has their exceptions, and the body's if
-            that raised too, without further nesting. Catch them with ``except*``.
-        FatalGroupError: a fatal error closed the group, and no `next()` has raised it yet.
+    Raises:
+        ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be
+            called.
+        ExceptionGroup: from ``async with``; tasks of a generation raised. It has their exceptions,
+            and the body's if that raised too, without further nesting. Catch them with ``except*``.
+        FatalGroupError: from ``async with``; a fatal error closed the group, and no `next()` has
+            raised it yet.
     """
 
     def __init__(

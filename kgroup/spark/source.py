@@ -90,9 +90,10 @@ class KgroupReader(DataSourceReader):
 class KgroupSource(DataSource):
     """The data source as Spark sees it: makes a schema and a reader from the options.
 
-    Raises (from ``reader``):
-        ConfigError: an option is unknown or refused, or the schema is not of the source's columns.
-        UsageError: two ranges overlap.
+    Raises:
+        ConfigError: from ``reader``; an option is unknown or refused, or the schema is not of the
+            source's columns.
+        UsageError: from ``reader``; two ranges overlap.
     """
 
     @classmethod

@@ -34,9 +34,9 @@ class EmbeddedKafka:
             groups start without the initial rebalance delay.
         brokers: the number of brokers.
 
-    Raises (from ``with``):
-        ConfigError: a property is unknown, or its value is not allowed.
-        OSError: no port is available.
+    Raises:
+        ConfigError: from ``with``; a property is unknown, or its value is not allowed.
+        OSError: from ``with``; no port is available.
     """
 
     def __init__(

@@ -60,10 +60,11 @@ class ConsumerGroup:
         on_event: called with each event, in the background thread; it must not block. Its
             exceptions end nothing: the first one is logged with its traceback.
 
-    Raises (from ``with``):
-        ExceptionGroup: handlers raised. It has their exceptions, and the body's if that raised too,
-            without further nesting. Catch them with ``except*``.
-        FatalGroupError: a fatal error closed the group, and no `next()` has raised it yet.
+    Raises:
+        ExceptionGroup: from ``with``; handlers raised. It has their exceptions, and the body's if
+            that raised too, without further nesting. Catch them with ``except*``.
+        FatalGroupError: from ``with``; a fatal error closed the group, and no `next()` has raised
+            it yet.
     """
 
     def __init__(

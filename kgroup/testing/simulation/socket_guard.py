@@ -36,8 +36,8 @@ def _install() -> None:
 def no_sockets() -> Iterator[None]:
     """Refuse sockets to this task, its children, and their worker threads.
 
-    Raises (where a socket is opened):
-        UsageError: a real socket was refused.
+    Raises:
+        UsageError: where a socket is opened; a real socket was refused.
     """
     _install()
     token = _forbidden.set(True)
