@@ -41,6 +41,10 @@ SUBCOMMANDS: Final = {
     "demo": Subcommand(
         "kgroup.cli.demo.command:demo", "Show a group at work, and account for every line."
     ),
+    "groups": Subcommand(
+        "kgroup.cli.groups.command:groups",
+        "List and describe consumer groups, reset their offsets, delete them.",
+    ),
     "simulate": Subcommand(
         "kgroup.cli.simulate:simulate", "Check a group in virtual time, one simulation a seed."
     ),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from kgroup.cli.assign.group_input import GroupInput
 from kgroup.cli.assign.results import AssignorResult, Part, Spread
+from kgroup.cli.tables import runs
 from kgroup.types import TopicPartition, by_topic
 
 MOST_LINES: Final = 20
@@ -51,16 +51,10 @@ def ranges(partitions: Iterable[TopicPartition]) -> str:
     """Write partitions by topic, as ranges: ``orders 0-3,7; clicks 0``."""
     topics = list(by_topic(partitions).items())
     some = topics if len(topics) <= _MOST_TOPICS else topics[:_SOME_TOPICS]
-    shown = [f"{topic} {','.join(_runs(numbers))}" for topic, numbers in some]
+    shown = [f"{topic} {runs(numbers)}" for topic, numbers in some]
     if len(topics) > len(some):
         shown.append(f"{len(topics) - len(some)} more topics")
     return "; ".join(shown)
-
-
-def _runs(numbers: Iterable[int]) -> Iterable[str]:
-    for _, run in groupby(enumerate(numbers), key=lambda item: item[1] - item[0]):
-        found = [number for _, number in run]
-        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
 
 
 def _overview(group: GroupInput, results: Sequence[AssignorResult]) -> Table:

@@ -1,0 +1,343 @@
+"""``AdminConnection``: blocking requests to a cluster for commands, through librdkafka.
+
+A request has one deadline. Until then an error that passes, such as a coordinator that moves, is
+retried; a login that is refused ends the command at once, because librdkafka would retry it for
+ever. What cannot be done is a ``ClusterError`` of one line, which says what was tried.
+
+Not here: committed offsets of a group (``kgroup.cli.groups.committed`` says why).
+
+Source: librdkafka 2.16's admin API; the error codes are Kafka's.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar, final
+
+import attrs
+import confluent_kafka
+import trio
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from kgroup.cli.options import one_line
+from kgroup.error_codes import code_name
+from kgroup.errors import AuthenticationError
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.librdkafka import librdkafka_settings
+from kgroup.security.settings import Security
+from kgroup.types import IsolationLevel, TopicPartition
+from kgroup.wire.logins import Logins
+from kgroup.worker_thread import WorkerThread
+
+__all__ = ["AdminConnection", "ClusterError", "Refusal", "client_settings"]
+
+CLIENT_ID: Final = "kgroup-cli"
+_POLL: Final = 0.05
+"""Seconds between two looks at librdkafka's errors while a request is under way."""
+_RETRY_PAUSE: Final = 0.2
+_LEAST_TIMEOUT: Final = 0.1
+"""Seconds of the shortest request; librdkafka refuses 0."""
+_TRANSIENT: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._TRANSPORT,  # noqa: SLF001 # the names of librdkafka's own codes
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+    }
+)
+"""Errors that pass: a broker that fails over, a coordinator that moves or loads."""
+_NO_ANSWER: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    }
+)
+_REFUSED_LOGIN: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_STATE: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
+"""librdkafka's remark on a connection, which says nothing to a user."""
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+@final
+class ClusterError(Exception):
+    """The cluster cannot do what a command needs; the text is one line, for the user."""
+
+
+@final
+@attrs.frozen
+class Refusal:
+    """A broker's error about one thing of a request: a group, a partition.
+
+    Attributes:
+        code: Kafka's number of the error; librdkafka's own are negative.
+        text: librdkafka's sentence.
+    """
+
+    code: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the error, or librdkafka's sentence for one of its own."""
+        return code_name(self.code) if self.code >= 0 else self.text
+
+    @classmethod
+    def of(cls, error: KafkaError) -> Refusal:
+        """The error as librdkafka reports it."""
+        return cls(error.code(), one_line_of(error))
+
+
+def one_line_of(error: KafkaError) -> str:
+    """The sentence of an error, in one line."""
+    return _STATE.sub("", " ".join(error.str().split()))
+
+
+def client_settings(bootstrap_servers: str, security: Security) -> dict[str, Any]:
+    """The settings of a client of librdkafka: its brokers, TLS and login.
+
+    Raises:
+        ClusterError: there is nothing to log in with, because the token's provider fails.
+    """
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap_servers,
+        "client.id": CLIENT_ID,
+        "log_level": 0,
+        **librdkafka_settings(security),
+    }
+    if security.dynamic:
+        usable = _look_up(security)
+        if isinstance(usable, Credentials):
+            settings["sasl.username"] = usable.username
+            settings["sasl.password"] = usable.password.reveal()
+        else:
+            settings["oauth_cb"] = lambda _: _as_librdkafka(_look_up(security))
+    return settings
+
+
+def _look_up(security: Security) -> Token | Credentials:
+    async def look_up() -> Token | Credentials:
+        return await Logins(security, WorkerThread()).for_new_connection()
+
+    try:
+        return trio.run(look_up)
+    except AuthenticationError as error:
+        raise ClusterError(one_line(error)) from error
+
+
+def _as_librdkafka(token: Token | Credentials) -> tuple[str, float, str, dict[str, str]]:
+    assert isinstance(token, Token)  # the mechanism is OAUTHBEARER
+    return token.value.reveal(), token.expires_at, token.principal, dict(token.extensions)
+
+
+@final
+class ConnectionErrors:
+    """The errors of a client's connections, as librdkafka reports them by ``error_cb``."""
+
+    def __init__(self) -> None:
+        self._last: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """The ``error_cb``; that all brokers are down says less than why one is."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._last = error
+
+    def raise_refusal(self) -> None:
+        """Raise if a login was refused.
+
+        Raises:
+            ClusterError: it was; a retry cannot help.
+        """
+        if self._last is not None and self._last.code() in _REFUSED_LOGIN:
+            raise ClusterError(f"the connection was refused: {one_line_of(self._last)}")
+
+    @property
+    def reason(self) -> str:
+        """What went wrong last, to follow a sentence."""
+        return "" if self._last is None else f": {one_line_of(self._last)}"
+
+
+@final
+class AdminConnection:
+    """Requests of a command to a cluster. All calls block, and none is for two threads at a time.
+
+    Args:
+        bootstrap_servers: the cluster.
+        security: how connections are encrypted, and how the client logs in.
+        timeout: seconds for each request, the connection included.
+
+    Raises:
+        ClusterError: no broker can be reached, or the login is refused.
+    """
+
+    def __init__(self, bootstrap_servers: str, security: Security, timeout: float) -> None:
+        self._servers = bootstrap_servers
+        self._timeout = timeout
+        self._errors = ConnectionErrors()
+        settings = client_settings(bootstrap_servers, security)
+        settings["error_cb"] = self._errors.note
+        try:
+            self._client = AdminClient(settings)
+        except KafkaException as error:
+            raise ClusterError(one_line_of(error.args[0])) from error
+        # A first request whose failure can be explained: that of the topics blocks without errors.
+        self.one("the cluster", lambda limit: self._client.describe_cluster(request_timeout=limit))
+
+    @property
+    def client(self) -> AdminClient:
+        """Sends the requests that ``one`` and ``each`` wait for."""
+        return self._client
+
+    def topics(self) -> Mapping[str, int]:
+        """The topics that the user may see, with their numbers of partitions.
+
+        Raises:
+            ClusterError: no broker answered.
+        """
+        try:
+            found = self._client.list_topics(timeout=self._timeout).topics
+        except KafkaException as error:
+            raise self._no_answer(Refusal.of(error.args[0])) from error
+        return {
+            name: len(topic.partitions)
+            for name, topic in sorted(found.items())
+            if topic.error is None
+        }
+
+    def offsets(
+        self,
+        wanted: Mapping[TopicPartition, OffsetSpec],
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, int | Refusal]:
+        """The offset of each partition that a specification names; -1 if no record has its time.
+
+        Raises:
+            ClusterError: no broker answered.
+        """
+
+        def send(
+            partitions: Collection[TopicPartition], limit: float
+        ) -> dict[TopicPartition, Future[Any]]:
+            sent = self._client.list_offsets(
+                {as_librdkafka(one): wanted[one] for one in partitions},
+                isolation_level=_ISOLATION[isolation],
+                request_timeout=limit,
+            )
+            return {TopicPartition(one.topic, one.partition): it for one, it in sent.items()}
+
+        return {
+            partition: found if isinstance(found, Refusal) else int(found.offset)
+            for partition, found in self.each(send, wanted).items()
+        }
+
+    def one(self, what: str, send: Callable[[float], Future[T]]) -> T:
+        """Wait for one request.
+
+        Args:
+            what: what is requested, for the error.
+            send: sends the request, given its time-out in seconds.
+
+        Raises:
+            ClusterError: a broker refused it, or none answered.
+        """
+        found = self.each(lambda _, limit: {what: send(limit)}, [what])[what]
+        if isinstance(found, Refusal):
+            raise ClusterError(f"{what} cannot be requested: {found.name}")
+        return found
+
+    def each(
+        self,
+        send: Callable[[Collection[K], float], Mapping[K, Future[T]]],
+        keys: Iterable[K],
+    ) -> dict[K, T | Refusal]:
+        """Wait for a request about several things, and repeat it for those whose error passes.
+
+        Args:
+            send: sends the request about some of them, given its time-out in seconds.
+            keys: the things.
+
+        Returns:
+            for each of them the answer, or the broker's error, sorted as the keys are.
+
+        Raises:
+            ClusterError: no broker answered.
+        """
+        wanted = list(keys)
+        found: dict[K, T | Refusal] = {}
+        left = wanted
+        deadline = time.monotonic() + self._timeout
+        while left:
+            limit = max(_LEAST_TIMEOUT, deadline - time.monotonic())
+            try:
+                sent = send(left, limit)
+            except KafkaException as error:
+                raise ClusterError(one_line_of(error.args[0])) from error
+            for key, future in sent.items():
+                answer: T | Refusal = self._wait(future, deadline)
+                found[key] = answer
+            left = [key for key in left if _passes(found[key])]
+            if time.monotonic() + _RETRY_PAUSE > deadline:
+                break
+            if left:
+                time.sleep(_RETRY_PAUSE)
+        for answer in found.values():
+            if isinstance(answer, Refusal) and answer.code in _NO_ANSWER:
+                raise self._no_answer(answer)
+        return {key: found[key] for key in wanted}
+
+    def _wait(self, future: Future[T], deadline: float) -> T | Refusal:
+        while True:
+            self._client.poll(0)  # calls the error_cb
+            self._errors.raise_refusal()
+            try:
+                return future.result(_POLL)
+            except KafkaException as error:
+                return Refusal.of(error.args[0])
+            except TimeoutError:
+                if time.monotonic() > deadline + _RETRY_PAUSE:
+                    return Refusal(KafkaError._TIMED_OUT, "no answer")  # noqa: SLF001
+
+    def _no_answer(self, refusal: Refusal) -> ClusterError:
+        self._client.poll(0)
+        self._errors.raise_refusal()
+        reason = self._errors.reason or f": {refusal.text}"
+        return ClusterError(f"no answer from {self._servers} within {self._timeout:g} s{reason}")
+
+
+_ISOLATION: Final = {
+    IsolationLevel.READ_COMMITTED: confluent_kafka.IsolationLevel.READ_COMMITTED,
+    IsolationLevel.READ_UNCOMMITTED: confluent_kafka.IsolationLevel.READ_UNCOMMITTED,
+}
+
+
+def as_librdkafka(
+    partition: TopicPartition, offset: int | None = None
+) -> confluent_kafka.TopicPartition:
+    """A partition, and maybe an offset, as librdkafka's calls take it."""
+    if offset is None:
+        return confluent_kafka.TopicPartition(partition.topic, partition.partition)
+    return confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
+
+
+def _passes(answer: object) -> bool:
+    return isinstance(answer, Refusal) and answer.code in _TRANSIENT

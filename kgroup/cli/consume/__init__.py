@@ -1,0 +1,1 @@
+"""``kgroup consume``: prints records of topics, in a group or without one."""

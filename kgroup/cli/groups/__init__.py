@@ -1,0 +1,1 @@
+"""``kgroup groups``: lists and describes consumer groups, resets their offsets, deletes them."""

@@ -1,0 +1,228 @@
+"""``GroupCluster``: the groups of a cluster, and the changes that the commands make to them.
+
+All calls block. An error names the group, and the permission that a refused user lacks.
+
+Source: KIP-396, KIP-518, KIP-848; Kafka's ``ConsumerGroupCommand`` for what the commands need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, final
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
+
+from kgroup.bounds import did_you_mean
+from kgroup.cli.admin_client import AdminConnection, ClusterError, Refusal, as_librdkafka
+from kgroup.cli.groups.committed import fetch_committed
+from kgroup.cli.groups.values import Group, Listing, Member
+from kgroup.error_codes import ErrorCode
+from kgroup.security.settings import Security
+from kgroup.types import TopicPartition
+
+__all__ = ["GroupCluster"]
+
+_STATES: Final = {
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.DEAD: "Dead",
+    ConsumerGroupState.EMPTY: "Empty",
+}
+_DEAD: Final = "Dead"
+UNKNOWN: Final = "Unknown"
+"""Also the state of a KIP-848 group that assigns or reconciles: librdkafka has no name for it."""
+_ADVICE: Final[Mapping[int, str]] = {
+    ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "it has members now; stop them first",
+    ErrorCode.ILLEGAL_GENERATION: "it has members now; stop them first",
+    ErrorCode.REBALANCE_IN_PROGRESS: "it has members now; stop them first",
+    ErrorCode.STALE_MEMBER_EPOCH: "it has members now; stop them first",
+}
+"""What an error means for an operator, where Kafka's name of it does not say so."""
+
+
+@final
+class GroupCluster:
+    """The consumer groups of a cluster.
+
+    Args:
+        bootstrap_servers: the cluster.
+        security: how connections are encrypted, and how the client logs in.
+        timeout: seconds for each request.
+
+    Raises:
+        ClusterError: no broker can be reached, or the login is refused.
+    """
+
+    def __init__(self, bootstrap_servers: str, security: Security, timeout: float) -> None:
+        self._servers = bootstrap_servers
+        self._security = security
+        self._timeout = timeout
+        self.connection: Final = AdminConnection(bootstrap_servers, security, timeout)
+
+    def list(self) -> tuple[tuple[Listing, ...], tuple[str, ...]]:
+        """The groups that the user may see, sorted by name, and the errors of single brokers.
+
+        Raises:
+            ClusterError: no broker answered.
+        """
+        client = self.connection.client
+        found = self.connection.one(
+            "the list of groups", lambda limit: client.list_consumer_groups(request_timeout=limit)
+        )
+        listings = (
+            Listing(one.group_id, _STATES.get(one.state, UNKNOWN), _protocol(one.type))
+            for one in found.valid
+        )
+        errors = tuple(Refusal.of(error.args[0]).text for error in found.errors)
+        return tuple(sorted(listings, key=lambda one: one.group_id)), errors
+
+    def describe(self, group_ids: Iterable[str]) -> dict[str, Group]:
+        """Describe groups.
+
+        Raises:
+            ClusterError: a group does not exist, or cannot be described.
+        """
+        found = self._describe(group_ids)
+        for group_id, group in found.items():
+            if group is None:
+                raise ClusterError(self._missing(group_id))
+        return {group_id: group for group_id, group in found.items() if group is not None}
+
+    def find(self, group_id: str) -> Group | None:
+        """Describe one group; None if it does not exist.
+
+        Raises:
+            ClusterError: it cannot be described.
+        """
+        return self._describe([group_id])[group_id]
+
+    def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
+        """The offsets that a group has committed.
+
+        Raises:
+            ClusterError: they cannot be fetched.
+        """
+        return fetch_committed(self._servers, group_id, self._security, self._timeout)
+
+    def commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, str | None]:
+        """Commit offsets for a group without members.
+
+        Returns:
+            for each partition None, or why it was refused.
+
+        Raises:
+            ClusterError: the group refuses all of it.
+        """
+        client = self.connection.client
+        request = ConsumerGroupTopicPartitions(
+            group_id, [as_librdkafka(one, offset) for one, offset in offsets.items()]
+        )
+        found = self.connection.each(
+            lambda _, limit: client.alter_consumer_group_offsets([request], request_timeout=limit),
+            [group_id],
+        )[group_id]
+        needed = f"READ on group {group_id!r} and on its topics"
+        if isinstance(found, Refusal):
+            raise ClusterError(
+                f"the offsets of group {group_id!r} cannot be set: {_refused(found, needed)}"
+            )
+        return {
+            TopicPartition(one.topic, one.partition): (
+                None if one.error is None else _refused(Refusal.of(one.error), needed)
+            )
+            for one in found.topic_partitions
+        }
+
+    def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
+        """Delete groups with their offsets.
+
+        Returns:
+            for each group None, or why it was refused.
+
+        Raises:
+            ClusterError: no broker answered.
+        """
+        client = self.connection.client
+        outcomes = self.connection.each(
+            lambda ids, limit: client.delete_consumer_groups(list(ids), request_timeout=limit),
+            group_ids,
+        )
+        return {
+            group_id: _refused(outcome, f"DELETE on group {group_id!r}")
+            if isinstance(outcome, Refusal)
+            else None
+            for group_id, outcome in outcomes.items()
+        }
+
+    def _describe(self, group_ids: Iterable[str]) -> dict[str, Group | None]:
+        client = self.connection.client
+        described = self.connection.each(
+            lambda ids, limit: client.describe_consumer_groups(list(ids), request_timeout=limit),
+            group_ids,
+        )
+        groups: dict[str, Group | None] = {}
+        for group_id, found in described.items():
+            if isinstance(found, Refusal):
+                if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    why = _refused(found, f"DESCRIBE on group {group_id!r}")
+                    raise ClusterError(f"group {group_id!r} cannot be described: {why}")
+                groups[group_id] = None
+            else:
+                group = _group(found)
+                groups[group_id] = None if group.state == _DEAD else group
+        return groups
+
+    def _missing(self, group_id: str) -> str:
+        listings, _ = self.list()
+        near = did_you_mean(group_id, (one.group_id for one in listings))
+        return f"there is no group {group_id!r}{near}"
+
+
+def _refused(refusal: Refusal, needed: str) -> str:
+    """Why a broker refused, and what to do.
+
+    Args:
+        refusal: its error.
+        needed: the permission that the request needs.
+    """
+    if refusal.name.endswith("_AUTHORIZATION_FAILED"):
+        return f"{refusal.name}: grant the user {needed}"
+    return _ADVICE.get(refusal.code, refusal.name)
+
+
+def _protocol(kind: ConsumerGroupType) -> str:
+    return str(kind.name).lower()
+
+
+def _group(found: Any) -> Group:
+    """The group in an answer of librdkafka."""
+    where = found.coordinator
+    members = [
+        Member(
+            member_id=one.member_id,
+            client_id=one.client_id,
+            host=one.host.lstrip("/"),
+            group_instance_id=one.group_instance_id,
+            partitions=_partitions(one.assignment),
+            target=None if one.target_assignment is None else _partitions(one.target_assignment),
+        )
+        for one in found.members
+    ]
+    return Group(
+        group_id=found.group_id,
+        state=_STATES.get(found.state, UNKNOWN),
+        protocol=_protocol(found.type),
+        assignor=found.partition_assignor,
+        coordinator="" if where is None else f"{where.host}:{where.port} ({where.id})",
+        members=tuple(sorted(members, key=lambda one: (one.client_id, one.member_id))),
+    )
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(TopicPartition(one.topic, one.partition) for one in assignment.topic_partitions)
+    )
