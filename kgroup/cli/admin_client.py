@@ -22,7 +22,6 @@ import confluent_kafka
 import trio
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from kgroup.cli.options import one_line
 from kgroup.error_codes import code_name
@@ -34,9 +33,21 @@ from kgroup.types import IsolationLevel, TopicPartition
 from kgroup.wire.logins import Logins
 from kgroup.worker_thread import WorkerThread
 
-__all__ = ["AdminConnection", "ClusterError", "Refusal", "client_settings"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "NO_OFFSET",
+    "AdminConnection",
+    "ClusterError",
+    "Refusal",
+    "client_settings",
+]
 
 CLIENT_ID: Final = "kgroup-cli"
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The first offset of a log, and its end, as ListOffsets requests them."""
+NO_OFFSET: Final = -1
 _POLL: Final = 0.05
 """Seconds between two looks at librdkafka's errors while a request is under way."""
 _RETRY_PAUSE: Final = 0.2
@@ -226,10 +237,18 @@ class AdminConnection:
 
     def offsets(
         self,
-        wanted: Mapping[TopicPartition, OffsetSpec],
+        wanted: Mapping[TopicPartition, int],
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, int | Refusal]:
-        """The offset of each partition that a specification names; -1 if no record has its time.
+        """The offset of each partition at `EARLIEST`, `LATEST` or a time.
+
+        Args:
+            wanted: the partitions; a time is in milliseconds since 1970.
+            isolation: whether `LATEST` includes records of open transactions.
+
+        Returns:
+            for each partition its offset, `NO_OFFSET` if no record has the time or a later one, or
+            the broker's error.
 
         Raises:
             ClusterError: no broker answered.
@@ -239,7 +258,7 @@ class AdminConnection:
             partitions: Collection[TopicPartition], limit: float
         ) -> dict[TopicPartition, Future[Any]]:
             sent = self._client.list_offsets(
-                {as_librdkafka(one): wanted[one] for one in partitions},
+                {as_librdkafka(one): _SPECIFICATION(wanted[one]) for one in partitions},
                 isolation_level=_ISOLATION[isolation],
                 request_timeout=limit,
             )
@@ -324,6 +343,8 @@ class AdminConnection:
         return ClusterError(f"no answer from {self._servers} within {self._timeout:g} s{reason}")
 
 
+_SPECIFICATION: Final[Any] = confluent_kafka.admin.OffsetSpec  # type: ignore[attr-defined]
+"""Typed as any, because its class is abstract and makes objects of other classes."""
 _ISOLATION: Final = {
     IsolationLevel.READ_COMMITTED: confluent_kafka.IsolationLevel.READ_COMMITTED,
     IsolationLevel.READ_UNCOMMITTED: confluent_kafka.IsolationLevel.READ_UNCOMMITTED,

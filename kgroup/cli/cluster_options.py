@@ -7,11 +7,12 @@ line. Ctrl-C and SIGTERM end a command as shells expect, with 130 and 143.
 from __future__ import annotations
 
 import functools
+import json
 import signal
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
@@ -21,8 +22,17 @@ from kgroup import bounds
 from kgroup.cli.admin_client import ClusterError
 from kgroup.cli.options import Number, config_option, one_line, servers
 from kgroup.errors import KgroupError, shown
+from kgroup.types import IsolationLevel
 
-__all__ = ["LIVE", "clustered", "group_ids", "json_option", "text"]
+__all__ = [
+    "LIVE",
+    "clustered",
+    "group_ids",
+    "isolation_option",
+    "json_option",
+    "text",
+    "write_json",
+]
 
 TIMEOUT: Final = bounds.seconds(1, 3600)
 LIVE: Final = bounds.seconds(0.1, 3600)
@@ -68,6 +78,24 @@ def clustered(command: Callable[..., None]) -> Callable[..., None]:
 json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for a program: one object on one line."
 )
+
+
+def write_json(value: Mapping[str, Any]) -> None:
+    """Print an object on one line."""
+    click.echo(json.dumps(value, allow_nan=False))
+
+
+def isolation_option(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option ``--isolation-level``, with its help."""
+    return click.option(
+        "--isolation-level",
+        "isolation",
+        type=click.Choice([one.value for one in IsolationLevel]),
+        default=IsolationLevel.READ_UNCOMMITTED.value,
+        show_default=True,
+        callback=lambda context, option, value: IsolationLevel(value),
+        help=text,
+    )
 
 
 def text(context: click.Context, option: click.Parameter, value: str | None) -> str | None:

@@ -84,11 +84,44 @@ class GroupCluster:
         Raises:
             ClusterError: a group does not exist, or cannot be described.
         """
-        found = self._describe(group_ids)
+        found = self.find_all(group_ids)
         for group_id, group in found.items():
             if group is None:
-                raise ClusterError(self._missing(group_id))
+                raise ClusterError(self.missing(group_id))
         return {group_id: group for group_id, group in found.items() if group is not None}
+
+    def find_all(self, group_ids: Iterable[str]) -> dict[str, Group | None]:
+        """Describe groups; None for one that does not exist.
+
+        Raises:
+            ClusterError: a group cannot be described.
+        """
+        client = self.connection.client
+        described = self.connection.each(
+            lambda ids, limit: client.describe_consumer_groups(list(ids), request_timeout=limit),
+            group_ids,
+        )
+        groups: dict[str, Group | None] = {}
+        for group_id, found in described.items():
+            if isinstance(found, Refusal):
+                if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    why = _refused(found, f"DESCRIBE on group {group_id!r}")
+                    raise ClusterError(f"group {group_id!r} cannot be described: {why}")
+                groups[group_id] = None
+            else:
+                group = _group(found)
+                groups[group_id] = None if group.state == _DEAD else group
+        return groups
+
+    def missing(self, group_id: str) -> str:
+        """That there is no such group, with the nearest name that there is.
+
+        Raises:
+            ClusterError: no broker answered.
+        """
+        listings, _ = self.list()
+        near = did_you_mean(group_id, (one.group_id for one in listings))
+        return f"there is no group {group_id!r}{near}"
 
     def find(self, group_id: str) -> Group | None:
         """Describe one group; None if it does not exist.
@@ -96,7 +129,7 @@ class GroupCluster:
         Raises:
             ClusterError: it cannot be described.
         """
-        return self._describe([group_id])[group_id]
+        return self.find_all([group_id])[group_id]
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
         """The offsets that a group has committed.
@@ -157,29 +190,6 @@ class GroupCluster:
             else None
             for group_id, outcome in outcomes.items()
         }
-
-    def _describe(self, group_ids: Iterable[str]) -> dict[str, Group | None]:
-        client = self.connection.client
-        described = self.connection.each(
-            lambda ids, limit: client.describe_consumer_groups(list(ids), request_timeout=limit),
-            group_ids,
-        )
-        groups: dict[str, Group | None] = {}
-        for group_id, found in described.items():
-            if isinstance(found, Refusal):
-                if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                    why = _refused(found, f"DESCRIBE on group {group_id!r}")
-                    raise ClusterError(f"group {group_id!r} cannot be described: {why}")
-                groups[group_id] = None
-            else:
-                group = _group(found)
-                groups[group_id] = None if group.state == _DEAD else group
-        return groups
-
-    def _missing(self, group_id: str) -> str:
-        listings, _ = self.list()
-        near = did_you_mean(group_id, (one.group_id for one in listings))
-        return f"there is no group {group_id!r}{near}"
 
 
 def _refused(refusal: Refusal, needed: str) -> str:

@@ -1,32 +1,62 @@
-"""``kgroup groups``: its commands and their options, and what they print.
+"""``kgroup groups``: its commands, their options, and when they refuse.
 
-``cluster`` talks to the brokers, ``lag`` and ``reset`` compute, ``report`` prints.
+``cluster`` sends the requests, ``lag`` and ``reset`` compute, ``report`` prints.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import click
+from rich.console import Console
 
-from kgroup.cli.cluster_options import clustered, group_ids, json_option
+from kgroup.cli.admin_client import ClusterError, Refusal
+from kgroup.cli.cluster_options import (
+    clustered,
+    group_ids,
+    isolation_option,
+    json_option,
+    text,
+    write_json,
+)
 from kgroup.cli.groups.cluster import GroupCluster
+from kgroup.cli.groups.lag import fetch_lag
 from kgroup.cli.groups.report import (
     group_as_json,
     listing_as_json,
-    print_group,
+    members,
+    print_changes,
+    print_groups,
+    print_lags,
     print_listings,
 )
+from kgroup.cli.groups.reset import Change, plan_reset
+from kgroup.cli.groups.values import Group
+from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import security_of
+from kgroup.cli.positions import (
+    Position,
+    PositionKind,
+    TopicChoice,
+    chosen,
+    position_or_shift,
+    topic_choices,
+)
 from kgroup.cli.tables import console
+from kgroup.cli.watch import show, watch_option
+from kgroup.errors import some
+from kgroup.types import IsolationLevel, TopicPartition
 
 __all__ = ["groups"]
 
-groups_option: Final = click.option(
+Shown = tuple[dict[str, Any], Callable[[Console], None]]
+"""An object for JSON, and a function that prints the same for people."""
+
+_groups_option: Final = click.option(
     "--group",
-    "groups",
+    "group_ids",
     metavar="GROUP_ID",
     multiple=True,
     callback=group_ids,
@@ -50,53 +80,249 @@ def connect(bootstrap_servers: str, config_file: str | None, timeout: float) -> 
 
 @groups.command("list")
 @clustered
+@watch_option
 @json_option
 def list_groups(
-    bootstrap_servers: str, config_file: str | None, timeout: float, *, as_json: bool
+    bootstrap_servers: str,
+    config_file: str | None,
+    timeout: float,
+    watch: float | None,
+    *,
+    as_json: bool,
 ) -> None:
     """List the consumer groups of a cluster, with their states and protocols."""
     cluster = connect(bootstrap_servers, config_file, timeout)
-    listings, errors = cluster.list()
-    if as_json:
-        write_json({"groups": [listing_as_json(one) for one in listings], "errors": list(errors)})
-    else:
-        print_listings(console(), listings)
-    if errors:
-        raise click.ClickException(f"some groups may be missing: {'; '.join(errors)}")
+
+    def fetch() -> Shown:
+        listings, errors = cluster.list()
+        _report_missing(errors)
+        found = {"groups": [listing_as_json(one) for one in listings], "errors": list(errors)}
+        return found, partial(print_listings, listings=listings)
+
+    show(fetch, as_json=as_json, every=watch)
 
 
 @groups.command("describe")
 @clustered
-@groups_option
+@_groups_option
+@watch_option
 @json_option
 def describe_groups(
     bootstrap_servers: str,
     config_file: str | None,
     timeout: float,
-    groups: Sequence[str],
+    group_ids: Sequence[str],
+    watch: float | None,
     *,
     as_json: bool,
 ) -> None:
     """Describe groups: state, assignor, coordinator, and each member's partitions."""
     cluster = connect(bootstrap_servers, config_file, timeout)
-    described = list(cluster.describe(groups or _all(cluster)).values())
+
+    def fetch() -> Shown:
+        described = _described(cluster, group_ids)
+        found = {"groups": [group_as_json(one) for one in described]}
+        return found, partial(print_groups, groups=described)
+
+    show(fetch, as_json=as_json, every=watch)
+
+
+@groups.command("lag")
+@clustered
+@_groups_option
+@isolation_option("Whether the end of a log includes records of open transactions.")
+@watch_option
+@json_option
+def show_lag(
+    bootstrap_servers: str,
+    config_file: str | None,
+    timeout: float,
+    group_ids: Sequence[str],
+    isolation: IsolationLevel,
+    watch: float | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Show the lag of groups: for each partition what is committed, the end, and the owner.
+
+    The lag is the number of offsets from the committed one to the end of the log. Offsets that the
+    log no longer has do not count.
+    """
+    cluster = connect(bootstrap_servers, config_file, timeout)
+
+    def fetch() -> Shown:
+        lags = [fetch_lag(cluster, one, isolation) for one in _described(cluster, group_ids)]
+        return {"groups": [one.as_json() for one in lags]}, partial(print_lags, lags=lags)
+
+    show(fetch, as_json=as_json, every=watch)
+
+
+@groups.command("reset")
+@clustered
+@click.option(
+    "--group", "group_id", metavar="GROUP_ID", required=True, callback=text, help="The group."
+)
+@click.option(
+    "--to",
+    "position",
+    metavar="POSITION",
+    required=True,
+    callback=position_or_shift,
+    help="earliest, latest, an offset, a time with its zone (2026-10-01T12:00:00Z), a duration ago"
+    " (90m, 2d12h), or +N or -N to shift by N records.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC[:PARTITIONS]",
+    multiple=True,
+    callback=topic_choices,
+    help="A topic, or some of its partitions (orders:0,4-7); may be given more than once."
+    "  [default: all partitions that the group has committed]",
+)
+@click.option("--execute", is_flag=True, help="Commit the new offsets; otherwise only show them.")
+@click.option("--new-group", is_flag=True, help="Allow a group that does not exist yet.")
+@json_option
+def reset_offsets(
+    bootstrap_servers: str,
+    config_file: str | None,
+    timeout: float,
+    group_id: str,
+    position: Position,
+    topics: Sequence[TopicChoice],
+    *,
+    execute: bool,
+    new_group: bool,
+    as_json: bool,
+) -> None:
+    """Set the committed offsets of a group that has no members.
+
+    Without --execute the plan is printed and nothing changes. Offsets that are not in the log are
+    replaced by its first offset or its end.
+    """
+    cluster = connect(bootstrap_servers, config_file, timeout)
+    group = cluster.find(group_id)
+    if group is None and not new_group:
+        raise ClusterError(
+            f"{cluster.missing(group_id)} (--new-group makes one with these offsets)"
+        )
+    if execute and group is not None:
+        _refuse_live([group])
+    changes = _plan(cluster, group_id, position, topics)
+    effective = {one.partition: one.target for one in changes if one.target is not None}
+    refused: Mapping[TopicPartition, str | None] = {}
+    if execute and effective:
+        refused = cluster.commit(group_id, effective)
+    faults = {one: why for one, why in refused.items() if why is not None}
     if as_json:
-        write_json({"groups": [group_as_json(one) for one in described]})
-        return
-    shown = console()
-    for number, group in enumerate(described):
-        if number:
-            shown.print()
-        print_group(shown, group)
+        write_json(_reset_as_json(group, group_id, position, changes, faults, executed=execute))
+    else:
+        print_changes(console(), group_id, changes, faults, executed=execute)
+        if group is not None and group.live and not execute:
+            click.echo(f"{_live(group)}: --execute is refused until then.", err=True)
+    if faults:
+        raise ClusterError(f"{len(faults)} of {len(effective)} partitions were refused")
 
 
-def _all(cluster: GroupCluster) -> list[str]:
+@groups.command("delete")
+@clustered
+@click.option(
+    "--group",
+    "group_ids",
+    metavar="GROUP_ID",
+    multiple=True,
+    required=True,
+    callback=group_ids,
+    help="The group; may be given more than once.",
+)
+@json_option
+def delete_groups(
+    bootstrap_servers: str,
+    config_file: str | None,
+    timeout: float,
+    group_ids: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Delete groups that have no members, with their committed offsets.
+
+    Either all of them are without members, or none is deleted.
+    """
+    cluster = connect(bootstrap_servers, config_file, timeout)
+    _refuse_live(cluster.describe(group_ids).values())
+    outcomes = cluster.delete(group_ids)
+    if as_json:
+        listed = [
+            {"group_id": one, "deleted": why is None, "error": why} for one, why in outcomes.items()
+        ]
+        write_json({"groups": listed})
+    else:
+        for one, why in outcomes.items():
+            click.echo(f"Group {one}: {'deleted' if why is None else why}")
+    faults = [one for one, why in outcomes.items() if why is not None]
+    if faults:
+        raise ClusterError(f"not deleted: {some(faults)}")
+
+
+def _described(cluster: GroupCluster, group_ids: Sequence[str]) -> list[Group]:
+    """The named groups, or all."""
+    if group_ids:
+        return list(cluster.describe(group_ids).values())
     listings, errors = cluster.list()
+    _report_missing(errors)
+    found = cluster.find_all(one.group_id for one in listings)
+    return [group for group in found.values() if group is not None]
+
+
+def _report_missing(errors: Sequence[str]) -> None:
     if errors:
-        click.echo(f"Some groups may be missing: {'; '.join(errors)}", err=True)
-    return [one.group_id for one in listings]
+        click.echo(f"Some groups may be missing: {some(errors, between='; ')}", err=True)
 
 
-def write_json(value: dict[str, Any]) -> None:
-    """Print an object on one line."""
-    click.echo(json.dumps(value, allow_nan=False))
+def _live(group: Group) -> str:
+    clients = f" ({some(group.members)})" if group.members else ""
+    return f"group {group.group_id!r} has {members(len(group.members))}{clients}; stop them first"
+
+
+def _refuse_live(groups: Iterable[Group]) -> None:
+    """Refuse to change the offsets of members: they would commit theirs over it.
+
+    Raises:
+        ClusterError: a group is live.
+    """
+    live = [one for one in groups if one.live]
+    if live:
+        raise ClusterError("; ".join(map(_live, live)))
+
+
+def _plan(
+    cluster: GroupCluster, group_id: str, position: Position, topics: Sequence[TopicChoice]
+) -> list[Change]:
+    committed = cluster.committed(group_id)
+    wanted = chosen(topics, cluster.connection.topics()) if topics else list(committed)
+    if not wanted:
+        raise ClusterError(f"group {group_id!r} has committed no offsets; name topics with --topic")
+    bounds = fetch_bounds(cluster.connection, wanted)
+    times: Mapping[TopicPartition, int | Refusal] = {}
+    if position.kind is PositionKind.TIME:
+        known = [one for one, found in bounds.items() if not found.fault]
+        times = cluster.connection.offsets(dict.fromkeys(known, position.value))
+    return plan_reset(position, committed, bounds, times)
+
+
+def _reset_as_json(
+    group: Group | None,
+    group_id: str,
+    position: Position,
+    changes: Sequence[Change],
+    faults: Mapping[TopicPartition, str],
+    *,
+    executed: bool,
+) -> dict[str, Any]:
+    return {
+        "group_id": group_id,
+        "members": 0 if group is None else len(group.members),
+        "to": position.text,
+        "executed": executed,
+        "partitions": [{**one.as_json(), "error": faults.get(one.partition)} for one in changes],
+    }

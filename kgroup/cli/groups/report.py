@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from rich.console import Console
 
+from kgroup.cli.groups.lag import GroupLag, owner_names
+from kgroup.cli.groups.reset import Change
 from kgroup.cli.groups.values import Group, Listing, Member
-from kgroup.cli.tables import plain, ranges, table
-from kgroup.types import by_topic
+from kgroup.cli.tables import number, plain, ranges, table
+from kgroup.errors import some
+from kgroup.types import TopicPartition, by_topic
 
-__all__ = ["group_as_json", "listing_as_json", "print_group", "print_listings"]
+__all__ = [
+    "group_as_json",
+    "listing_as_json",
+    "members",
+    "print_changes",
+    "print_groups",
+    "print_lags",
+    "print_listings",
+]
+
+NONE: Final = "There are no consumer groups, or none that this user may see."
 
 
 def print_listings(console: Console, listings: Sequence[Listing]) -> None:
     """Print the groups of a cluster."""
     if not listings:
-        console.print("There are no consumer groups, or none that this user may see.")
+        console.print(NONE)
         return
     rows = ([one.group_id, one.state, one.protocol] for one in listings)
     console.print(table(["GROUP", "STATE", "PROTOCOL"], rows))
@@ -32,8 +45,17 @@ def listing_as_json(listing: Listing) -> dict[str, Any]:
     }
 
 
-def print_group(console: Console, group: Group) -> None:
-    """Print a group and its members."""
+def print_groups(console: Console, groups: Sequence[Group]) -> None:
+    """Print groups and their members."""
+    for count, group in enumerate(groups):
+        if count:
+            console.print()
+        _print_group(console, group)
+    if not groups:
+        console.print(NONE)
+
+
+def _print_group(console: Console, group: Group) -> None:
     console.print(headline(group), markup=False)
     if not group.members:
         return
@@ -53,6 +75,71 @@ def print_group(console: Console, group: Group) -> None:
         for member in group.members
     )
     console.print(table([*titles, *["WILL OWN"] * moving], rows, ["COUNT"]))
+
+
+def print_lags(console: Console, lags: Sequence[GroupLag]) -> None:
+    """Print the lag of groups, by partition."""
+    for count, lag in enumerate(lags):
+        if count:
+            console.print()
+        _print_lag(console, lag)
+    if not lags:
+        console.print(NONE)
+
+
+def _print_lag(console: Console, lag: GroupLag) -> None:
+    group = lag.group
+    total = f"lag {lag.total:,} in {len(lag.partitions):,} partitions"
+    console.print(
+        plain(f"Group {group.group_id}: {group.state}, {members(len(group.members))}, {total}"),
+        markup=False,
+    )
+    notes = any(one.note for one in lag.partitions)
+    names = owner_names(group.members)
+    titles = ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "OWNER", *["NOTE"] * notes]
+    rows = [
+        [
+            one.partition.topic,
+            str(one.partition.partition),
+            number(one.committed),
+            number(one.bounds.end),
+            number(one.lag),
+            names[one.owner.member_id] if one.owner else "",
+            *[one.note] * notes,
+        ]
+        for one in lag.partitions
+    ]
+    if rows:
+        console.print(table(titles, rows, ["PARTITION", "COMMITTED", "END", "LAG"]))
+    if lag.idle:
+        console.print(plain(f"Without partitions: {some(lag.idle)}"), markup=False)
+
+
+def print_changes(
+    console: Console,
+    group_id: str,
+    changes: Sequence[Change],
+    faults: Mapping[TopicPartition, str],
+    *,
+    executed: bool,
+) -> None:
+    """Print what a reset will do, or what it has done."""
+    what = "reset" if executed else "plan; nothing has changed, --execute resets the offsets"
+    console.print(plain(f"Group {group_id}: {what}"), markup=False)
+    noted = any(one.note or one.partition in faults for one in changes)
+    rows = (
+        [
+            one.partition.topic,
+            str(one.partition.partition),
+            number(one.committed),
+            number(one.target),
+            "" if one.moves is None else f"{one.moves:+}",
+            *[faults.get(one.partition, one.note)] * noted,
+        ]
+        for one in changes
+    )
+    titles = ["TOPIC", "PARTITION", "COMMITTED", "NEW", "MOVES", *["NOTE"] * noted]
+    console.print(table(titles, rows, ["PARTITION", "COMMITTED", "NEW", "MOVES"]))
 
 
 def headline(group: Group) -> str:

@@ -1,0 +1,158 @@
+"""The lag of a group: for each partition what is committed, where the log ends, and who owns it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, final
+
+import attrs
+
+from kgroup.cli.groups.cluster import GroupCluster
+from kgroup.cli.groups.values import Group, Member
+from kgroup.cli.log_bounds import LogBounds, fetch_bounds
+from kgroup.types import IsolationLevel, TopicPartition
+
+__all__ = ["GroupLag", "PartitionLag", "compute_lag", "fetch_lag", "owner_names"]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PartitionLag:
+    """The lag of one partition.
+
+    Attributes:
+        partition: the partition.
+        committed: the group's committed offset; None if there is none.
+        bounds: of its log.
+        owner: the member that owns it.
+    """
+
+    partition: TopicPartition
+    committed: int | None
+    bounds: LogBounds
+    owner: Member | None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are left to read; None if that is not known."""
+        start, end = self.bounds.start, self.bounds.end
+        if self.committed is None or start is None or end is None:
+            return None
+        return max(0, end - max(self.committed, start))
+
+    @property
+    def note(self) -> str:
+        """What is unusual about it."""
+        start, end = self.bounds.start, self.bounds.end
+        if self.bounds.fault:
+            return self.bounds.fault
+        if self.committed is None:
+            return "nothing committed"
+        if start is not None and self.committed < start:
+            return f"{start - self.committed} offsets are gone: the log begins at {start}"
+        if end is not None and self.committed > end:
+            return "committed past the end"
+        return ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class GroupLag:
+    """The lag of a group.
+
+    Attributes:
+        group: the group.
+        isolation: which ends were compared: those of all records, or of committed ones.
+        partitions: the partitions that have an owner or a committed offset, sorted.
+    """
+
+    group: Group
+    isolation: IsolationLevel
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def total(self) -> int:
+        """The sum of what is known."""
+        return sum(one.lag or 0 for one in self.partitions)
+
+    @property
+    def idle(self) -> tuple[Member, ...]:
+        """The members that own nothing."""
+        return tuple(member for member in self.group.members if not member.partitions)
+
+    def as_json(self) -> dict[str, Any]:
+        """The lag as an object of JSON."""
+        return {
+            "group_id": self.group.group_id,
+            "state": self.group.state,
+            "members": len(self.group.members),
+            "isolation_level": self.isolation.value,
+            "lag": self.total,
+            "partitions": [_as_json(one) for one in self.partitions],
+        }
+
+
+def _as_json(one: PartitionLag) -> dict[str, Any]:
+    owner = one.owner
+    return {
+        "topic": one.partition.topic,
+        "partition": one.partition.partition,
+        "committed": one.committed,
+        "start": one.bounds.start,
+        "end": one.bounds.end,
+        "lag": one.lag,
+        "owner": owner
+        and {
+            "member_id": owner.member_id,
+            "client_id": owner.client_id,
+            "host": owner.host,
+            "group_instance_id": owner.group_instance_id,
+        },
+        "note": one.note or None,
+    }
+
+
+def fetch_lag(cluster: GroupCluster, group: Group, isolation: IsolationLevel) -> GroupLag:
+    """Request what a group has committed, and the ends of its partitions.
+
+    Raises:
+        ClusterError: no broker answered, or the group's offsets cannot be fetched.
+    """
+    committed = cluster.committed(group.group_id)
+    partitions = sorted({*committed, *group.owners})
+    bounds = fetch_bounds(cluster.connection, partitions, isolation)
+    return compute_lag(group, isolation, committed, bounds)
+
+
+def compute_lag(
+    group: Group,
+    isolation: IsolationLevel,
+    committed: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, LogBounds],
+) -> GroupLag:
+    """The lag of the partitions whose bounds are given."""
+    owners = group.owners
+    return GroupLag(
+        group=group,
+        isolation=isolation,
+        partitions=tuple(
+            PartitionLag(
+                partition=partition,
+                committed=committed.get(partition),
+                bounds=found,
+                owner=owners.get(partition),
+            )
+            for partition, found in sorted(bounds.items())
+        ),
+    )
+
+
+def owner_names(members: Iterable[Member]) -> dict[str, str]:
+    """A short name of each member by its id: the client, or the id where clients share a name."""
+    listed = list(members)
+    shared = Counter(str(member) for member in listed)
+    return {
+        one.member_id: str(one) if shared[str(one)] == 1 else f"{one.member_id} at {one.host}"
+        for one in listed
+    }
