@@ -38,6 +38,9 @@ SUBCOMMANDS: Final = {
         "kgroup.cli.assign.command:assign", "Compare how assignors divide a group's partitions."
     ),
     "broker": Subcommand("kgroup.cli.broker:broker", "Run the embedded broker."),
+    "consume": Subcommand(
+        "kgroup.cli.consume.command:consume", "Print the records of topics, in a group or not."
+    ),
     "demo": Subcommand(
         "kgroup.cli.demo.command:demo", "Show a group at work, and account for every line."
     ),

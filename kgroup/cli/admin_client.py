@@ -28,7 +28,7 @@ from kgroup.error_codes import code_name
 from kgroup.errors import AuthenticationError
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.librdkafka import librdkafka_settings
-from kgroup.security.settings import Security
+from kgroup.security.settings import Security, SecurityProtocol
 from kgroup.types import IsolationLevel, TopicPartition
 from kgroup.wire.logins import Logins
 from kgroup.worker_thread import WorkerThread
@@ -204,6 +204,9 @@ class AdminConnection:
     def __init__(self, bootstrap_servers: str, security: Security, timeout: float) -> None:
         self._servers = bootstrap_servers
         self._timeout = timeout
+        # librdkafka does not report that such a listener closes each connection at once.
+        plain = security.protocol is SecurityProtocol.PLAINTEXT
+        self._advice = "; is it a listener with TLS or logins? --config names them" if plain else ""
         self._errors = ConnectionErrors()
         settings = client_settings(bootstrap_servers, security)
         settings["error_cb"] = self._errors.note
@@ -339,7 +342,7 @@ class AdminConnection:
     def _no_answer(self, refusal: Refusal) -> ClusterError:
         self._client.poll(0)
         self._errors.raise_refusal()
-        reason = self._errors.reason or f": {refusal.text}"
+        reason = self._errors.reason or f": {refusal.text}{self._advice}"
         return ClusterError(f"no answer from {self._servers} within {self._timeout:g} s{reason}")
 
 

@@ -1,0 +1,261 @@
+"""``Reading``: one consumer of librdkafka, with a group or with positions of its own.
+
+kgroup's own group is not used here: a command that ends at the end of its partitions needs
+librdkafka's report of that end, and needs no generations, because it does no work but print.
+
+INVARIANT: in a group, only offsets of records that were printed are committed, before another
+member can own their partition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, final
+
+import attrs
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+)
+from confluent_kafka import TopicPartition as Position
+
+from kgroup.cli.admin_client import ClusterError, ConnectionErrors, Refusal, client_settings
+from kgroup.cli.consume.formats import Record
+from kgroup.security.settings import Security
+from kgroup.types import IsolationLevel, TopicPartition
+
+__all__ = ["BEGINNING", "END", "Reading", "Source"]
+
+BEGINNING: Final = OFFSET_BEGINNING
+END: Final = OFFSET_END
+"""Positions that librdkafka finds by itself."""
+_NO_GROUP: Final = "kgroup-consume"
+"""librdkafka makes no consumer without a group id; this group is never joined."""
+_CHUNK: Final = 500
+_POLL: Final = 0.2
+"""Seconds; so long may a record that came alone wait to be printed."""
+_COMMIT_INTERVAL: Final = 1.0
+_PASSING: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001 # the names of librdkafka's own codes
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+"""Errors after which librdkafka goes on by itself."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Source:
+    """What is read.
+
+    Attributes:
+        bootstrap_servers: the cluster.
+        security: how connections are encrypted, and how the client logs in.
+        isolation: whether records of open and aborted transactions are read.
+        topics: in a group, the topics to subscribe to.
+        group_id: the group to join; None to read without one.
+        from_beginning: where partitions without a committed offset begin.
+        positions: without a group, where each partition begins.
+    """
+
+    bootstrap_servers: str
+    security: Security
+    isolation: IsolationLevel
+    topics: tuple[str, ...]
+    group_id: str | None
+    from_beginning: bool
+    positions: Mapping[TopicPartition, int]
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the consumer.
+
+        Raises:
+            ClusterError: there is nothing to log in with.
+        """
+        return {
+            **client_settings(self.bootstrap_servers, self.security),
+            "group.id": _NO_GROUP if self.group_id is None else self.group_id,
+            "isolation.level": self.isolation.value,
+            "auto.offset.reset": "earliest" if self.from_beginning else "latest",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "allow.auto.create.topics": False,
+        }
+
+
+@final
+class Reading:
+    """Reads records; a context manager, which commits and leaves the group at its end.
+
+    Args:
+        source: what to read.
+        warn: is called with each failure that may pass.
+
+    Raises:
+        ClusterError: the settings are refused.
+    """
+
+    def __init__(self, source: Source, warn: Callable[[str], None]) -> None:
+        self._source = source
+        self._warn = warn
+        self._errors = ConnectionErrors()
+        self._warned = set[str]()
+        self._assigned: set[TopicPartition] | None = None
+        self._at_end = set[TopicPartition]()
+        self._printed: dict[TopicPartition, int] = {}
+        self._committed_at = time.monotonic()
+        try:
+            self._consumer = Consumer({**source.settings(), "error_cb": self._note})
+        except KafkaException as error:
+            raise ClusterError(Refusal.of(error.args[0]).text) from error
+
+    def __enter__(self) -> Self:
+        if self._source.group_id is None:
+            positions = self._source.positions
+            self._assigned = set(positions)
+            self._consumer.assign(
+                [Position(one.topic, one.partition, at) for one, at in positions.items()]
+            )
+        else:
+            self._consumer.subscribe(
+                list(self._source.topics),
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._commit()
+        self._consumer.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the end of every assigned partition was reached."""
+        return self._assigned is not None and self._assigned <= self._at_end
+
+    def next(self) -> list[Record]:
+        """The next records; none if none came within a moment.
+
+        Raises:
+            ClusterError: the records cannot be read.
+        """
+        if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL:
+            self._commit()
+        found = []
+        for message in self._consumer.consume(_CHUNK, _POLL):
+            error = message.error()
+            if error is None:
+                found.append(_record(message))
+            else:
+                self._handle(error, message)
+        self._errors.raise_refusal()
+        return found
+
+    def printed(self, record: Record) -> None:
+        """Remember that a record was printed."""
+        partition = TopicPartition(record.topic, record.partition)
+        self._printed[partition] = record.offset + 1
+
+    def _handle(self, error: KafkaError, message: Message) -> None:
+        code = error.code()
+        topic, partition = message.topic(), message.partition()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            assert topic is not None
+            assert partition is not None
+            self._at_end.add(TopicPartition(topic, partition))
+        elif code == KafkaError.GROUP_AUTHORIZATION_FAILED and self._source.group_id is None:
+            pass  # librdkafka looks for the coordinator of the group that it was made with
+        elif code in _PASSING:
+            self._note(error)
+        else:
+            raise ClusterError(self._refusal(Refusal.of(error), topic))
+
+    def _refusal(self, refusal: Refusal, topic: str | None) -> str:
+        needed = {
+            KafkaError.TOPIC_AUTHORIZATION_FAILED: f"topic {topic!r}",
+            KafkaError.GROUP_AUTHORIZATION_FAILED: f"group {self._source.group_id!r}",
+        }.get(refusal.code)
+        if needed is not None:
+            return f"{needed} cannot be read: {refusal.name}: grant the user READ on {needed}"
+        what = f"topic {topic!r}" if topic else "the topics"
+        return f"{what} cannot be read: {refusal.text}"
+
+    def _note(self, error: KafkaError) -> None:
+        """Report a failure that may pass, each one once; also the ``error_cb``."""
+        self._errors.note(error)
+        text = Refusal.of(error).text
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
+
+    def _on_assign(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
+        del consumer
+        self._assigned = {TopicPartition(one.topic, one.partition) for one in partitions}
+        self._at_end &= self._assigned
+
+    def _on_revoke(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
+        del consumer, partitions
+        self._commit()
+        self._assigned = None
+
+    def _on_lost(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
+        del consumer, partitions
+        self._printed.clear()
+        self._assigned = None
+
+    def _commit(self) -> None:
+        self._committed_at = time.monotonic()
+        if self._source.group_id is None or not self._printed:
+            return
+        offsets = [Position(one.topic, one.partition, at) for one, at in self._printed.items()]
+        self._printed.clear()
+        try:
+            committed = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            self._warn(f"the offsets were not committed: {Refusal.of(error.args[0]).text}")
+            return
+        for one in committed:
+            if one.error is not None:
+                why = Refusal.of(one.error).text
+                self._warn(f"{one.topic}-{one.partition} was not committed: {why}")
+
+
+def _record(message: Message) -> Record:
+    kind, timestamp = message.timestamp()
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    headers: Any = message.headers()  # the stubs also allow what only producers are given
+    return Record(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        timestamp=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(headers or ()),
+    )
