@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -169,7 +170,7 @@ def _print(
     max_records: int | None,
     until_end: bool,
 ) -> None:
-    out = click.get_binary_stream("stdout")
+    out = sys.stdout.buffer
     left = max_records
     while True:
         records = reading.next()[:left]

@@ -1,0 +1,165 @@
+"""What the operating commands say where the cluster refuses or is not there: one line each."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import final
+
+import pytest
+import trio
+from click.testing import CliRunner, Result
+
+from kgroup.broker import Acl, BrokerSecurity, EmbeddedCluster, serve_cluster
+from kgroup.cli import main
+from kgroup.cli.admin_client import ClusterError, client_settings
+from kgroup.security.credentials import Credentials, Token
+from kgroup.security.settings import Security
+
+LOGIN = (
+    "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+    'sasl.jaas.config=PlainLoginModule required username="{}" password="{}";\n'
+)
+SECURITY = BrokerSecurity(
+    users={"alice": "a", "root": "r"},
+    super_users=["root"],
+    acls=[
+        Acl("alice", "describe", "topic", "*"),
+        Acl("alice", "describe", "group", "seen"),
+        Acl("alice", "read", "group", "joined"),
+    ],
+)
+
+
+def commands(servers: str, *arguments: str) -> Result:
+    """Run a command in this process; it may take as long as a busy machine needs."""
+    return CliRunner().invoke(
+        main, [*arguments, "--bootstrap-servers", servers, "--timeout", "120"]
+    )
+
+
+@final
+class Cluster:
+    """A broker in this process, and commands on it in threads."""
+
+    def __init__(self, broker: EmbeddedCluster, folder: Path) -> None:
+        self.broker = broker
+        self._folder = folder
+
+    async def run(self, *arguments: str, login: tuple[str, str] | None = None) -> Result:
+        """Run a command, maybe with a user and a password."""
+        given = list(arguments)
+        if login is not None:
+            file = self._folder / "client.properties"
+            file.write_text(LOGIN.format(*login))
+            given += ["--config", str(file)]
+        return await trio.to_thread.run_sync(
+            partial(commands, self.broker.bootstrap_servers, *given)
+        )
+
+    async def refusal(self, *arguments: str, login: tuple[str, str] = ("alice", "a")) -> str:
+        """Run a command that fails; its error."""
+        result = await self.run(*arguments, login=login)
+        assert result.exit_code == 1, result.output
+        assert result.stderr.startswith("Error: ")
+        assert result.stderr.count("\n") == 1
+        return result.stderr
+
+
+@asynccontextmanager
+async def cluster(folder: Path, security: BrokerSecurity | None = None) -> AsyncIterator[Cluster]:
+    """One broker with a topic, and a group ``seen`` that has committed."""
+    async with serve_cluster(1, security=security) as broker:
+        await broker.create_topic("orders", 1)
+        here = Cluster(broker, folder)
+        given = ["--group", "seen", "--topic", "orders", "--to", "0", "--new-group", "--execute"]
+        login = None if security is None else ("root", "r")
+        assert (await here.run("groups", "reset", *given, login=login)).exit_code == 0
+        yield here
+
+
+async def test_missing_rights_are_named(tmp_path: Path) -> None:
+    """Each refusal says which operation on which group or topic to grant."""
+    async with cluster(tmp_path, SECURITY) as here:
+        groups = partial(here.refusal, "groups")
+        assert "DESCRIBE on group 'other'" in await groups("describe", "--group", "other")
+        assert "DESCRIBE on group 'other'" in await groups("lag", "--group", "other")
+        given = ["--group", "seen", "--to", "latest"]
+        assert (await here.run("groups", "reset", *given, login=("alice", "a"))).exit_code == 0
+        assert "1 of 1 partitions were refused" in await groups("reset", *given, "--execute")
+        assert "not deleted: seen" in await groups("delete", "--group", "seen")
+        assert "grant the user READ on topic 'orders'" in await here.refusal("consume", "orders")
+        unjoined = await here.refusal("consume", "orders", "--group", "seen")
+        assert "grant the user READ on group 'seen'" in unjoined
+        listed = await here.run("groups", "list", login=("alice", "a"))
+        assert "seen" in listed.stdout
+
+
+@pytest.mark.parametrize("command", [["groups", "list"], ["consume", "orders"]])
+async def test_a_wrong_password_ends_the_command(tmp_path: Path, command: list[str]) -> None:
+    """It does not wait for the time-out, and says that the login was refused."""
+    async with cluster(tmp_path, SECURITY) as here:
+        said = await here.refusal(*command, login=("alice", "wrong"))
+        assert "the connection was refused" in said
+        assert "Authentication failed" in said
+
+
+async def test_a_coordinator_that_moves_is_waited_for(tmp_path: Path) -> None:
+    """While it is away no command fails, and none crashes in librdkafka."""
+    async with cluster(tmp_path) as here:
+        for command in (["describe"], ["lag"], ["reset", "--to", "latest", "--execute"]):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(here.broker.restart_coordinator, away=0.5))
+                result = await here.run("groups", *command, "--group", "seen")
+                assert result.exit_code == 0, result.output
+
+
+def test_a_broker_that_is_not_there() -> None:
+    """The error names the address, the time-out and the reason."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens on it
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        for command in (["groups", "list"], ["consume", "orders"]):
+            arguments = [*command, "--bootstrap-servers", where, "--timeout", "1"]
+            result = CliRunner().invoke(main, arguments)
+            assert result.exit_code == 1
+            assert f"no answer from {where} within 1 s: " in result.stderr
+            assert "Connection refused" in result.stderr
+
+
+def test_logins_that_are_looked_up() -> None:
+    """A function of the settings is called for user and password, or by librdkafka for a token."""
+    password = Security(
+        protocol="SASL_SSL",  # type: ignore[arg-type] # a converter takes the name
+        mechanism="PLAIN",  # type: ignore[arg-type]
+        credentials=lambda: Credentials("alice", "secret"),  # type: ignore[arg-type]
+    )
+    made = client_settings("localhost:1", password)
+    assert (made["sasl.username"], made["sasl.password"]) == ("alice", "secret")
+    token = Token("abc", 4e9, "alice", {"scope": "x"})  # type: ignore[arg-type]
+    bearer = Security(
+        protocol="SASL_SSL",  # type: ignore[arg-type]
+        mechanism="OAUTHBEARER",  # type: ignore[arg-type]
+        token=lambda: token,
+    )
+    made = client_settings("localhost:1", bearer)
+    assert made["oauth_cb"]("") == ("abc", 4e9, "alice", {"scope": "x"})
+
+
+def test_a_login_that_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what the function raised."""
+    monkeypatch.setattr("kgroup.wire.logins.FIRST_WAIT", 0.01)
+
+    def fail() -> Token:
+        raise OSError("the provider is away")
+
+    security = Security(
+        protocol="SASL_SSL",  # type: ignore[arg-type]
+        mechanism="OAUTHBEARER",  # type: ignore[arg-type]
+        token=fail,
+    )
+    with pytest.raises(ClusterError, match="the provider is away"):
+        client_settings("localhost:1", security)

@@ -1,0 +1,100 @@
+"""``--watch``: the same again and again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kgroup.cli.admin_client import ClusterError
+from kgroup.cli.cluster_options import ended_by_signals
+from kgroup.cli.watch import show
+
+
+class EndOfTestError(Exception):
+    """Raised in place of the wait that would never end."""
+
+
+def fetches(*results: str | ClusterError) -> Any:
+    """A function that returns or raises these in turn."""
+    left: Iterator[str | ClusterError] = iter(results)
+
+    def fetch() -> tuple[dict[str, Any], Any]:
+        found = next(left)
+        if isinstance(found, ClusterError):
+            raise found
+
+        def printed(console: Console) -> None:
+            console.print(found)
+
+        return {"found": found}, printed
+
+    return fetch
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits between the calls; the third is the last."""
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise EndOfTestError
+
+    monkeypatch.setattr("kgroup.cli.watch.time.sleep", sleep)
+    return waited
+
+
+def test_without_watch_it_is_shown_once(
+    capsys: pytest.CaptureFixture[str], waits: list[float]
+) -> None:
+    """There is no time beside it, and no wait."""
+    show(fetches("one"), as_json=False, every=None)
+    assert capsys.readouterr().out == "one\n"
+    assert waits == []
+
+
+def test_a_later_failure_does_not_end_it(
+    capsys: pytest.CaptureFixture[str], waits: list[float]
+) -> None:
+    """The failure is reported on standard error, and the next attempt follows."""
+    with pytest.raises(EndOfTestError):
+        show(fetches("one", ClusterError("no answer"), "two"), as_json=True, every=2.5)
+    said = capsys.readouterr()
+    assert said.out == '{"found": "one"}\n{"found": "two"}\n'
+    assert said.err.endswith(": no answer\n")
+    assert waits == [2.5] * 3
+
+
+def test_each_refresh_has_its_time(capsys: pytest.CaptureFixture[str], waits: list[float]) -> None:
+    """Where the output is no terminal, the refreshes follow each other."""
+    with pytest.raises(EndOfTestError):
+        show(fetches("one", "two", "three"), as_json=False, every=1.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1::3] == ["one", "two", "three"]
+    assert all(line[:2] == "20" for line in lines[::3])
+
+
+def test_a_first_failure_ends_it(waits: list[float]) -> None:
+    """An address that is wrong will not become right."""
+    with pytest.raises(ClusterError, match="no answer"):
+        show(fetches(ClusterError("no answer")), as_json=False, every=1.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_with_its_status(number: signal.Signals) -> None:
+    """What the command has open is closed, and there is no traceback."""
+    closed = False
+    with pytest.raises(SystemExit) as ended, ended_by_signals():
+        try:
+            os.kill(os.getpid(), number)
+            signal.pause()
+        finally:
+            closed = True
+    assert ended.value.code == 128 + number
+    assert closed
