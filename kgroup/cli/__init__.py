@@ -46,7 +46,7 @@ SUBCOMMANDS: Final = {
     ),
     "groups": Subcommand(
         "kgroup.cli.groups.command:groups",
-        "List and describe consumer groups, reset their offsets, delete them.",
+        "Consumer groups: list, describe, lag, reset, delete.",
     ),
     "simulate": Subcommand(
         "kgroup.cli.simulate:simulate", "Check a group in virtual time, one simulation a seed."

@@ -30,6 +30,7 @@ __all__ = [
     "group_ids",
     "isolation_option",
     "json_option",
+    "signals_held",
     "text",
     "write_json",
 ]
@@ -126,19 +127,47 @@ def group_ids(
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM leave the block by an exception, and then end the process quietly."""
+    with _handling(_end):
+        yield
 
-    def end(number: int, frame: types.FrameType | None) -> NoReturn:
-        del frame
-        # A second one must not interrupt what the first one began to close.
-        signal.signal(number, signal.SIG_IGN)
-        sys.exit(_SIGNALLED + number)
 
+@contextmanager
+def signals_held() -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C and SIGTERM wait until the function is called that the block gets.
+
+    So that what a command has begun is done as a whole. A second signal does not wait: what was
+    begun may hang in a pipe that nobody reads.
+    """
+    received: list[int] = []
+
+    def hold(number: int, frame: types.FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            _end(number, frame)
+
+    def end() -> None:
+        if received:
+            _end(received[0], None)
+
+    with _handling(hold):
+        yield end
+
+
+@contextmanager
+def _handling(handler: Callable[[int, types.FrameType | None], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may handle signals; a program that calls this handles its own
         return
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, one in before.items():
+            signal.signal(number, one)
+
+
+def _end(number: int, frame: types.FrameType | None) -> NoReturn:
+    del frame
+    # A further one must not interrupt what is now being closed.
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(_SIGNALLED + number)

@@ -133,16 +133,16 @@ def test_a_broker_that_is_not_there() -> None:
 def test_logins_that_are_looked_up() -> None:
     """A function of the settings is called for user and password, or by librdkafka for a token."""
     password = Security(
-        protocol="SASL_SSL",  # type: ignore[arg-type] # a converter takes the name
-        mechanism="PLAIN",  # type: ignore[arg-type]
-        credentials=lambda: Credentials("alice", "secret"),  # type: ignore[arg-type]
+        protocol="SASL_SSL",
+        mechanism="PLAIN",
+        credentials=lambda: Credentials("alice", "secret"),
     )
     made = client_settings("localhost:1", password)
     assert (made["sasl.username"], made["sasl.password"]) == ("alice", "secret")
-    token = Token("abc", 4e9, "alice", {"scope": "x"})  # type: ignore[arg-type]
+    token = Token("abc", 4e9, "alice", {"scope": "x"})
     bearer = Security(
-        protocol="SASL_SSL",  # type: ignore[arg-type]
-        mechanism="OAUTHBEARER",  # type: ignore[arg-type]
+        protocol="SASL_SSL",
+        mechanism="OAUTHBEARER",
         token=lambda: token,
     )
     made = client_settings("localhost:1", bearer)
@@ -157,8 +157,8 @@ def test_a_login_that_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError("the provider is away")
 
     security = Security(
-        protocol="SASL_SSL",  # type: ignore[arg-type]
-        mechanism="OAUTHBEARER",  # type: ignore[arg-type]
+        protocol="SASL_SSL",
+        mechanism="OAUTHBEARER",
         token=fail,
     )
     with pytest.raises(ClusterError, match="the provider is away"):

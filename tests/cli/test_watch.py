@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from kgroup.cli.admin_client import ClusterError
-from kgroup.cli.cluster_options import ended_by_signals
+from kgroup.cli.cluster_options import ended_by_signals, signals_held
 from kgroup.cli.watch import show
 
 
@@ -98,3 +98,18 @@ def test_a_signal_ends_a_command_with_its_status(number: signal.Signals) -> None
             closed = True
     assert ended.value.code == 128 + number
     assert closed
+
+
+def test_a_signal_waits_for_what_was_begun() -> None:
+    """The first one takes effect where the command allows it, a second one at once."""
+    with pytest.raises(SystemExit) as ended, signals_held() as end_if_signalled:
+        end_if_signalled()
+        os.kill(os.getpid(), signal.SIGTERM)
+        begun = True
+        end_if_signalled()
+    assert begun
+    assert ended.value.code == 143
+    with pytest.raises(SystemExit), signals_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.pause()

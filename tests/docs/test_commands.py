@@ -17,7 +17,7 @@ from tests.hostile.test_commands import DONE, WORK, begin
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND: Final = re.compile(
-    r"^(?:.*/bin/| +)?kgroup ((?:assign|broker|demo|simulate)\b.*)$", re.MULTILINE
+    r"^(?:.*/bin/| +)?kgroup ((?:assign|broker|consume|demo|groups|simulate)\b.*)$", re.MULTILINE
 )
 GROUP: Final = re.search(
     r"```json\n(.*?)```", (ROOT / "docs" / "assignors.md").read_text(encoding="utf-8"), re.DOTALL
@@ -43,7 +43,8 @@ SHOWN: Final = [
 
 def test_pages_show_commands() -> None:
     """The documentation shows each command; README's demo command is tested elsewhere."""
-    assert {given.values[0][0] for given in SHOWN} >= {"assign", "broker", "simulate"}  # type: ignore[index]
+    shown = {given.values[0][0] for given in SHOWN}  # type: ignore[index]
+    assert shown >= {"assign", "broker", "consume", "groups", "simulate"}
 
 
 @pytest.mark.parametrize("arguments", SHOWN)

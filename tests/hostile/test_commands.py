@@ -26,11 +26,13 @@ DONE: Final = 0
 REFUSED: Final = (1, 2)
 LONGEST_OUTPUT: Final = 3000
 
-#: Each command with the function that it calls for its work.
+#: Each command with the functions that it calls for its work.
 WORK: Final = {
     "assign": ("kgroup.cli.assign.command.fetch_group", "kgroup.cli.assign.command.evaluate"),
     "broker": ("kgroup.cli.broker.serve_cluster",),
+    "consume": ("kgroup.cli.consume.command.AdminConnection",),
     "demo": ("kgroup.cli.demo.command._run_until_signal", "kgroup.cli.demo.command.require_spark"),
+    "groups": ("kgroup.cli.groups.command.connect",),
     "simulate": ("kgroup.cli.simulate.check", "kgroup.cli.simulate.run"),
 }
 #: Further arguments that a command needs besides the option under test.
@@ -41,7 +43,29 @@ BESIDE: Final[dict[tuple[str, str], list[str]]] = {
     ("assign", "output"): ["-"],
     ("simulate", "trace"): ["--seeds", "1"],
 }
-COMMANDS: Final = {name: entry.load() for name, entry in SUBCOMMANDS.items()}
+_CLUSTER: Final = ["--bootstrap-servers", "localhost:1"]
+#: Arguments without which a command refuses everything; an option under test may follow.
+REQUIRED: Final[dict[str, list[str]]] = {
+    "consume": ["t", *_CLUSTER],
+    "groups list": _CLUSTER,
+    "groups describe": _CLUSTER,
+    "groups lag": _CLUSTER,
+    "groups reset": ["--group", "g", "--to", "latest", *_CLUSTER],
+    "groups delete": ["--group", "g", *_CLUSTER],
+}
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that takes options, by its words."""
+    for name, entry in SUBCOMMANDS.items():
+        command = entry.load()
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {word}", one) for word, one in command.commands.items())
+        else:
+            yield name, command
+
+
+COMMANDS: Final = dict(commands())
 #: Texts that only a shell can pass, and paths of files that do not exist.
 SHELL: Final = (
     "\udcff\udcfe",
@@ -138,13 +162,13 @@ def check(result: Result, text: str = "") -> None:
 @pytest.mark.parametrize(("name", "option"), options())
 def test_no_text_crashes_a_command(name: str, option: click.Parameter) -> None:
     """A command accepts any option's text or names what is wrong with it."""
-    beside = BESIDE.get((name, option.name or ""), [])
+    beside = [*REQUIRED.get(name, ()), *BESIDE.get((name, option.name or ""), ())]
     if isinstance(option, click.Option) and option.is_flag:
-        check(invoke(name, option.opts[0]))
+        check(invoke(*name.split(), *beside, option.opts[0]))
         return
     for text in (*TEXTS, *SHELL):
         given = [option.opts[0], text] if isinstance(option, click.Option) else ["--", text]
-        check(invoke(name, *beside, *given), text)
+        check(invoke(*name.split(), *beside, *given), text)
 
 
 @pytest.mark.parametrize(("name", "option"), options())
@@ -155,14 +179,17 @@ def test_every_number_has_bounds_in_the_help(name: str, option: click.Parameter)
         assert isinstance(kind, Whole | Number), f"{name} {option.name} has no bounds"
         assert kind.min is not None
         assert kind.max is not None
-        assert f"{kind.min}<=x<={kind.max}" in "".join(invoke(name, "--help").output.split())
+        assert f"{kind.min}<=x<={kind.max}" in "".join(
+            invoke(*name.split(), "--help").output.split()
+        )
     if isinstance(kind, click.Path):
         assert isinstance(kind, FilePath)
     if isinstance(kind, click.File):
         assert isinstance(kind, InputFile)
     if option.name == "bootstrap_servers":
         for text in ("a..b:9092", "a", ":1", "a:99999"):
-            result = invoke(name, "--bootstrap-servers", text, *BESIDE.get((name, option.name), []))
+            given = [*REQUIRED.get(name, ()), "--bootstrap-servers", text]
+            result = invoke(*name.split(), *given, *BESIDE.get((name, option.name), ()))
             assert result.exit_code == 2
             assert "is refused" in result.stderr
 

@@ -13,7 +13,7 @@ import click
 
 from kgroup import bounds
 from kgroup.cli.admin_client import NO_OFFSET, AdminConnection, ClusterError, Refusal
-from kgroup.cli.cluster_options import clustered, isolation_option, text
+from kgroup.cli.cluster_options import clustered, isolation_option, signals_held, text
 from kgroup.cli.consume.formats import Format, Record, as_json, as_text
 from kgroup.cli.consume.reading import BEGINNING, END, Reading, Source
 from kgroup.cli.log_bounds import fetch_bounds
@@ -172,16 +172,18 @@ def _print(
 ) -> None:
     out = sys.stdout.buffer
     left = max_records
-    while True:
-        records = reading.next()[:left]
-        for record in records:
-            out.write(show(record).encode("utf-8", "backslashreplace"))
-            reading.printed(record)
-        out.flush()
-        if left is not None:
-            left -= len(records)
-        if left == 0 or (until_end and reading.finished):
-            return
+    with signals_held() as end_if_signalled:
+        while True:
+            records = reading.next()[:left]
+            for record in records:
+                out.write(show(record).encode("utf-8", "backslashreplace"))
+            out.flush()
+            reading.printed(records)
+            end_if_signalled()
+            if left is not None:
+                left -= len(records)
+            if left == 0 or (until_end and reading.finished):
+                return
 
 
 def _positions(

@@ -174,10 +174,10 @@ class Reading:
         self._errors.raise_refusal()
         return found
 
-    def printed(self, record: Record) -> None:
-        """Remember that a record was printed."""
-        partition = TopicPartition(record.topic, record.partition)
-        self._printed[partition] = record.offset + 1
+    def printed(self, records: Iterable[Record]) -> None:
+        """Remember that records were printed."""
+        for one in records:
+            self._printed[TopicPartition(one.topic, one.partition)] = one.offset + 1
 
     def _handle(self, error: KafkaError, message: Message) -> None:
         code = error.code()

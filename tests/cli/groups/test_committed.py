@@ -16,13 +16,14 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import AuthorizationError
 from kgroup.security.settings import Security
 from kgroup.testing.memory import memory_runtime
+from kgroup.types import TopicPartition
 from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.group.world import P0, P1, World, world
 
 OFFSET_FETCH = SUPPORTED_REQUESTS["offset_fetch"]
 
 
-async def committed(here: World, failed: list[str] | None = None) -> dict[object, int]:
+async def committed(here: World, failed: list[str] | None = None) -> dict[TopicPartition, int]:
     """What the group of the world has committed."""
     failures: list[str] = [] if failed is None else failed
     runtime = memory_runtime(here.broker, seed=99)
