@@ -19,11 +19,11 @@ from typing import Any, Final, TypeVar, final
 
 import attrs
 import confluent_kafka
-import trio
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kgroup.cli.options import one_line
+from kgroup.cli.signals import run_whole
 from kgroup.error_codes import code_name
 from kgroup.errors import AuthenticationError
 from kgroup.security.credentials import Credentials, Token
@@ -49,7 +49,7 @@ LATEST: Final = -1
 """The first offset of a log, and its end, as ListOffsets requests them."""
 NO_OFFSET: Final = -1
 _POLL: Final = 0.05
-"""Seconds between two looks at librdkafka's errors while a request is under way."""
+"""Seconds between two calls of librdkafka's ``error_cb`` while a request is under way."""
 _RETRY_PAUSE: Final = 0.2
 _LEAST_TIMEOUT: Final = 0.1
 """Seconds of the shortest request; librdkafka refuses 0."""
@@ -151,7 +151,7 @@ def _look_up(security: Security) -> Token | Credentials:
         return await Logins(security, WorkerThread()).for_new_connection()
 
     try:
-        return trio.run(look_up)
+        return run_whole(look_up)
     except AuthenticationError as error:
         raise ClusterError(one_line(error)) from error
 

@@ -1,26 +1,22 @@
 """Options that the commands for operating a cluster share: its address, the time-out, the output.
 
-``clustered`` adds them to a command and turns every failure of the cluster into an error of one
-line. Ctrl-C and SIGTERM end a command as shells expect, with 130 and 143.
+``clustered`` adds them to a command, turns every failure of the cluster into an error of one line,
+and lets signals end the command as shells expect.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import signal
-import sys
-import threading
-import types
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
 from kgroup import bounds
 from kgroup.cli.admin_client import ClusterError
 from kgroup.cli.options import Number, config_option, one_line, servers
+from kgroup.cli.signals import ended_by_signals
 from kgroup.errors import KgroupError, shown
 from kgroup.types import IsolationLevel
 
@@ -30,7 +26,6 @@ __all__ = [
     "group_ids",
     "isolation_option",
     "json_option",
-    "signals_held",
     "text",
     "write_json",
 ]
@@ -39,8 +34,6 @@ TIMEOUT: Final = bounds.seconds(1, 3600)
 LIVE: Final = bounds.seconds(0.1, 3600)
 """Seconds between two refreshes."""
 _DEFAULT_TIMEOUT: Final = 10.0
-_SIGNALLED: Final = 128
-"""Shells report a process that a signal ended as this plus the signal's number."""
 _NAME: Final = bounds.text()
 
 
@@ -122,52 +115,3 @@ def group_ids(
     for value in values:
         text(context, option, value)
     return tuple(dict.fromkeys(values))
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM leave the block by an exception, and then end the process quietly."""
-    with _handling(_end):
-        yield
-
-
-@contextmanager
-def signals_held() -> Iterator[Callable[[], None]]:
-    """Let Ctrl-C and SIGTERM wait until the function is called that the block gets.
-
-    So that what a command has begun is done as a whole. A second signal does not wait: what was
-    begun may hang in a pipe that nobody reads.
-    """
-    received: list[int] = []
-
-    def hold(number: int, frame: types.FrameType | None) -> None:
-        received.append(number)
-        if len(received) > 1:
-            _end(number, frame)
-
-    def end() -> None:
-        if received:
-            _end(received[0], None)
-
-    with _handling(hold):
-        yield end
-
-
-@contextmanager
-def _handling(handler: Callable[[int, types.FrameType | None], None]) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may handle signals; a program that calls this handles its own
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, one in before.items():
-            signal.signal(number, one)
-
-
-def _end(number: int, frame: types.FrameType | None) -> NoReturn:
-    del frame
-    # A further one must not interrupt what is now being closed.
-    signal.signal(number, signal.SIG_IGN)
-    sys.exit(_SIGNALLED + number)

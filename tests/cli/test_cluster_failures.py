@@ -120,7 +120,7 @@ async def test_a_coordinator_that_moves_is_waited_for(tmp_path: Path) -> None:
 def test_a_broker_that_is_not_there() -> None:
     """The error names the address, the time-out and the reason."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens on it
+        taken.bind(("127.0.0.1", 0))  # and does not listen
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         for command in (["groups", "list"], ["consume", "orders"]):
             arguments = [*command, "--bootstrap-servers", where, "--timeout", "1"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from kgroup.cli.admin_client import ClusterError
-from kgroup.cli.cluster_options import ended_by_signals, signals_held
 from kgroup.cli.watch import show
 
 
@@ -84,32 +81,3 @@ def test_a_first_failure_ends_it(waits: list[float]) -> None:
     """An address that is wrong will not become right."""
     with pytest.raises(ClusterError, match="no answer"):
         show(fetches(ClusterError("no answer")), as_json=False, every=1.0)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_command_with_its_status(number: signal.Signals) -> None:
-    """What the command has open is closed, and there is no traceback."""
-    closed = False
-    with pytest.raises(SystemExit) as ended, ended_by_signals():
-        try:
-            os.kill(os.getpid(), number)
-            signal.pause()
-        finally:
-            closed = True
-    assert ended.value.code == 128 + number
-    assert closed
-
-
-def test_a_signal_waits_for_what_was_begun() -> None:
-    """The first one takes effect where the command allows it, a second one at once."""
-    with pytest.raises(SystemExit) as ended, signals_held() as end_if_signalled:
-        end_if_signalled()
-        os.kill(os.getpid(), signal.SIGTERM)
-        begun = True
-        end_if_signalled()
-    assert begun
-    assert ended.value.code == 143
-    with pytest.raises(SystemExit), signals_held():
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-        signal.pause()

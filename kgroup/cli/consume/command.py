@@ -13,12 +13,13 @@ import click
 
 from kgroup import bounds
 from kgroup.cli.admin_client import NO_OFFSET, AdminConnection, ClusterError, Refusal
-from kgroup.cli.cluster_options import clustered, isolation_option, signals_held, text
+from kgroup.cli.cluster_options import clustered, isolation_option, text
 from kgroup.cli.consume.formats import Format, Record, as_json, as_text
 from kgroup.cli.consume.reading import BEGINNING, END, Reading, Source
 from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import Whole, security_of
 from kgroup.cli.positions import Position, PositionKind, TopicChoice, chosen, position_of
+from kgroup.cli.signals import signals_held
 from kgroup.errors import shown
 from kgroup.security.settings import Security
 from kgroup.types import INT32_MAX, IsolationLevel, TopicPartition, topic_fault

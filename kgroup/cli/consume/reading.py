@@ -187,7 +187,7 @@ class Reading:
             assert partition is not None
             self._at_end.add(TopicPartition(topic, partition))
         elif code == KafkaError.GROUP_AUTHORIZATION_FAILED and self._source.group_id is None:
-            pass  # librdkafka looks for the coordinator of the group that it was made with
+            pass  # librdkafka requests the coordinator of the group that it was made with
         elif code in _PASSING:
             self._note(error)
         else:

@@ -22,7 +22,7 @@ from kgroup.cli.cluster_options import (
     write_json,
 )
 from kgroup.cli.groups.cluster import GroupCluster
-from kgroup.cli.groups.lag import fetch_lag
+from kgroup.cli.groups.lag import fetch_lags
 from kgroup.cli.groups.report import (
     group_as_json,
     listing_as_json,
@@ -151,7 +151,7 @@ def show_lag(
     cluster = connect(bootstrap_servers, config_file, timeout)
 
     def fetch() -> Shown:
-        lags = [fetch_lag(cluster, one, isolation) for one in _described(cluster, group_ids)]
+        lags = fetch_lags(cluster, _described(cluster, group_ids), isolation)
         return {"groups": [one.as_json() for one in lags]}, partial(print_lags, lags=lags)
 
     show(fetch, as_json=as_json, every=watch)

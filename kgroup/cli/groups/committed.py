@@ -16,6 +16,7 @@ import trio
 
 from kgroup.cli.admin_client import CLIENT_ID, ClusterError
 from kgroup.cli.options import one_line
+from kgroup.cli.signals import run_whole
 from kgroup.client.backoff import Backoff
 from kgroup.client.cluster import Cluster
 from kgroup.client.error_policy import Reaction, Request, broker_error
@@ -68,7 +69,7 @@ def fetch_committed(
         raise ClusterError(f"{failure} within {timeout:g} s{reason}")
 
     try:
-        return trio.run(within_timeout)
+        return run_whole(within_timeout)
     except KgroupError as error:
         raise ClusterError(f"{failure}: {one_line(error)}") from error
 

@@ -13,7 +13,7 @@ from kgroup.cli.groups.values import Group, Member
 from kgroup.cli.log_bounds import LogBounds, fetch_bounds
 from kgroup.types import IsolationLevel, TopicPartition
 
-__all__ = ["GroupLag", "PartitionLag", "compute_lag", "fetch_lag", "owner_names"]
+__all__ = ["GroupLag", "PartitionLag", "compute_lag", "fetch_lags", "owner_names"]
 
 
 @final
@@ -113,16 +113,18 @@ def _as_json(one: PartitionLag) -> dict[str, Any]:
     }
 
 
-def fetch_lag(cluster: GroupCluster, group: Group, isolation: IsolationLevel) -> GroupLag:
-    """Request what a group has committed, and the ends of its partitions.
+def fetch_lags(
+    cluster: GroupCluster, groups: Iterable[Group], isolation: IsolationLevel
+) -> list[GroupLag]:
+    """Request what groups have committed, and the ends of all their partitions together.
 
     Raises:
         ClusterError: no broker answered, or the group's offsets cannot be fetched.
     """
-    committed = cluster.committed(group.group_id)
-    partitions = sorted({*committed, *group.owners})
-    bounds = fetch_bounds(cluster.connection, partitions, isolation)
-    return compute_lag(group, isolation, committed, bounds)
+    found = [(group, cluster.committed(group.group_id)) for group in groups]
+    partitions = {one for group, committed in found for one in (*committed, *group.owners)}
+    bounds = fetch_bounds(cluster.connection, sorted(partitions), isolation)
+    return [compute_lag(group, isolation, committed, bounds) for group, committed in found]
 
 
 def compute_lag(
@@ -131,7 +133,7 @@ def compute_lag(
     committed: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, LogBounds],
 ) -> GroupLag:
-    """The lag of the partitions whose bounds are given."""
+    """The lag of the partitions that a group has committed or owns; their bounds are given."""
     owners = group.owners
     return GroupLag(
         group=group,
@@ -140,10 +142,10 @@ def compute_lag(
             PartitionLag(
                 partition=partition,
                 committed=committed.get(partition),
-                bounds=found,
+                bounds=bounds[partition],
                 owner=owners.get(partition),
             )
-            for partition, found in sorted(bounds.items())
+            for partition in sorted({*committed, *owners})
         ),
     )
 

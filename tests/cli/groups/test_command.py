@@ -137,16 +137,16 @@ def test_the_lag_of_a_live_group(kafka: Kafka, topic: str) -> None:
 def test_a_live_group_is_not_changed(kafka: Kafka, topic: str) -> None:
     """Reset shows the plan and names the members; with --execute it is refused, as is delete."""
     with one_member(kafka, topic):
-        told = f"group '{topic}' has 1 member (worker at 127.0.0.1); stop them first"
+        live = f"group '{topic}' has 1 member (worker at 127.0.0.1); stop them first"
         plan = run(kafka, "reset", "--group", topic, "--to", "earliest")
         assert plan.exit_code == 0
         assert "plan; nothing has changed" in plan.stdout
         assert rows(plan.stdout) == [[topic, "0", "4", "0", "-4"]]
-        assert told in plan.stderr
+        assert live in plan.stderr
         refused = run(kafka, "reset", "--group", topic, "--to", "earliest", "--execute")
         assert (refused.exit_code, refused.stdout) == (1, "")
-        assert refused.stderr == f"Error: {told}\n"
-        assert run(kafka, "delete", "--group", topic).stderr == f"Error: {told}\n"
+        assert refused.stderr == f"Error: {live}\n"
+        assert run(kafka, "delete", "--group", topic).stderr == f"Error: {live}\n"
         assert committed(kafka, topic)[0] == 4
 
 

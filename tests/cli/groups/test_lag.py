@@ -38,7 +38,7 @@ def test_the_lag_of_a_partition(
 ) -> None:
     """It is what is left to read of the log, and what is unusual is said beside it."""
     offsets = {} if committed is None else {P: committed}
-    found = compute_lag(group(), IsolationLevel.READ_COMMITTED, offsets, {P: bounds})
+    found = compute_lag(group(member("a", P)), IsolationLevel.READ_COMMITTED, offsets, {P: bounds})
     (one,) = found.partitions
     assert (one.lag, one.note) == (lag, note)
     assert found.total == (lag or 0)
@@ -56,7 +56,7 @@ def test_owners_and_members_without_partitions() -> None:
 
 
 def test_clients_that_share_a_name() -> None:
-    """Members are told apart by their ids if their clients and hosts are equal."""
+    """Members are distinguished by their ids if their clients and hosts are equal."""
     found = owner_names([member("a"), member("b"), member("c", client="other")])
     assert found == {"a": "a at 10.0.0.1", "b": "b at 10.0.0.1", "c": "other at 10.0.0.1"}
 
