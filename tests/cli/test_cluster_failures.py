@@ -130,6 +130,21 @@ def test_a_broker_that_is_not_there() -> None:
             assert "Connection refused" in result.stderr
 
 
+async def test_a_token_logs_in(tmp_path: Path) -> None:
+    """Both clients with which a reset is planned log in by OAUTHBEARER."""
+    async with serve_cluster(1, security=BrokerSecurity(mechanisms=["OAUTHBEARER"])) as broker:
+        file = tmp_path / "client.properties"
+        module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+        file.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+            f'sasl.jaas.config={module} required unsecuredLoginStringClaim_sub="alice";\n'
+        )
+        await broker.create_topic("orders", 1)
+        given = ["groups", "reset", "--group", "new", "--new-group", "--topic", "orders"]
+        result = await Cluster(broker, tmp_path).run(*given, "--to", "0", "--config", str(file))
+        assert result.exit_code == 0, result.output
+
+
 def test_logins_that_are_looked_up() -> None:
     """A function of the settings is called for user and password, or by librdkafka for a token."""
     password = Security(

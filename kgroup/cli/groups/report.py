@@ -89,7 +89,8 @@ def print_lags(console: Console, lags: Sequence[GroupLag]) -> None:
 
 def _print_lag(console: Console, lag: GroupLag) -> None:
     group = lag.group
-    total = f"lag {lag.total:,} in {len(lag.partitions):,} partitions"
+    count = len(lag.partitions)
+    total = f"lag {lag.total:,} in {'1 partition' if count == 1 else f'{count:,} partitions'}"
     console.print(
         plain(f"Group {group.group_id}: {group.state}, {members(len(group.members))}, {total}"),
         markup=False,
