@@ -27,10 +27,11 @@ def test_a_signal_ends_a_command_with_its_status(number: signal.Signals) -> None
 
 def test_a_signal_waits_for_what_was_begun() -> None:
     """The first one takes effect where the command allows it, a second one at once."""
+    begun: list[bool] = []
     with pytest.raises(SystemExit) as ended, signals_held() as end_if_signalled:
         end_if_signalled()
         os.kill(os.getpid(), signal.SIGTERM)
-        begun = True
+        begun.append(True)
         end_if_signalled()
     assert begun
     assert ended.value.code == 143

@@ -82,6 +82,7 @@ def topic(kafka: Kafka) -> str:
 ALL: Final = list(range(RECORDS))
 
 
+@once
 @pytest.mark.parametrize(
     ("begin", "expected"),
     [
