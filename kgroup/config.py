@@ -7,6 +7,7 @@ field, the value and what is allowed. docs/configuration.md is generated from ``
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Any, Final, final
@@ -55,6 +56,10 @@ def _assignors(value: Iterable[str | Assignor]) -> tuple[str | Assignor, ...]:
 
 def _offset_reset(value: str | AutoOffsetReset) -> AutoOffsetReset:
     return bounds.member_of(AutoOffsetReset, value)
+
+
+def _path(value: str | os.PathLike[str] | None) -> str | None:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _isolation_level(value: str | IsolationLevel) -> IsolationLevel:
@@ -282,6 +287,15 @@ class GroupConfig:
         validator=bounds.text(),
         metadata=_documented(
             "The name of this client in brokers' logs and quotas; member ids begin with it."
+        ),
+    )
+    events_to: str | None = attrs.field(
+        default=None,
+        converter=_path,
+        validator=bounds.optional(bounds.text()),
+        metadata=_documented(
+            "A file to which the member appends its events, a line of JSON each. `kgroup timeline`"
+            " draws such files; members may share one."
         ),
     )
     rack_id: str | None = attrs.field(

@@ -36,6 +36,7 @@ from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
 from kgroup.event_emitter import EventEmitter
+from kgroup.event_file import EventFile
 from kgroup.events import EventHandler, GenerationStarted, LoginDelayed
 from kgroup.extension_checks import check_source
 from kgroup.generation.generation import Generation
@@ -118,6 +119,11 @@ class ConsumerGroup:
         self._runtime = runtime or (default_runtime_factory.get() or default_runtime)()
         observer = self._runtime.observer
         handlers: list[EventHandler] = [EventLog() if observer is None else observer.event]
+        self.event_file: EventFile | None = None
+        if config.events_to is not None:
+            clock = self._runtime.wall_clock or WallClock()
+            self.event_file = EventFile(config.events_to, config.client_id, clock)
+            handlers.append(self.event_file)
         if on_event is not None:
             handlers.append(on_event)
         self._emitter = EventEmitter(config.group_id, *handlers)
@@ -152,6 +158,8 @@ class ConsumerGroup:
             )
         # INVARIANT: nothing can fail once the nursery in `_open` is open, because `__aexit__` would
         # not be called to close it.
+        if self.event_file is not None:
+            self.event_file.open()
         if self._runtime.observer is not None:
             self._runtime.observer.opened(self.shutdown)
         self._opened = self._open()
@@ -160,7 +168,11 @@ class ConsumerGroup:
 
     async def __aexit__(self, *details: object) -> bool | None:
         assert self._opened is not None  # __aenter__ has set it
-        return await self._opened.__aexit__(*details)  # type: ignore[arg-type]
+        try:
+            return await self._opened.__aexit__(*details)  # type: ignore[arg-type]
+        finally:
+            if self.event_file is not None:
+                self.event_file.close()
 
     def __aiter__(self) -> Self:
         return self

@@ -132,6 +132,7 @@ REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
     "max_processing_time": (*SECONDS, "1", True, [1.0]),
     "offset_retention": (*SECONDS, "1", True, [1.0]),
     "startup_timeout": (*SECONDS, "1", True, [1.0]),
+    "events_to": ("", " ", "a\0b", 7, b"events", True),
 }
 
 
@@ -223,6 +224,7 @@ def test_the_defaults() -> None:
         "max_processing_time": None,
         "offset_retention": None,
         "startup_timeout": None,
+        "events_to": None,
     }
 
 

@@ -51,6 +51,10 @@ SUBCOMMANDS: Final = {
     "simulate": Subcommand(
         "kgroup.cli.simulate:simulate", "Check a group in virtual time, one simulation a seed."
     ),
+    "timeline": Subcommand(
+        "kgroup.cli.timeline.command:timeline",
+        "Draw what a group's members did, over time.",
+    ),
 }
 """The subcommands, in the order in which ``--help`` shows them."""
 

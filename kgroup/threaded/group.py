@@ -82,10 +82,9 @@ class ConsumerGroup:
                 " cannot be simulated; simulate the same work with kgroup.ConsumerGroup"
             )
         self._config = config
-        self._event_handlers = EventHandlers(
-            config.group_id, EventLog(), *([] if on_event is None else [on_event])
-        )
         self._group = TrioGroup(config, runtime=runtime, on_event=on_event)
+        others = [one for one in (self._group.event_file, on_event) if one is not None]
+        self._event_handlers = EventHandlers(config.group_id, EventLog(), *others)
         self._loop = BackgroundLoop(f"kgroup-{config.group_id}", self._main, self._on_loop_end)
         self._slot = Slot(
             self._loop,

@@ -72,7 +72,8 @@ def test_the_wheel_holds_every_module_once(tree: Path, wheel: dict[str, bytes]) 
         for path in package_files(tree).values()
     }
     assert installed.pop("kgroup/py.typed") == b""
-    for name in ("kgroup/__init__.pyi", "kgroup/spark/__init__.pyi"):
+    page = ("kgroup/cli/timeline/page.css", "kgroup/cli/timeline/page.js")
+    for name in ("kgroup/__init__.pyi", "kgroup/spark/__init__.pyi", *page):
         assert installed.pop(name) == (tree / name).read_bytes()
     assert sorted(installed) == sorted(expected)
     assert installed == expected

@@ -24,6 +24,7 @@ from kgroup.cli.demo.display import Display, print_report
 from kgroup.cli.demo.run import run_demo
 from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
 from kgroup.cli.options import FilePath, Whole, config_option, servers
+from kgroup.cli.timeline.command import stories_of, write
 
 _SIGNALLED: Final = 128
 """Shells report a process that a signal ended as this plus the signal's number."""
@@ -71,6 +72,12 @@ _SIGNALLED: Final = 128
     is_flag=True,
     help="Run Spark drivers as workers; needs kgroup's extras kafka and spark, and Java.",
 )
+@click.option(
+    "--timeline",
+    "page",
+    type=FilePath(dir_okay=False, path_type=Path),
+    help="Draw what the workers did, as `kgroup timeline --out` does.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the account as JSON in the last line.")
 def demo(
     files: Sequence[Path],
@@ -79,6 +86,7 @@ def demo(
     config_file: str | None,
     workers: int | None,
     partitions: int,
+    page: Path | None,
     *,
     spark: bool,
     as_json: bool,
@@ -89,11 +97,10 @@ def demo(
     killed, one is frozen and woken, and partitions are added (not with --spark). At the end every
     line is accounted for: the exit status is 1 if the account is wrong.
     """
-    if config_file is not None and bootstrap_servers is None:
-        raise click.UsageError("--config is for --bootstrap-servers")
+    if config_file is not None and (spark or bootstrap_servers is None):
+        wrong = "cannot be used with --spark" if spark else "is for --bootstrap-servers"
+        raise click.UsageError(f"--config {wrong}")
     if spark:
-        if config_file is not None:
-            raise click.UsageError("--config cannot be used with --spark")
         require_spark()
     fewest = 2 if spark else 3
     if workers is not None and workers < fewest:
@@ -116,6 +123,8 @@ def demo(
     try:
         report = trio.run(partial(_run_until_signal, plan, folder, console))
         keep = bool(report.faults)
+        if page is not None:
+            write(stories_of(sorted(folder.glob("*.events"))), page)
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -171,6 +171,7 @@ class Director:
             seconds_per_line=self._seconds_per_line(),
             journal=str(journal),
             config_file=self._plan.config_file,
+            events_to=str(self._folder / f"{name}.events"),
         )
         child = await self._children.start(name, worker_kind.module, json.dumps(attrs.asdict(task)))
         worker = Worker(child=child, journal=JournalReader(journal))

@@ -52,6 +52,7 @@ class Task:
         seconds_per_line: how long the worker sleeps for each line.
         journal: the path of its journal.
         config_file: the path of the connections' properties; None for none.
+        events_to: the file of its events; None for none.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Task:
     seconds_per_line: float
     journal: str
     config_file: str | None = None
+    events_to: str | None = None
 
 
 def config_of(task: Task) -> GroupConfig:
@@ -77,6 +79,7 @@ def config_of(task: Task) -> GroupConfig:
         drain_timeout=task.drain_timeout,
         partition_watch_interval=1.0,
         security=security_of(task.config_file),
+        events_to=task.events_to,
     )
 
 

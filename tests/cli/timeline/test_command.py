@@ -1,0 +1,110 @@
+"""``kgroup timeline``: the page, the picture, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kgroup.cli import main
+from kgroup.cli.timeline.picture import TICKS, tick_step
+from tests.cli.timeline.lines import line, two_members
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = '</title></svg><script>alert("x")</script>'
+
+
+class Tags(HTMLParser):
+    """The tags of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.links: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Called by the parser."""
+        self.names.append(tag)
+        self.links += [str(value) for name, value in attrs if name in ("src", "href")]
+
+
+def run(folder: Path, lines: list[str], *options: str) -> Result:
+    """Run the command in a folder with a file of these lines."""
+    (folder / "events").write_text("\n".join(lines), encoding="utf-8")
+    if "--out" not in options:
+        options = (*options, "--out", str(folder / "page.html"))
+    return CliRunner().invoke(main, ["timeline", str(folder / "events"), *options])
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    """It is one file with picture, tables and script; all texts of events are text in it."""
+    lines = [*two_members(), line(140.0, "a", "RequestFailed", message=HOSTILE)]
+    result = run(tmp_path, lines)
+    assert result.exit_code == 0, result.output
+    assert "group g with 2 members and 2 generations" in result.output
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    tags = Tags(page)
+    assert tags.links == []
+    assert tags.names.count("script") == tags.names.count("svg") == 1
+    assert tags.names.count("table") == 2
+    assert "the last to learn of it was a (h, 7), after 0.500 s" in page
+
+
+def test_the_picture_has_every_span_where_it_belongs(tmp_path: Path) -> None:
+    """It is well-formed, and a shape's place agrees with the times that it carries."""
+    run(tmp_path, two_members(), "--out", str(tmp_path / "picture.svg"))
+    root = ET.parse(tmp_path / "picture.svg").getroot()  # noqa: S314 - our own file
+    left, plot, length = (float(root.attrib[f"data-{name}"]) for name in ("left", "plot", "length"))
+    assert length == pytest.approx(30.2)
+    shapes = [one for one in root.iter(f"{SVG}rect") if "data-a" in one.attrib]
+    assert len(shapes) == 8 + 3 + 2  # spans of both members, and bands of rebalances
+    for shape in shapes:
+        at, width = float(shape.attrib["x"]), float(shape.attrib["width"])
+        begin, end = float(shape.attrib["data-a"]), float(shape.attrib["data-b"])
+        assert at == pytest.approx(left + begin / length * plot, abs=0.1)
+        assert width == pytest.approx(max((end - begin) / length * plot, 1), abs=0.1)
+    titles = [one.text or "" for one in root.iter(f"{SVG}title")]
+    assert any(re.match(r"running for 9.500 s, generation 1, 2 partitions", one) for one in titles)
+
+
+def test_one_group_of_several(tmp_path: Path) -> None:
+    """``--group`` chooses; without it each group has its picture."""
+    lines = [*two_members(), line(150.0, "c", "Joining", group_id="other")]
+    assert "group g with 2 members" in run(tmp_path, lines).output
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert Tags(page).names.count("svg") == 2
+    assert "group g" not in run(tmp_path, lines, "--group", "other").output
+    wrong = run(tmp_path, lines, "--out", str(tmp_path / "picture.svg"))
+    assert "a picture has one group; choose by --group one of g, other" in wrong.output
+    wrong = run(tmp_path, lines, "--group", "nope")
+    assert wrong.exit_code == 1
+    assert "the files have no events of group 'nope': g, other" in wrong.output
+
+
+def test_files_without_events(tmp_path: Path) -> None:
+    """The error says how to get some."""
+    result = run(tmp_path, ["nothing"])
+    assert result.exit_code == 1
+    assert "1 lines are no events" in result.output
+    assert "GroupConfig(events_to=...)" in result.output
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is an error of one line."""
+    result = run(tmp_path, two_members(), "--out", str(tmp_path / "no" / "page.html"))
+    assert result.exit_code == 1
+    assert "No such file or directory" in result.output
+
+
+@pytest.mark.parametrize(
+    ("length", "step"), [(42.0, 5.0), (10.0, 1.0), (0.001, 0.0001), (11, 2), (7200, 1000)]
+)
+def test_ticks_are_round_numbers(length: float, step: float) -> None:
+    """There are at most ten of them."""
+    assert tick_step(length) == pytest.approx(step)
+    assert tick_step(length) * TICKS >= length

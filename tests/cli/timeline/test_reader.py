@@ -1,0 +1,51 @@
+"""Files of events are read, whatever a process has left in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kgroup.cli.timeline.reader import groups_of, of_group, read
+from tests.cli.timeline.lines import line
+
+
+def test_files_are_read_together(tmp_path: Path) -> None:
+    """The events of several members are in the order of their time."""
+    (tmp_path / "a").write_text(line(2.0, "a", "Joining") + "\n" + line(4.0, "a", "Left") + "\n")
+    (tmp_path / "b").write_text(line(3.0, "b", "Joining", group_id="other") + "\n")
+    entries, refused = read([tmp_path / "a", tmp_path / "b"])
+    assert [(one.at, one.member) for one in entries] == [
+        (2.0, "a (h, 7)"),
+        (3.0, "b (h, 7)"),
+        (4.0, "a (h, 7)"),
+    ]
+    assert refused == 0
+    assert groups_of(entries) == ["g", "other"]
+    assert [one.at for one in of_group(entries, "g")] == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        line(1.0, "a", "Joining")[:-9],
+        "",
+        "null",
+        "[1]",
+        "{}",
+        '{"at": "soon"}',
+        line(float("nan"), "a", "Joining"),
+        line(float("inf"), "a", "Joining"),
+        line(1.0, "a", "Joining").replace("-1", '"one"'),
+        "\x00\x00",
+        "[" * 100_000,
+    ],
+    ids=range(11),
+)
+def test_what_is_no_event_is_left_out_and_counted(tmp_path: Path, wrong: str) -> None:
+    """A killed process leaves a part of a line; blank lines do not count."""
+    file = tmp_path / "events"
+    file.write_text(f"{wrong}\n{line(1.0, 'a', 'Joining')}\n", encoding="utf-8")
+    entries, refused = read([file])
+    assert len(entries) == 1
+    assert refused == (1 if wrong else 0)
