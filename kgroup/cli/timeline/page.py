@@ -16,7 +16,7 @@ from kgroup.cli.timeline.story import Story
 
 def html(stories: Sequence[Story]) -> str:
     """The page of some groups."""
-    files = resources.files(__package__)
+    files = resources.files("kgroup.cli.timeline")
     body = "\n".join(part for story in stories for part in _group(story))
     return "\n".join(
         [
