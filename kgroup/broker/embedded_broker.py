@@ -175,18 +175,18 @@ class EmbeddedBroker(BrokerAdmin):
     # Faults.
 
     def inject(
-        self, api: str, error_code: int, times: int | None = 1, match: Match | None = None
+        self, api: str, error_code: int | str, times: int | None = 1, match: Match | None = None
     ) -> InjectedFault:
         """Answer the next requests of an API with an error instead of serving them.
 
         Args:
-            api: kio's name, such as ``"heartbeat"``.
-            error_code: Kafka's number of the error.
+            api: Kafka's name, such as ``"Heartbeat"``, or kio's, such as ``"heartbeat"``.
+            error_code: Kafka's name of the error, such as ``"NOT_COORDINATOR"``, or its number.
             times: how many requests, None for all until ``InjectedFault.cancel``.
             match: takes kio's dataclass of the request and returns whether the fault applies.
 
         Raises:
-            ValueError: there is no such API.
+            ValueError: there is no such API or error.
         """
         return self._endpoint.faults.plan(api, error_code=error_code, times=times, match=match)
 

@@ -12,7 +12,10 @@ from typing import Any, final
 import attrs
 import trio
 
+from kgroup.bounds import did_you_mean
 from kgroup.broker.apis import APIS
+from kgroup.error_codes import ErrorCode
+from kgroup.wire.versions import kafka_name
 
 Match = Callable[[Any], bool]
 """Takes kio's dataclass of a request."""
@@ -21,6 +24,29 @@ Match = Callable[[Any], bool]
 def _any(request: object) -> bool:
     del request
     return True
+
+
+def _api_of(name: str) -> str:
+    """kio's name of an API, of this or of Kafka's name (``heartbeat``, ``Heartbeat``)."""
+    if name in APIS:
+        return name
+    names = {kafka_name(api): api for api in APIS}
+    if name in names:
+        return names[name]
+    near = did_you_mean(name, names)
+    raise ValueError(f"there is no API {name!r}{near}; there are {', '.join(sorted(names))}")
+
+
+def _code_of(error: int | str) -> int:
+    """Kafka's number of an error, of this or of its name."""
+    if isinstance(error, int):
+        return error
+    if error in ErrorCode.__members__:
+        return int(ErrorCode[error])
+    near = did_you_mean(error, ErrorCode.__members__)
+    raise ValueError(
+        f"there is no error {error!r}{near}; name it as Kafka does, such as NOT_COORDINATOR"
+    )
 
 
 @final
@@ -73,7 +99,7 @@ class InjectedFaults:
         self,
         api: str | None,
         *,
-        error_code: int | None = None,
+        error_code: int | str | None = None,
         delay: float = 0.0,
         times: int | None = None,
         match: Match | None = None,
@@ -81,11 +107,12 @@ class InjectedFaults:
         """Plan a fault. If several match a request, their delays add up and the first error counts.
 
         Raises:
-            ValueError: the API is not offered by the broker.
+            ValueError: the broker does not offer the API, or there is no error of this name or
+                number.
         """
-        if api is not None and api not in APIS:
-            raise ValueError(f"there is no API {api!r}; there are {', '.join(sorted(APIS))}")
-        fault = InjectedFault(api, times, match or _any, error_code, delay)
+        name = None if api is None else _api_of(api)
+        code = None if error_code is None else _code_of(error_code)
+        fault = InjectedFault(name, times, match or _any, code, delay)
         self._planned.append(fault)
         return fault
 

@@ -5,9 +5,10 @@ Any Kafka client can connect to it, in this process or another. It keeps nothing
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, Self, TypeVar, final
+from typing import Any, Final, Self, TypeVar, final, overload
 
 import trio
 
@@ -92,18 +93,27 @@ class EmbeddedKafka:
         """The value of a client's ``bootstrap.servers``."""
         return self.cluster.bootstrap_servers
 
-    def call(self, fn: Callable[..., Awaitable[T]], *args: object, **named: object) -> T:
-        """Call an async method of the cluster, or of one of its brokers, in the broker's thread.
+    @overload
+    def call(self, fn: Callable[..., Awaitable[T]], *args: object, **named: object) -> T: ...
 
-        For example ``kafka.call(kafka.cluster.move_coordinator, "group", 2)``.
+    @overload
+    def call(self, fn: Callable[..., T], *args: object, **named: object) -> T: ...
+
+    def call(self, fn: Callable[..., Any], *args: object, **named: object) -> Any:
+        """Call a method of the cluster, or of one of its brokers, in the broker's thread.
+
+        The method may be async or not. For example
+        ``kafka.call(kafka.cluster.move_coordinator, "group", 2)``, or
+        ``kafka.call(kafka.cluster.nodes[1].inject, "Heartbeat", "NOT_COORDINATOR")``.
 
         Raises:
             UsageError: it is not running.
+            Exception: what the method raised.
         """
         if self._cluster is None:
             raise UsageError(_NOT_RUNNING)
         try:
-            return self._loop.run(partial(fn, *args, **named))
+            return self._loop.run(partial(_called, fn, args, named))
         except LoopEndedError:
             raise UsageError(_NOT_RUNNING) from None
 
@@ -128,3 +138,9 @@ class EmbeddedKafka:
         except BaseException as error:
             self._error = error
             raise
+
+
+async def _called(fn: Callable[..., Any], args: Sequence[object], named: Mapping[str, Any]) -> Any:
+    await trio.lowlevel.checkpoint()
+    returned = fn(*args, **named)
+    return await returned if inspect.isawaitable(returned) else returned

@@ -6,7 +6,9 @@ import pytest
 import trio
 import trio.testing
 
+from kgroup.broker.apis import APIS
 from kgroup.broker.faults import InjectedFaults
+from kgroup.wire.versions import kafka_name
 
 
 def test_an_error_happens_as_often_as_planned() -> None:
@@ -54,8 +56,26 @@ def test_delays_add_up_and_one_error_counts() -> None:
 
 def test_an_unknown_api_is_refused() -> None:
     """The error for an unknown API lists those that the broker has."""
-    with pytest.raises(ValueError, match="no API 'heart_beat'.*heartbeat"):
-        InjectedFaults().plan("heart_beat", error_code=1)
+    with pytest.raises(ValueError, match="no API 'Heartbeet'; did you mean 'Heartbeat'.*JoinGroup"):
+        InjectedFaults().plan("Heartbeet", error_code=1)
+
+
+def test_names_as_kafka_spells_them() -> None:
+    """An API and an error can be named as Kafka's documentation names them, or as kio does."""
+    faults = InjectedFaults()
+    faults.plan("JoinGroup", error_code="COORDINATOR_NOT_AVAILABLE", times=1)
+    assert faults.apply("join_group", object()) == (0.0, 15)
+    faults.plan("FindCoordinator", delay=1.0)
+    assert faults.apply("find_coordinator", object()) == (1.0, None)
+    with pytest.raises(ValueError, match="no error 'NOT_COORDINATR'; did you mean 'NOT_COORD"):
+        faults.plan("Heartbeat", error_code="NOT_COORDINATR")
+
+
+@pytest.mark.parametrize("api", sorted(APIS))
+def test_every_api_has_kafka_s_name(api: str) -> None:
+    """No two of kio's names lead to the same one of Kafka's."""
+    faults = InjectedFaults()
+    assert faults.plan(kafka_name(api), error_code=1).api == api
 
 
 async def test_reachable_waits(autojump_clock: trio.testing.MockClock) -> None:

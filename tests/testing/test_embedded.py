@@ -37,6 +37,17 @@ def test_clients_that_block_can_use_it(embedded_kafka: EmbeddedKafka) -> None:
     assert embedded_kafka.committed("group")[P0].offset == 2
 
 
+def test_calls_in_the_broker_s_thread(embedded_kafka: EmbeddedKafka) -> None:
+    """Functions that are async, and those that are not; what they raise comes back."""
+    broker = next(iter(embedded_kafka.cluster.nodes.values()))
+    fault = embedded_kafka.call(broker.inject, "Heartbeat", "NOT_COORDINATOR", times=1)
+    assert fault.error_code == 16
+    embedded_kafka.call(fault.cancel)
+    embedded_kafka.call(embedded_kafka.cluster.create_topic, "called", 1)
+    with pytest.raises(ValueError, match="no API 'nope'"):
+        embedded_kafka.call(broker.slow, 1.0, "nope")
+
+
 def test_several_brokers(own_embedded_kafka: type[EmbeddedKafka]) -> None:
     """It takes settings and a number of brokers, and leaders can be moved."""
     kafka = own_embedded_kafka(brokers=2, settings={"num.partitions": 3})
