@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kgroup.testing.embedded import EmbeddedKafka
     from kgroup.testing.kafka import KafkaAddress, RealKafka
     from kgroup.testing.simulation import Summary, Worker
+    from kgroup.testing.simulation.workload import Setup, Value
 
 OPTION: Final = "--without-real-kafka"
 REAL_KAFKA_FIXTURES: Final = frozenset({"real_kafka", "own_kafka"})
@@ -179,9 +180,9 @@ def embedded_kafka(own_embedded_kafka: Callable[..., EmbeddedKafka]) -> Embedded
 def simulation() -> Callable[..., Summary]:
     """A function that simulates a program: an async function that takes a ``Process``.
 
-    Its further arguments are ``seeds`` (``range(100)`` by default), ``processes``, and those of
-    ``Scenario``. It returns the figures of all seeds, or raises ``SimulationError`` with the report
-    of the first seed that fails.
+    Its further arguments are ``seeds`` (``range(100)`` by default), ``processes``, ``value`` and
+    ``setup`` of ``check``, and those of ``Scenario``. It returns the figures of all seeds, or
+    raises ``SimulationError`` with the report of the first seed that fails.
     """
     from kgroup.testing.simulation import Scenario, check
 
@@ -189,9 +190,12 @@ def simulation() -> Callable[..., Summary]:
         worker: Worker,
         *,
         seeds: Iterable[int] = range(100),
+        value: Value | None = None,
+        setup: Setup | None = None,
         processes: int | None = None,
         **scenario: Any,
     ) -> Summary:
-        return check(Scenario(**scenario), seeds, worker, processes=processes)
+        given = Scenario(**scenario)
+        return check(given, seeds, worker, value=value, setup=setup, processes=processes)
 
     return simulate

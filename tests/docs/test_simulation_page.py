@@ -11,10 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from kgroup.testing.simulation import Scenario, SimulationError, Worker, check
+from kgroup.testing.simulation import Scenario, SimulationError, Summary, Worker, check
+from kgroup.testing.simulation.workload import Setup, Value
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "simulation.md"
-WORKER, TEST, SERVED = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[:3]
+BLOCKS: Final = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+WORKER, TEST, SERVED = BLOCKS[:3]
+(SQLITE,) = (block for block in BLOCKS if "sqlite" in block)
 FAULT: Final = "                    break  # make way for the next owner\n"
 CORRECTED: Final = (
     "                    await generation.commit({partition: message.offset()})\n"
@@ -59,6 +62,23 @@ def test_the_corrected_worker_passes(run: Run) -> None:
     """With the correction that the page describes, the worker passes."""
     assert FAULT in WORKER
     run(WORKER.replace(FAULT, CORRECTED))
+
+
+def test_the_worker_with_sqlite_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its values, its store and its assertion are simulated; each run has a database of its own."""
+    monkeypatch.syspath_prepend(str(PAGE.parents[1] / "examples"))
+    summaries: list[Summary] = []
+
+    def simulation(
+        worker: Worker, *, value: Value, setup: Setup, seeds: range, **rest: Any
+    ) -> None:
+        given = Scenario(**rest, duration=60.0, faults_per_hour=300.0)
+        summaries.append(check(given, seeds[:4], worker, value=value, setup=setup, processes=1))
+
+    names: dict[str, Any] = {}
+    exec(SQLITE, names)  # noqa: S102 # the page's own code
+    names["test_orders"](simulation)
+    assert summaries[0].processed > 50
 
 
 def test_the_worker_with_serve_passes(run: Run) -> None:

@@ -23,6 +23,7 @@ from kgroup.testing.simulation.run import Outcome, simulate
 from kgroup.testing.simulation.shrinking import MOST_RUNS, shrink
 from kgroup.testing.simulation.summary import Summary
 from kgroup.testing.simulation.worker_pool import Result, results
+from kgroup.testing.simulation.workload import Setup, Value, Workload
 
 MOST_SEEDS: Final = 1_000_000
 """The most seeds of one campaign whose number is known in advance."""
@@ -56,6 +57,8 @@ def check(
     seeds: Iterable[int],
     worker: Worker = default_worker,
     *,
+    value: Value | None = None,
+    setup: Setup | None = None,
     processes: int | None = None,
     keep_going: bool = False,
     on_progress: Callable[[Progress], object] = lambda _: None,
@@ -71,6 +74,11 @@ def check(
         scenario: what all seeds share.
         seeds: the seeds, such as ``range(1000)``.
         worker: the program that every member runs.
+        value: called with a partition and a number that no other record has; returns the value of
+            a record, as bytes. By default a value is the number, in digits. It must return the
+            same for the same arguments. The record's header ``kgroup-number`` has the number.
+        setup: called before each run, also while a failure is shrunk; what it returns is
+            `Process.store` in that run. A context manager is entered, and left after the run.
         processes: how many run at a time; by default one for each processor. 1 is this process.
         keep_going: run all seeds before failing.
         on_progress: called in this process after every seed, and while a failure is shrunk.
@@ -83,6 +91,7 @@ def check(
         SimulationError: an invariant was broken; the error has the shortest schedule of faults
             that still breaks it, a timeline of the group, and the command that runs it again.
         ConfigError: an argument is not allowed.
+        ArgumentError: ``value`` or ``setup`` is no function.
         UsageError: no program ever got a generation, so that nothing was tested; or this release
             of trio lacks internals that are needed; or the other processes cannot start.
         RuntimeError: called from inside ``trio.run``; or a seed fails in another process and not
@@ -90,6 +99,7 @@ def check(
 
     ``KeyboardInterrupt`` ends all processes at once.
     """
+    workload = Workload.of(worker, value, setup)
     bounds.optional(PROCESSES).check("processes", processes)
     _RUNS.check("most_runs", most_runs)
     try:
@@ -101,7 +111,7 @@ def check(
         raise ConfigError("seeds", seeds, f"there may be at most {MOST_SEEDS} seeds")
     progress = Progress(of=known)
     failed: list[Result] = []
-    found = results(scenario, seeds, worker, processes=processes, keep_going=keep_going)
+    found = results(scenario, seeds, workload, processes=processes, keep_going=keep_going)
     try:
         for result in found:
             if result.is_failure:
@@ -120,7 +130,7 @@ def check(
         return progress.summary
     failed.sort(key=lambda one: one.position)
     progress = attrs.evolve(progress, failed=tuple(one.seed for one in failed))
-    raise _failure(scenario, worker, failed[0], progress, on_progress, most_runs)
+    raise _failure(scenario, workload, failed[0], progress, on_progress, most_runs)
 
 
 def _refuse_idleness(progress: Progress) -> None:

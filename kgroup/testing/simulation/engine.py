@@ -57,17 +57,18 @@ import trio
 from kgroup.broker import EmbeddedCluster, in_memory_cluster
 from kgroup.broker.groups.validation import Shard
 from kgroup.testing.simulation import history
+from kgroup.testing.simulation.checks.assertions import ProgramErrors
 from kgroup.testing.simulation.fault_injection import InjectionContext, broker_name, inject
 from kgroup.testing.simulation.logins import SimulatedLogins
 from kgroup.testing.simulation.network import Network
 from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
 from kgroup.testing.simulation.plan import Plan
-from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.producers import RecordWriter
 from kgroup.testing.simulation.programs import RunningPrograms
 from kgroup.testing.simulation.states import AWAY, DEAD, LOADING, States
 from kgroup.testing.simulation.topics import SimulatedTopics
 from kgroup.testing.simulation.virtual_time import call_at
+from kgroup.testing.simulation.workload import Workload
 from kgroup.types import IsolationLevel, TopicPartition
 
 _READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED.value
@@ -82,9 +83,9 @@ _POLL_INTERVAL: Final = 0.5
 class Engine:
     """Runs one plan, once, inside one run of trio."""
 
-    def __init__(self, plan: Plan, worker: Worker, recorder: Recorder) -> None:
+    def __init__(self, plan: Plan, workload: Workload, recorder: Recorder) -> None:
         self._plan = plan
-        self._worker = worker
+        self._workload = workload
         self._recorder = recorder
 
     async def run(self) -> None:
@@ -99,17 +100,34 @@ class Engine:
                 security=logins.of_brokers,
                 random=self._random("brokers"),
             ) as cluster,
+            self._workload.store() as store,
             trio.open_nursery() as nursery,
         ):
             committed_only = plan.config.get("isolation_level") == _READ_COMMITTED
-            topics = SimulatedTopics(cluster, self._recorder, committed_only=committed_only)
+            topics = SimulatedTopics(
+                cluster,
+                self._recorder,
+                committed_only=committed_only,
+                value=self._workload.value and self._workload.value_of,
+            )
             cluster.cluster.on_transaction_end = topics.transaction_ended
             coordinators = CoordinatorObserver(self._recorder, cluster.cluster.topics.partitions)
             states = States(lambda: _coordinator_state(cluster, coordinators.group_ids))
             self._recorder.subscribe(states.handlers)
+            errors = ProgramErrors()
+
+            def end_if_decided(entry: history.HistoryEntry) -> None:
+                # The rest would prove nothing, and shrinking would run it again and again.
+                if errors.add(entry) is not None:
+                    nursery.cancel_scope.cancel()
+
+            self._recorder.subscribe(
+                {history.Processed: end_if_decided, history.ProcessEnded: end_if_decided}
+            )
             programs = RunningPrograms(
                 plan=plan,
-                worker=self._worker,
+                worker=self._workload,
+                store=store,
                 recorder=self._recorder,
                 network=network,
                 log=cluster.log,

@@ -57,11 +57,21 @@ class GroupOpened(HistoryEntry):
 @final
 @attrs.frozen(kw_only=True)
 class ProcessEnded(HistoryEntry):
-    """A program ended by itself or because it was asked to; ``error`` is the error it raised."""
+    """A program ended by itself or because it was asked to.
+
+    Attributes:
+        process: the program.
+        life: its start.
+        error: the error it raised, or None.
+        assertion: the first failed assertion in that error, with its place, or None.
+        is_own_error: whether the error is the program's own, and none of kgroup's.
+    """
 
     process: str
     life: int
     error: str | None
+    assertion: str | None = None
+    is_own_error: bool = False
 
 
 @final

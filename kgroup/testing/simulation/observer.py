@@ -55,18 +55,19 @@ class Recorder:
 
     def __init__(self) -> None:
         self.history: list[HistoryEntry] = []
-        self._handlers: Mapping[type[HistoryEntry], Callable[[Any], None]] = {}
+        self._handlers: list[Mapping[type[HistoryEntry], Callable[[Any], None]]] = []
 
     def subscribe(self, handlers: Mapping[type[HistoryEntry], Callable[[Any], None]]) -> None:
         """From now on, call each handler with the entries of its kind."""
-        self._handlers = handlers
+        self._handlers.append(handlers)
 
     def record(self, kind: Callable[..., HistoryEntry], **fields: Any) -> None:
         """Append an entry of this moment."""
         entry = kind(at=trio.current_time(), **fields)
         self.history.append(entry)
-        if (handle := self._handlers.get(type(entry))) is not None:
-            handle(entry)
+        for handlers in self._handlers:
+            if (handle := handlers.get(type(entry))) is not None:
+                handle(entry)
 
 
 @final

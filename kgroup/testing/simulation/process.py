@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Final, final
+from typing import Any, Final, final
 
 import trio
 
@@ -30,8 +30,8 @@ class Process:
         slowness: the factor by which its work is slower than usual now.
         partition_handler: how the plan wants kgroup's own example worker to handle a partition.
         random: a generator for the program's random choices, seeded by the plan.
-        store: a mapping, empty at first, that all programs of the simulation share and that
-            outlives them.
+        store: what ``setup`` has made for this simulation. By default it is a dict, empty at first,
+            that all programs of the simulation share and that outlives them.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Process:
         random: Random,
         observer: MemberObserver,
         log: ReadableLog,
-        store: dict[TopicPartition, int],
+        store: Any,
     ) -> None:
         self.name: Final = name
         self.life: Final = life

@@ -7,17 +7,19 @@ scope of it can still commit or leave. Nothing that it does afterwards is record
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
 import trio
 
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
+from kgroup.errors import KgroupError
 from kgroup.interfaces import RecordSource
 from kgroup.notifier import Notifier
 from kgroup.records.memory import MemorySource, ReadableLog
@@ -31,7 +33,6 @@ from kgroup.testing.simulation.plan import MemberPlan, Plan
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.testing.simulation.topics import SimulatedTopics
 from kgroup.testing.simulation.wall_clock import DriftingWallClock
-from kgroup.types import TopicPartition
 from kgroup.worker_thread import compute_inline
 
 STOP_TIMEOUT: Final = 60.0
@@ -74,6 +75,7 @@ class RunningPrograms:
     Args:
         plan: names the members.
         worker: the program that each of them runs.
+        store: what they share.
         recorder: records what happens.
         network: where their connections go.
         log: the brokers' logs, from which records are read.
@@ -89,6 +91,7 @@ class RunningPrograms:
         *,
         plan: Plan,
         worker: Worker,
+        store: Any,
         recorder: Recorder,
         network: Network,
         log: ReadableLog,
@@ -104,7 +107,7 @@ class RunningPrograms:
         self._network = network
         self._log = log
         self._topics = topics
-        self._store: dict[TopicPartition, int] = {}
+        self._store = store
         self._servers = servers
         self._logins = logins
         self._nursery = nursery
@@ -236,16 +239,21 @@ class RunningPrograms:
             self._remove(program)
 
     async def _guarded(self, program: ProgramRun) -> None:
-        error: str | None = None
+        error: BaseException | None = None
         try:
             await self._worker(program.process)
         except (Exception, SystemExit) as raised:  # noqa: BLE001 # a program may fail in any way
-            error = _error_text(raised)
+            error = raised
         except BaseExceptionGroup as group:
             if group.split((Exception, SystemExit))[1] is not None:
                 raise
-            error = _error_text(group)
-        program.observer.record(history.ProcessEnded, error=error)
+            error = group
+        program.observer.record(
+            history.ProcessEnded,
+            error=None if error is None else _error_text(error),
+            assertion=None if error is None else _assertion_in(error),
+            is_own_error=error is not None and not _has_kgroup_error(error),
+        )
 
     def _runtime(self, program: ProgramRun) -> Runtime:
         def source(config: GroupConfig, on_fault: Callable[..., None]) -> RecordSource:
@@ -278,6 +286,24 @@ class RunningPrograms:
         if self._running.get(program.process.name) is program:
             del self._running[program.process.name]
         program.ended.set()
+
+
+def _has_kgroup_error(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_has_kgroup_error, error.exceptions))
+    return isinstance(error, KgroupError)
+
+
+def _assertion_in(error: BaseException) -> str | None:
+    """The first failed assertion in an error, with the place that failed."""
+    if isinstance(error, BaseExceptionGroup):
+        found = (_assertion_in(one) for one in error.exceptions)
+        return next((one for one in found if one is not None), None)
+    if not isinstance(error, AssertionError):
+        return None
+    (*_, frame) = traceback.extract_tb(error.__traceback__)
+    text = str(error) or frame.line or ""
+    return f"{type(error).__name__}: {text} ({frame.filename}:{frame.lineno}, in {frame.name})"
 
 
 def _error_text(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.run import Outcome
 from kgroup.testing.simulation.shrinking import Shrunk
 from kgroup.testing.simulation.timeline import timeline
+from kgroup.testing.simulation.workload import Workload
 
 _MOST_VIOLATIONS: Final = 10
 _MINUTE: Final = 60.0
@@ -208,6 +209,10 @@ def _plain(value: object) -> object:
 
 def _importable(worker: Worker) -> tuple[str, str] | None:
     """A program's module and name, or None if it cannot be imported by them."""
+    if isinstance(worker, Workload):
+        if worker.value is not None or worker.setup is not None:
+            return None
+        worker = worker.worker
     if not inspect.isfunction(worker) or worker.__module__ == "__main__":
         return None
     if not worker.__qualname__.isidentifier():

@@ -14,6 +14,7 @@ from kgroup.testing.simulation.observer import Recorder
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.virtual_time import run_virtual
+from kgroup.testing.simulation.workload import Setup, Value, Workload
 
 
 @final
@@ -39,20 +40,29 @@ class Outcome:
         return "\n".join(map(str, self.history)) + "\n"
 
 
-def simulate(plan: Plan, worker: Worker = default_worker) -> Outcome:
+def simulate(
+    plan: Plan,
+    worker: Worker = default_worker,
+    *,
+    value: Value | None = None,
+    setup: Setup | None = None,
+) -> Outcome:
     """Run a plan in virtual time and check every invariant.
 
     Args:
         plan: a plan, usually from ``generate_plan``.
         worker: the program that every member runs.
+        value: see `check`.
+        setup: see `check`.
 
     Raises:
+        ArgumentError: an argument is no function.
         UsageError: this release of trio lacks internals that the simulator needs; see
             ``trio_internals``.
         RuntimeError: called from inside ``trio.run``.
     """
     recorder = Recorder()
-    run_virtual(plan.seed, Engine(plan, worker, recorder).run)
+    run_virtual(plan.seed, Engine(plan, Workload.of(worker, value, setup), recorder).run)
     return Outcome(
         plan=plan,
         history=tuple(recorder.history),

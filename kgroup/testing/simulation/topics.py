@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -20,6 +20,11 @@ from kgroup.interfaces import Message
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.observer import Recorder
 from kgroup.types import TopicPartition
+
+Value = Callable[[TopicPartition, int], bytes]
+"""Makes the value of a record of its partition and its number."""
+NUMBER: Final = "kgroup-number"
+"""The header with a record's number, if the program's function makes the value."""
 
 
 @final
@@ -45,7 +50,12 @@ class SimulatedTopics:
     """All topics, and the numbers of their records."""
 
     def __init__(
-        self, cluster: EmbeddedCluster, recorder: Recorder, *, committed_only: bool = False
+        self,
+        cluster: EmbeddedCluster,
+        recorder: Recorder,
+        *,
+        committed_only: bool = False,
+        value: Value | None = None,
     ) -> None:
         """Start without topics.
 
@@ -53,7 +63,10 @@ class SimulatedTopics:
             cluster: the brokers.
             recorder: records what happens.
             committed_only: whether the members read committed records only.
+            value: makes values of records, which then have their number in a header; by default,
+                the value is the number.
         """
+        self._value = value
         self._cluster = cluster
         self._recorder = recorder
         self._committed_only = committed_only
@@ -91,7 +104,9 @@ class SimulatedTopics:
     ) -> None:
         """Append records, in a producer's open transaction if one is given."""
         now = self._cluster.cluster.now_ms()
-        records = [NewRecord(b"%d" % one) for one in range(self._number, self._number + count)]
+        records = [
+            self._record(partition, one) for one in range(self._number, self._number + count)
+        ]
         self._number += count
         stamp: dict[str, Any] = {}
         if producer is not None:
@@ -152,9 +167,17 @@ class SimulatedTopics:
 
     def creation_of(self, message: Message) -> int:
         """The creation of its topic that a record belongs to, from 1."""
-        value = message.value()
-        assert value is not None  # every record was written by `append`
-        return bisect_right(self._first_numbers[message.topic()], int(value))
+        number = message.value()
+        if self._value is not None:
+            number = dict(message.headers() or ())[NUMBER]
+        assert number is not None  # every record was written by `append`
+        return bisect_right(self._first_numbers[message.topic()], int(number))
+
+    def _record(self, partition: TopicPartition, number: int) -> NewRecord:
+        digits = b"%d" % number
+        if self._value is None:
+            return NewRecord(digits)
+        return NewRecord(self._value(partition, number), headers=((NUMBER, digits),))
 
     def _changed(self, topic: str) -> None:
         self._recorder.record(

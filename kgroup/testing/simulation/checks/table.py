@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kgroup.testing.simulation.checks.answers import Answers
+from kgroup.testing.simulation.checks.assertions import Assertions
 from kgroup.testing.simulation.checks.assignments import Assignments
 from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.commits import AcceptedCommits, OwnCommits
@@ -37,6 +38,7 @@ CHECKS: Final[tuple[type[Check], ...]] = (
     Instances,
     Answers,
     Transactions,
+    Assertions,
 )
 
 
