@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_the_store_is_left_after_each_run() -> None:
         events.append("left")
 
     @asynccontextmanager
-    async def in_loop() -> Any:
+    async def in_loop() -> AsyncIterator[list[int]]:
         await trio.lowlevel.checkpoint()
         events.append("entered")
         yield []
