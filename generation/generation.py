@@ -122,6 +122,29 @@ class Generation(MembershipView):
         """
         return 0.0 if self.state is State.ENDED else max(0.0, self._lifecycle.lease.left)
 
+    def lag(self) -> Mapping[TopicPartition, int | None]:
+        """How far each partition's reader is behind the end of its log, in offsets.
+
+        It is the high watermark less the offset of the next record that a stream hands out: what
+        this generation has not been given yet. Any thread may call it, and it requests nothing.
+        The brokers send the high watermark with every response to a Fetch. While a reader takes so
+        little that fetching stops, it is therefore that of the last response.
+
+        The high watermark counts under ``read_committed`` too, as in Kafka's own tools, because
+        librdkafka keeps the last stable offset to itself: records of a transaction that is still
+        open are lag, and so is the marker of a transaction until a record behind it was read.
+
+        Returns:
+            for each partition of the assignment the lag; None if it is not known: before its first
+            response, without a stream that reads it, or after the end of the generation.
+        """
+        # A source need not have it; see `RecordSource`.
+        read: Callable[[int], Mapping[TopicPartition, int | None]] | None = getattr(
+            self._member.source, "lag", None
+        )
+        known = {} if read is None else read(self.epoch)
+        return {partition: known.get(partition) for partition in self.assignment}
+
     @property
     def config(self) -> GroupConfig:
         """The member's settings."""

@@ -66,6 +66,7 @@ class LeasedBatches:
             next_offset=batch.next_offset,
             start_offset=batch.start_offset,
             epoch=batch.epoch,
+            high_watermark=batch.high_watermark,
             iterate=self._iterate,
         )
 

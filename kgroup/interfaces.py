@@ -192,6 +192,9 @@ class Batch:
             and nothing comes twice. The first record's offset can be larger, because logs have
             offsets without records. By default it is the first record's offset.
         epoch: the ``epoch`` of the generation for which they were fetched.
+        high_watermark: the offset after the last record of the partition that is on all in-sync
+            replicas, as the source last knew it; None if it did not. ``high_watermark -
+            next_offset`` is the lag that is left after this batch: see `Generation.lag`.
     """
 
     partition: TopicPartition
@@ -204,6 +207,7 @@ class Batch:
             takes_self=True,
         )
     )
+    high_watermark: int | None = None
     _iterate: Callable[[Batch], Iterator[Message]] | None = attrs.field(
         alias="iterate", default=None, eq=False, repr=False
     )
@@ -235,6 +239,14 @@ class RecordSource(Protocol):
     send a JoinGroup, with the topics to which it subscribes, so that the source can use the time of
     the join to get ready for them. It must return at once and fetch nothing. No call may rely on
     it: a generation can bring partitions of which no ``prepare`` has named the topic.
+
+    Further optional members tell `Generation.lag` and metrics how far the source is. Any thread
+    may use them, and they must return at once:
+
+    - ``lag(epoch)``: for each partition of this generation the high watermark less the offset of
+      the next record to hand out, or None if it is not known;
+    - ``buffered``: a property, the number of records that were fetched and not handed out, and
+      their bytes.
     """
 
     async def __aenter__(self) -> Self:

@@ -207,6 +207,25 @@ class BufferedSource:
         if starts:
             self._fetcher.start(starts)
 
+    def lag(self, epoch: int) -> Mapping[TopicPartition, int | None]:
+        """How many offsets each partition has left to hand out; see ``RecordSource``.
+
+        It takes no lock, so that any thread can call it, whatever the others are doing: what it
+        reads of a partition is its own, but not of one moment with what it reads of the others.
+        """
+        if epoch != self._epoch:
+            return {}
+        return {partition: self._lag_of(queue) for partition, queue in list(self._queues.items())}
+
+    @property
+    def buffered(self) -> tuple[int, int]:
+        """The records that were fetched and not handed out, and their bytes; see ``lag``.
+
+        What librdkafka itself has fetched ahead is not counted.
+        """
+        limits = self._limits
+        return max(0, limits.records), max(0, limits.bytes)
+
     # For readers.
 
     async def receive(
@@ -449,7 +468,17 @@ class BufferedSource:
             next_offset=queue.position,
             start_offset=start_offset,
             epoch=epoch,
+            high_watermark=self._high_watermark(queue),
         )
+
+    def _high_watermark(self, queue: PartitionQueue) -> int | None:
+        """As the fetcher knows it, but not behind what was handed out, which a seek can be."""
+        known = self._fetcher.high_watermark(queue.partition)
+        return None if known is None else max(known, queue.position)
+
+    def _lag_of(self, queue: PartitionQueue) -> int | None:
+        known = self._fetcher.high_watermark(queue.partition)
+        return None if known is None else max(0, known - queue.position)
 
     def _end_turn(self, queue: PartitionQueue) -> None:
         """Put a partition that had its turn behind all others that are ready."""

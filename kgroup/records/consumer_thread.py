@@ -132,6 +132,11 @@ PACE: Final = 1000.0
 """How often in a second they have to take if another reader waits. Readers that do next to nothing
 with a record take four times as often. If slower ones cannot go on by themselves for some time,
 that costs them little: taking is a small part of what they do."""
+WATERMARKS: Final = 1.0
+"""Seconds between two readings of all high watermarks from librdkafka's memory. A partition of
+which records arrive is read with each of its runs, too."""
+WATERMARKS_PER_SECOND: Final = 1000
+"""The most partitions that are read in a second: one costs a few microseconds."""
 UNLENT: Final = 64
 """The most full chunks that the thread delivers after loans of which readers made too little use.
 """
@@ -215,6 +220,9 @@ class ConsumerThread:
         self._stops: dict[TopicPartition, None] = {}
         self._starts: dict[TopicPartition, FetchStart] = {}
         self._topics = 0
+        self._watermarks: dict[TopicPartition, int] = {}
+        """The high watermarks, as far as they are known. Any thread may look one up."""
+        self._watermarks_due = 0.0
         self._active = False
         self._closing = False
         self._callback_items: list[FetchedItem] = []
@@ -306,6 +314,12 @@ class ConsumerThread:
         """See ``Fetcher``: its methods only put commands into a queue."""
         return True
 
+    # Called in any thread.
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """See ``Fetcher``. A broker sends it with each Fetch response, also with an empty one."""
+        return self._watermarks.get(partition)
+
     # Called in the thread of a reader.
 
     def take_into(
@@ -343,6 +357,7 @@ class ConsumerThread:
                 self._post(_only_wake)  # the thread waits for what follows
             items = self._items_of(chunk)
             self._count(items)
+            self._read_watermarks_if_due()
         except Exception as error:  # noqa: BLE001 - as in the thread, every receive() raises it
             return [FetcherBroken(f"reading for {self.thread.name} failed: {error!r}", error)]
         else:
@@ -376,6 +391,7 @@ class ConsumerThread:
                 if self._closing:
                     return
                 command = self._fetch() if self._may_poll() else None
+                self._read_watermarks_if_due()
                 if self._lost_brokers.must_check(monotonic()) and self._may_poll():
                     self._check_brokers()
                 if self._login is not None and self._login.files_renewed(monotonic()):
@@ -476,6 +492,7 @@ class ConsumerThread:
         self._starts.pop(partition, None)
         if self._fetches.pop(partition, None) is not None:
             self._stops[partition] = None
+            self._watermarks.pop(partition, None)
 
     def _apply_assignment(self) -> None:
         """Apply all stops by one call, and all starts by another."""
@@ -619,10 +636,28 @@ class ConsumerThread:
                 continue  # the partition was stopped
             fetch.next_offset = (messages[-1].offset() or 0) + 1
             fetch.verifying = False
+            self._read_watermark(partition)
             # confluent-kafka's stubs allow None where only a message to be produced has None.
             records = cast("Sequence[Message]", messages)
             items.append(FetchedRun(partition, fetch.fetch_id, records, _size_of(messages)))
         return items
+
+    def _read_watermarks_if_due(self) -> None:
+        """Read those of all partitions, so that they are known of partitions without records too.
+
+        librdkafka keeps what the last Fetch response said; nothing is requested.
+        """
+        now = monotonic()
+        if now < self._watermarks_due:
+            return
+        for partition in self._fetches:
+            self._read_watermark(partition)
+        self._watermarks_due = now + max(WATERMARKS, len(self._fetches) / WATERMARKS_PER_SECOND)
+
+    def _read_watermark(self, partition: TopicPartition) -> None:
+        _, high = self._consumer.get_watermark_offsets(_to_confluent(partition), cached=True)
+        if high >= 0:  # negative before the first Fetch response
+            self._watermarks[partition] = high
 
     def _fault(self, message: confluent_kafka.Message, error: KafkaError) -> list[FetchedItem]:
         partition = _partition_of(message)

@@ -158,6 +158,13 @@ class Fetcher(Protocol):
         """Whether ``take_into`` would probably take something, and nothing is delivered by then."""
         ...
 
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """The high watermark of a partition that is fetched, as last known; None if it is not.
+
+        Any thread may call it, and it waits for nothing.
+        """
+        ...
+
     def take_into(
         self, take_in: Callable[[Sequence[FetchedItem]], None], *, in_loop: bool = True
     ) -> bool:

@@ -199,6 +199,15 @@ class _LogFetcher:
         """See ``Fetcher``: its tasks deliver everything."""
         return False
 
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """See ``Fetcher``."""
+        if partition not in self._readers:
+            return None
+        try:
+            return self._log.end_offset(partition, IsolationLevel.READ_UNCOMMITTED)
+        except FetchError:
+            return None
+
     def take_into(
         self, take_in: Callable[[Sequence[FetchedItem]], None], *, in_loop: bool = True
     ) -> bool:

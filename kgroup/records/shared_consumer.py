@@ -99,6 +99,10 @@ class SharedThread(Protocol):
         """See ``Fetcher``."""
         ...
 
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """See ``Fetcher``."""
+        ...
+
 
 @final
 @attrs.define
@@ -312,6 +316,10 @@ class SharedFetcher:
     def serves_threads(self) -> bool:
         """See ``Fetcher``: all members of the loop call it, without a lock."""
         return False
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """See ``Fetcher``."""
+        return self._consumer.thread.high_watermark(partition)
 
     def take_into(
         self, take_in: Callable[[Sequence[FetchedItem]], None], *, in_loop: bool = True

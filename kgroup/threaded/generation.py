@@ -85,6 +85,10 @@ class Generation(MembershipView):
         """
         return self._generation.lease
 
+    def lag(self) -> Mapping[TopicPartition, int | None]:
+        """For each partition, how far its reader is behind the end of the log; None if unknown."""
+        return self._generation.lag()
+
     def start(self, fn: Callable[[*Ts], object], *args: *Ts) -> bool:
         """Run a function in a thread of its own; its return or exception ends the generation.
 

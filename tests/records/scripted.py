@@ -50,6 +50,11 @@ class ScriptedFetcher:
         self.active = False
         self.resumed = 0
         self.backlog: list[FetchedRun] = []
+        self.watermarks: dict[TopicPartition, int] = {}
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """What a test has set."""
+        return self.watermarks.get(partition)
 
     @property
     def has_more(self) -> bool:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError, StaleGenerationError
-from kgroup.records import lost_brokers
+from kgroup.records import consumer_thread, lost_brokers
 from kgroup.records.fetcher import FetcherBroken
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.records.topic_requests import MOST
@@ -36,6 +36,8 @@ class ScriptedConsumer:
         self.changed = threading.Condition()
         self.messages: list[Message] = []
         self.polls = 0
+        self.watermarks: dict[int, int] = {}
+        """The high watermark of each partition, as far as a Fetch response has said it."""
         self.fail_with: BaseException | None = None
         self.let_close = threading.Event()
         self.let_close.set()
@@ -75,6 +77,15 @@ class ScriptedConsumer:
             taken, self.messages = self.messages[:num_messages], self.messages[num_messages:]
             self.changed.notify_all()
         return taken
+
+    def get_watermark_offsets(
+        self, partition: confluent_kafka.TopicPartition, *, cached: bool
+    ) -> tuple[int, int]:
+        """As the real one, which has invalid ones before the first response."""
+        assert cached
+        self.threads.add(threading.get_ident())
+        invalid = confluent_kafka.OFFSET_INVALID
+        return invalid, self.watermarks.get(partition.partition, invalid)
 
     def list_topics(self, topic: str, timeout: float) -> None:
         """As the real one, which has no response without waiting."""
@@ -171,6 +182,30 @@ async def test_without_a_backlog_only_its_thread_touches_the_consumer() -> None:
     assert [topic for topic, _ in consumer.requested] == ["t", "u"]
     assert consumer.calls[0] == ("assign", [(0, 0), (1, 5)])
     assert consumer.calls[-1] == ("close", None)
+
+
+async def test_high_watermarks_come_from_librdkafkas_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One is read with each run, and now and then without records; before a response, none is."""
+    monkeypatch.setattr(consumer_thread, "WATERMARKS", 0.0)
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0, B: 5})
+        source.open(1, [A, B])
+        await consumer.until(lambda: consumer.polls > 1)
+        assert source.lag(1) == {A: None, B: None}
+        consumer.watermarks = {0: 9, 1: 5}
+        consumer.feed(record(A, 0), record(A, 1))
+        batch = await source.receive(1, [A], 10)
+        assert batch.high_watermark == 9
+        polls = consumer.polls
+        await consumer.until(lambda: consumer.polls > polls + 1)
+        assert source.lag(1) == {A: 7, B: 0}
+        assert source.lag(2) == {}  # of another generation
+        source.assign(2, {B: 7})  # another position, so another fetch
+        await obeyed(source)
+        assert source.lag(2) == {B: None}
 
 
 async def test_nothing_is_polled_before_a_partition_is_open_nor_after_revoke() -> None:

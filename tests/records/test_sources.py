@@ -15,6 +15,7 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.interfaces import RecordSource
+from kgroup.records.buffered_source import BufferedSource
 from kgroup.types import TopicPartition
 from tests.records.environments import Environment, receive_values, value_of
 
@@ -80,6 +81,30 @@ async def test_only_opened_partitions_are_handed_out(environment: Environment) -
             await source.receive(1, [foreign], 1)
         with pytest.raises(NotOwnedError, match="-7"):
             source.open(1, [foreign])
+
+
+async def test_the_lag_is_the_rest_of_the_log(environment: Environment) -> None:
+    """It is known of partitions at the end too, counts what is buffered, and follows appends."""
+    topic = await environment.topic(3)
+    full, empty, unread = (TopicPartition(topic, number) for number in range(3))
+    await environment.produce(full, numbered(30))
+    async with environment.source() as source:
+        assert isinstance(source, BufferedSource)
+        source.assign(1, {full: 0, empty: 0, unread: 0})
+        source.open(1, [full, empty])
+        batch = await source.receive(1, [full], 10)
+        assert batch.high_watermark == 30
+        while source.lag(1)[empty] is None:  # noqa: ASYNC110 # the thread reports it to no one
+            await trio.sleep(0.05)
+        assert source.lag(1) == {full: 20, empty: 0, unread: None}
+        records, size = source.buffered
+        assert (records > 0) == (size > 0)
+        await environment.produce(empty, numbered(5))
+        batch = await source.receive(1, [empty], 2)
+        assert source.lag(1)[empty] == 5 - batch.next_offset
+        source.seek(1, full, 30)
+        source.revoke(1)
+        assert source.lag(1) == {}
 
 
 async def test_a_kept_partition_continues_without_loss_or_repeat(environment: Environment) -> None:
