@@ -90,6 +90,7 @@ class CommitRequest:
         self._refused: dict[TopicPartition, BrokerError] = {}
         self._retried: dict[TopicPartition, BrokerError] = {}
         self._failure: Exception | None = None
+        self._began = member.clock.now()
         self.unanswered = False
 
     async def run(self) -> None:
@@ -201,7 +202,7 @@ class CommitRequest:
         if applied:
             self._positions.raise_lower_bounds(applied, self._moves)
             self._lifecycle.lease.extend(sent_at)
-            self._member.emitter.emit(Committed, offsets=applied)
+            self._member.emitter.emit(Committed, offsets=applied, seconds=self._seconds)
         following: Reaction | None = None
         for name in list(self._open):
             reaction = reaction_to_code(Request.COMMIT, codes[name])
@@ -229,14 +230,34 @@ class CommitRequest:
         )
 
     def _emit_refused(self, offsets: CommitOffsets, reason: str, *, stale: bool = False) -> None:
-        emit_refused(self._member.emitter, offsets, reason, stale=stale)
+        emit_refused(self._member.emitter, offsets, reason, stale=stale, seconds=self._seconds)
+
+    @property
+    def _seconds(self) -> float:
+        """The time since the first attempt."""
+        return max(0.0, self._member.clock.now() - self._began)  # a program's clock may go back
 
 
 def emit_refused(
-    emitter: EventEmitter, offsets: CommitOffsets, reason: str, *, stale: bool = False
+    emitter: EventEmitter,
+    offsets: CommitOffsets,
+    reason: str,
+    *,
+    stale: bool = False,
+    seconds: float = 0.0,
 ) -> None:
-    """Emit that these offsets were not committed, why, and whether the generation was stale."""
-    emitter.emit(CommitRefused, offsets=numbers(offsets), reason=reason, stale=stale)
+    """Emit that these offsets were not committed, why, and whether the generation was stale.
+
+    Args:
+        emitter: the member's.
+        offsets: the offsets.
+        reason: why.
+        stale: whether the reason is that the generation has ended.
+        seconds: the time since the commit was sent; 0 if it was not.
+    """
+    emitter.emit(
+        CommitRefused, offsets=numbers(offsets), reason=reason, stale=stale, seconds=seconds
+    )
 
 
 def stale_error(membership: Membership, end: End, reason: str) -> StaleGenerationError:

@@ -116,7 +116,7 @@ class Committer:
             raise _lease_error(self._membership)
         if (end := self._lifecycle.final_end) is not None:
             raise generation_ended_error(self._membership, end)
-        answered = False
+        answered, began = False, self._member.clock.now()
         with self._lifecycle.commit_scope() as scope:
             try:
                 await self._hand_to(producer, offsets, scope.deadline - trio.current_time())
@@ -127,7 +127,8 @@ class Committer:
             answered = True
         if answered:
             self._positions.committed_in_transaction(offsets)
-            self._member.emitter.emit(Committed, offsets=numbers(offsets))
+            seconds = max(0.0, self._member.clock.now() - began)  # a program's clock may go back
+            self._member.emitter.emit(Committed, offsets=numbers(offsets), seconds=seconds)
             return
         emit_refused(self._member.emitter, offsets, "the producer did not answer in time")
         raise CommitUnknownError(

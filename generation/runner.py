@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import trio
 
@@ -155,6 +155,20 @@ class GenerationRunner:
     def handed_over(self) -> bool:
         """Whether the program was offered the generation."""
         return self.generation is not None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The generation's part of a `GroupStatus`; any thread may read it."""
+        lease, generation = self.lifecycle.lease, self.generation
+        held = [] if generation is None else [one.held_for for one in generation.streams]
+        return {
+            "generation_id": self._membership.generation_id,
+            "epoch": self._membership.epoch,
+            "lease": max(0.0, lease.left),
+            "heartbeat_age": max(0.0, lease.unconfirmed_for),
+            "batch_age": max(held, default=0.0),
+            "lag": {} if generation is None else generation.lag(),
+        }
 
     @property
     def unanswered(self) -> bool:

@@ -148,6 +148,8 @@ class RecordStream(PartitionStream):
         self._leased = LeasedBatches(self._lifecycle, self._member.clock)
         self._located = False
         self._busy = False
+        self._given: tuple[TopicPartition, int] | None = None
+        """The partition of the batch that the program has, and the number of its records."""
         self._resets: dict[TopicPartition, Backoff] = {}
         """The waits of partitions whose position was reset and that have given no record since."""
         self._waiting_for_reset: dict[TopicPartition, _WaitingForReset] = {}
@@ -171,7 +173,7 @@ class RecordStream(PartitionStream):
             raise UsageError(
                 "two tasks iterate over one record stream; open one for each partition instead"
             )
-        self._set_held(held=False)
+        self._take_back()
         self._busy = True
         try:
             batch = await self._next()
@@ -181,7 +183,7 @@ class RecordStream(PartitionStream):
             self.close()
             raise StopAsyncIteration
         batch = self._leased.bind(batch)
-        self._set_held(held=True)
+        self._give(batch)
         self._positions.handed_out(batch.partition, batch.next_offset)
         if (observer := self._member.runtime.observer) is not None:
             observer.handed_out(self._lifecycle.membership, batch)
@@ -218,13 +220,27 @@ class RecordStream(PartitionStream):
         assert isinstance(source, BufferedSource)  # `read` exists
         if not self._may_read_in_thread():
             return None
-        self._set_held(held=False)
+        self._take_back()
         batch = source.receive_in_thread(read, timeout)
         if batch is None:
             return None
         self._resets.pop(batch.partition, None)
-        self._set_held(held=True)
+        self._give(batch)
         return self._leased.bind(batch)
+
+    def _give(self, batch: Batch) -> None:
+        """The program is given a batch; in the thread that reads it."""
+        self._set_held(held=True)
+        self._given = (batch.partition, len(batch.messages))
+        self._member.emitter.handed_out(*self._given)
+
+    def _take_back(self) -> None:
+        """The program asks for another batch; in the thread that reads it."""
+        seconds = self.held_for
+        self._set_held(held=False)
+        given, self._given = self._given, None
+        if given is not None:
+            self._member.emitter.processed(*given, seconds)
 
     def _may_read_in_thread(self) -> bool:
         return (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, final
 
 from kgroup.client.error_policy import Reaction, Request
 from kgroup.errors import BrokerError, TransportError
 from kgroup.events import Event, EventHandler, RequestFailed, SourceFault
 from kgroup.logs import LOGGER, attributes_of
+from kgroup.monitors import Monitor, Monitored
 from kgroup.types import Membership, TopicPartition
 
 E = TypeVar("E", bound=Event)
@@ -28,35 +30,63 @@ class EventHandlers:
     def __init__(self, group_id: str, *handlers: EventHandler) -> None:
         self._group_id = group_id
         self._handlers = handlers
+        self._monitors = [one for one in handlers if isinstance(one, Monitor)]
         self._raised: set[int] = set()
+        """The ids of the handlers that have raised; a handler need not be hashable."""
 
     def __call__(self, event: Event) -> None:
         """Call the handlers in order."""
-        for number, handler in enumerate(self._handlers):
-            try:
+        for handler in self._handlers:
+            with self._guarded(handler, event):
                 handler(event)
-            except KeyboardInterrupt:
-                raise
-            except BaseException:  # noqa: BLE001 # whatever a program does wrong in it
-                if number not in self._raised:
-                    self._raised.add(number)
-                    LOGGER.exception(
-                        "the event handler %r of group %r raised an exception for %r; the group"
-                        " continues, and later exceptions of this handler are not logged",
-                        handler,
-                        self._group_id,
-                        event,
-                        extra=attributes_of(event),
-                    )
+
+    def attach(self, group: Monitored) -> None:
+        """Pass the group to the monitors among the handlers."""
+        for monitor in self._monitors:
+            with self._guarded(monitor, group):
+                monitor.attach(group)
+
+    def handed_out(self, partition: TopicPartition, records: int) -> None:
+        """Report a batch to the monitors; any thread may call it."""
+        for monitor in self._monitors:
+            with self._guarded(monitor, partition):
+                monitor.handed_out(self._group_id, partition, records)
+
+    def processed(self, partition: TopicPartition, records: int, seconds: float) -> None:
+        """Report the end of a batch to the monitors; any thread may call it."""
+        for monitor in self._monitors:
+            with self._guarded(monitor, partition):
+                monitor.processed(self._group_id, partition, records, seconds)
+
+    @contextmanager
+    def _guarded(self, handler: EventHandler, subject: object) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 # whatever a program does wrong in it
+            if id(handler) not in self._raised:
+                self._raised.add(id(handler))
+                LOGGER.exception(
+                    "the event handler %r of group %r raised an exception for %r; the group"
+                    " continues, and later exceptions of this handler are not logged",
+                    handler,
+                    self._group_id,
+                    subject,
+                    extra=attributes_of(subject) if isinstance(subject, Event) else None,
+                )
 
 
 @final
 class EventEmitter:
-    """Emits the events of one member to its handlers."""
+    """Emits the events of one member to its handlers, and passes batches to its monitors."""
 
     def __init__(self, group_id: str, *handlers: EventHandler) -> None:
         self._group_id = group_id
         self._handlers = EventHandlers(group_id, *handlers)
+        self.attach = self._handlers.attach
+        self.handed_out = self._handlers.handed_out
+        self.processed = self._handlers.processed
         self._subject: dict[str, Any] = {}
 
     def bind(self, membership: Membership | None, member_id: str = "") -> None:

@@ -121,7 +121,8 @@ def _plain(value: object) -> Any:
 
 
 EventHandler = Callable[[Event], None]
-"""A function that is called with each event, in the group's own thread; it must not block."""
+"""A function that is called with each event, in the group's own thread; it must not block. It may
+be a ``kgroup.interfaces.Monitor``, which learns more."""
 
 
 @attrs.frozen(kw_only=True)
@@ -382,10 +383,16 @@ class GenerationEnded(Event):
 
 @attrs.frozen(kw_only=True)
 class Committed(Event):
-    """The coordinator accepted a commit."""
+    """The coordinator accepted a commit.
+
+    Attributes:
+        offsets: the committed offsets.
+        seconds: the time from the request to its response, with the attempts before it.
+    """
 
     level: ClassVar[int] = logging.DEBUG
     offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
+    seconds: float
 
     def message(self) -> str:
         """See ``Event``."""
@@ -400,12 +407,14 @@ class CommitRefused(Event):
         offsets: the refused offsets.
         reason: why.
         stale: whether the reason is that the generation has ended.
+        seconds: the time from the request to the refusal; 0 if nothing was sent.
     """
 
     level: ClassVar[int] = logging.WARNING
     offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
     reason: str
     stale: bool
+    seconds: float = 0.0
 
     def message(self) -> str:
         """See ``Event``."""

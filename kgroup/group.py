@@ -27,7 +27,7 @@ import math
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 import trio
 
@@ -43,11 +43,15 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Lifecycle, inside_of
 from kgroup.generation.runner import GenerationRunner
 from kgroup.generation.states import State
+from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
+from kgroup.interfaces import RecordSource
 from kgroup.logs import EventLog
+from kgroup.loop_probe import LoopProbe
 from kgroup.member import Member
 from kgroup.notifier import Notifier
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.runtime import Runtime, default_runtime_factory
+from kgroup.status import GroupStatus, Phase, StatusRecorder
 from kgroup.types import Cause, End
 from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.streams import open_tcp
@@ -93,7 +97,8 @@ class ConsumerGroup:
         runtime: the network, clock and record source; by default TCP, the system's clock and
             librdkafka.
         on_event: called with each event, in this thread; it must not block. Its exceptions end
-            nothing, ``sys.exit()`` included: the first one is logged with its traceback.
+            nothing, ``sys.exit()`` included: the first one is logged with its traceback. A
+            ``kgroup.monitors.Monitor``, such as those of ``kgroup.metrics``, learns more.
 
     Raises:
         ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be
@@ -126,13 +131,17 @@ class ConsumerGroup:
             handlers.append(self.event_file)
         if on_event is not None:
             handlers.append(on_event)
-        self._emitter = EventEmitter(config.group_id, *handlers)
+        self._recorder = StatusRecorder(self._runtime.clock.now)
+        self._emitter = EventEmitter(config.group_id, self._recorder, *handlers)
         self._opened: AbstractAsyncContextManager[None] | None = None
         self._waiting = False
         self._ready: GenerationRunner | None = None
         self._held: Lifecycle | None = None
         self._holder: trio.lowlevel.Task | None = None
         self._life: Lifecycle | None = None
+        self._runner: GenerationRunner | None = None
+        self._source: RecordSource | None = None
+        self._probe: LoopProbe | None = None
         self._cancelled_by_closing: trio.CancelScope | None = None
         self._leave_by = -math.inf
         self._body = trio.CancelScope()
@@ -163,6 +172,9 @@ class ConsumerGroup:
         if self._runtime.observer is not None:
             self._runtime.observer.opened(self.shutdown)
         self._opened = self._open()
+        self._probe = LoopProbe(self._runtime.clock.now)
+        self._recorder.entered()
+        self._emitter.attach(self)
         await self._opened.__aenter__()
         return self
 
@@ -306,6 +318,71 @@ class ConsumerGroup:
         """
         await self._done.wait()
 
+    def status(self) -> GroupStatus:
+        """What the member is doing now. Any thread may call it, and it waits for nothing.
+
+        If the event loop is blocked, the second call from another thread says so: the first one
+        schedules a call in the loop to find out.
+        """
+        runner, recorder = self._runner, self._recorder
+        blocked = None if self._probe is None else self._probe.blocked()
+        phase, detail = self._phase(runner, loop_ended=self._probe is not None and blocked is None)
+        known: dict[str, Any] = {}
+        now = self._runtime.clock.now()
+        if runner is not None:
+            known = runner.status
+            if phase is Phase.RUNNING and recorder.started_at is not None:
+                known["age"] = max(0.0, now - recorder.started_at)
+        since = recorder.without_generation_since
+        buffered = getattr(self._source, "buffered", (0, 0))  # a source need not have it
+        return GroupStatus(
+            group_id=self._config.group_id,
+            phase=phase,
+            detail=detail,
+            without_generation=0.0 if since is None else max(0.0, now - since),
+            was_assigned=recorder.started_at is not None,
+            loop_blocked=blocked or 0.0,
+            buffered_records=buffered[0],
+            buffered_bytes=buffered[1],
+            **known,
+        )
+
+    def health(
+        self,
+        *,
+        blocked_after: float | None = BLOCKED_AFTER,
+        hanging_after: float | None = None,
+        unconfirmed_after: float | None = None,
+        stuck_after: float | None = STUCK_AFTER,
+    ) -> Health:
+        """Whether the member is live and ready, and why not; for an orchestrator's probes.
+
+        Any thread may call it, and it waits for nothing. A blocked event loop is noticed by the
+        second call from another thread (see `status`). ``kgroup.health`` says what the words mean;
+        docs/metrics.md shows how to serve it.
+
+        Args:
+            blocked_after: the member is not live if its event loop has not run for so many seconds;
+                None means that this is not judged.
+            hanging_after: it is not ready if it has been without a generation for so long, after
+                its first one; by default ``GroupConfig.rebalance_timeout``.
+            unconfirmed_after: nor if no heartbeat has been confirmed for so long; by default a
+                third of ``GroupConfig.session_timeout``.
+            stuck_after: nor if a handler has had a batch for so long; None means that this is not
+                judged. It is not interrupted: ``GroupConfig.max_processing_time`` would do that.
+
+        Raises:
+            ArgumentError: an argument is not a number of seconds.
+        """
+        limits = limits_of(
+            self._config,
+            blocked_after=blocked_after,
+            hanging_after=hanging_after,
+            unconfirmed_after=unconfirmed_after,
+            stuck_after=stuck_after,
+        )
+        return judge(self.status(), limits)
+
     def __repr__(self) -> str:
         if self._opened is None:
             state = "not entered"
@@ -316,6 +393,27 @@ class ConsumerGroup:
         else:
             state = "joining" if self._life is None else repr(self._life.state.value)
         return f"<ConsumerGroup {self._config.group_id!r}, {state}>"
+
+    def _phase(self, runner: GenerationRunner | None, *, loop_ended: bool) -> tuple[Phase, str]:
+        """What the member is doing, and why, or what fails; from any thread."""
+        error = self._fatal or next(iter(self._errors), None)
+        phase, detail = Phase.IDLE, self._recorder.failure
+        if self._opened is None:
+            phase = Phase.NOT_ENTERED
+        elif error is not None:
+            phase, detail = Phase.FAILED, f"{type(error).__name__}: {error}"
+        elif self._closing is not None:
+            over = self._done.is_set() or loop_ended
+            phase, detail = (Phase.CLOSED if over else Phase.CLOSING), self._closing
+        elif self._done.is_set() or loop_ended:
+            phase, detail = Phase.FAILED, "the program cancelled it, or its event loop has ended"
+        elif runner is None:
+            phase = Phase.JOINING if self._waiting else Phase.IDLE
+        elif runner.lifecycle.state is not State.RUNNING:
+            phase = Phase.DRAINING
+        else:
+            phase = Phase.RUNNING if runner.lifecycle.was_held else Phase.STARTING
+        return phase, detail
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
@@ -378,6 +476,7 @@ class ConsumerGroup:
         """Enter the record source, run the member, leave; `around` is the scope of all this."""
         source = self._runtime.record_source(self._config, self._emitter.fault)
         check_source(source)
+        self._source = source
         async with source:
             # From here on closing cancels parts of it only, each in a scope of its own.
             self._cancelled_by_closing = None
@@ -406,9 +505,9 @@ class ConsumerGroup:
                     runner = await member.join()
                     # From here on the generation ends by its own drain and not by this scope.
                     self._cancelled_by_closing = None
-                    self._life = runner.lifecycle
+                    self._life, self._runner = runner.lifecycle, runner
                     await member.run(runner, self._offer)
-                self._life = self._ready = None
+                self._life = self._ready = self._runner = None
                 if scope.cancelled_caught:  # the group closed before a generation began
                     continue
                 if runner.lifecycle.errors:

@@ -219,7 +219,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         WARNING,
         "generation ended, and its partitions are lost (membership lost: forgotten)",
     ),
-    (Committed, {"offsets": {P1: 4, P0: 3}}, DEBUG, "committed t-0 at 3, t-1 at 4"),
+    (Committed, {"offsets": {P1: 4, P0: 3}, "seconds": 0.1}, DEBUG, "committed t-0 at 3, t-1 at 4"),
     (
         CommitRefused,
         {"offsets": {P1: 4, P0: 3}, "reason": "stale", "stale": True},

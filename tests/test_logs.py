@@ -24,7 +24,7 @@ def test_an_event_is_one_line_at_its_level(caplog: pytest.LogCaptureFixture) -> 
     """Logger, level and text are the event's."""
     events = [
         Joining(group_id="g", reason="r"),
-        Committed(group_id="g", offsets={TopicPartition("t", 0): 1}),
+        Committed(group_id="g", offsets={TopicPartition("t", 0): 1}, seconds=0.1),
         LoopBlocked(group_id="g", seconds=11.0),
         GenerationEnded(group_id="g", end=End(Cause.FENCED), cut_short=False),
     ]

@@ -292,6 +292,10 @@ class Generation(MembershipView):
         left = (without_stale_errors(error, self.end) for error in raised)
         return [error for error in left if error is not None]
 
+    def running_threads(self) -> list[str]:
+        """The names of the handler threads that have not ended; any thread may call it."""
+        return [one.thread.name for one in list(self._handlers) if not one.call.ended]
+
     def join_threads(self) -> None:
         """Join the threads whose functions have returned; in the caller's thread."""
         for handler in list(self._handlers):

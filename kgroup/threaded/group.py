@@ -11,18 +11,21 @@ import atexit
 import threading
 from typing import Self, final
 
+import attrs
 import trio
 
 from kgroup import arguments
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError
+from kgroup.errors import GroupClosedError, UsageError, some
 from kgroup.event_emitter import EventHandlers
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup as TrioGroup
+from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.logs import EventLog
 from kgroup.runtime import Runtime, default_runtime_factory
+from kgroup.status import GroupStatus, Phase
 from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot
 from kgroup.threaded.generation import Generation
 
@@ -213,6 +216,43 @@ class ConsumerGroup:
         """
         self._close_reason = self._close_reason or _CANCELLED
         self._loop.post(self._group_scope.cancel)
+
+    def status(self) -> GroupStatus:
+        """What the member is doing now. Any thread may call it, and it waits for nothing.
+
+        If the background thread is blocked, the second call says so.
+        """
+        status = self._group.status()
+        threads = [] if self._current is None else self._current.running_threads()
+        if status.phase is Phase.IDLE and threads:
+            detail = f"handler threads still run: {some(threads)}"
+            return attrs.evolve(status, phase=Phase.DRAINING, detail=detail)
+        return status
+
+    def health(
+        self,
+        *,
+        blocked_after: float | None = BLOCKED_AFTER,
+        hanging_after: float | None = None,
+        unconfirmed_after: float | None = None,
+        stuck_after: float | None = STUCK_AFTER,
+    ) -> Health:
+        """Whether the member is live and ready, and why not; for an orchestrator's probes.
+
+        Any thread may call it, and it waits for nothing. A blocked background thread is noticed by
+        the second call. See `kgroup.ConsumerGroup.health`.
+
+        Raises:
+            ArgumentError: an argument is not a number of seconds.
+        """
+        limits = limits_of(
+            self._config,
+            blocked_after=blocked_after,
+            hanging_after=hanging_after,
+            unconfirmed_after=unconfirmed_after,
+            stuck_after=stuck_after,
+        )
+        return judge(self.status(), limits)
 
     def __repr__(self) -> str:
         text = repr(self._group)

@@ -222,6 +222,16 @@ class RecordingEmitter:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.reports: list[tuple[Request, Reaction]] = []
+        self.batches: list[tuple[TopicPartition, int, float | None]] = []
+        """Batches that were handed out, and with their seconds those that were processed."""
+
+    def handed_out(self, partition: TopicPartition, records: int) -> None:
+        """Record a batch."""
+        self.batches.append((partition, records, None))
+
+    def processed(self, partition: TopicPartition, records: int, seconds: float) -> None:
+        """Record the end of a batch."""
+        self.batches.append((partition, records, seconds))
 
     def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
         """See ``EventEmitter``."""

@@ -25,12 +25,16 @@ OUR_OWN: Final = {"benchmarks", "kgroup", "tests"}
 EXTRAS: Final = {
     "kgroup.broker.security.tls": {"kafka"},
     "kgroup.cli.demo": {"spark"},
+    "kgroup.metrics.opentelemetry": {"opentelemetry"},
+    "kgroup.metrics.prometheus": {"prometheus"},
     "kgroup.spark": {"spark"},
     "kgroup.testing": {"kafka"},
     "kgroup.testing.spark": {"kafka", "spark"},
     "kgroup.testing.spark_plugin": {"kafka", "spark"},
 }
 """The extras from which a package or module may import; the longest matching name counts."""
+DISTRIBUTIONS: Final = {"opentelemetry": "opentelemetry-api"}
+"""Distributions whose name is not that of the module that they bring."""
 LOADED_BY: Final = {
     "kgroup.testing.plugin": {"pytest"},
     "kgroup.testing.spark_plugin": {"pytest"},
@@ -71,7 +75,7 @@ def imported(source: str) -> Iterator[str]:
         for name in names:
             top = name.partition(".")[0]
             if top not in sys.stdlib_module_names and top not in OUR_OWN:
-                yield canonicalize_name(top)
+                yield canonicalize_name(DISTRIBUTIONS.get(top, top))
 
 
 def package_sources() -> dict[str, str]:

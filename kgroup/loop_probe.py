@@ -1,0 +1,41 @@
+"""Finds out from another thread whether an event loop makes progress, without waiting for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import final
+
+import trio
+
+from kgroup.worker_thread import post_to
+
+
+@final
+class LoopProbe:
+    """Made in the event loop that it probes.
+
+    Each `blocked` schedules a call in the loop, unless an earlier one has not run yet. A loop that
+    is blocked is therefore noticed by the second probe; probes cost nothing else.
+
+    Args:
+        now: a clock in seconds, for any thread.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.get_ident()
+        self._sent: float | None = None
+
+    def blocked(self) -> float | None:
+        """For how long the loop has not run a call that is scheduled; None if it has ended."""
+        if threading.get_ident() == self._thread and trio.lowlevel.in_trio_run():
+            self._sent = None
+            return 0.0
+        sent = self._sent
+        if sent is not None:
+            return max(0.0, self._now() - sent)
+        self._sent = self._now()
+        return 0.0 if post_to(self._token, partial(setattr, self, "_sent", None)) else None

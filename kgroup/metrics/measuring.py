@@ -1,0 +1,141 @@
+"""What is measured: a `Monitor` that turns events, batches and the state of groups into numbers.
+
+`Measuring` gives counts and durations to a `Sink` as they happen. It computes gauges when they are
+read, in any thread, so that they show a group whose event loop is blocked, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol, final
+
+from kgroup.events import (
+    CommitRefused,
+    Committed,
+    Event,
+    GenerationEnded,
+    LoopBlocked,
+    RecordFailed,
+    RecordParked,
+    RequestFailed,
+)
+from kgroup.health import Health
+from kgroup.metrics import table
+from kgroup.metrics.rebalances import RebalanceTimes
+from kgroup.metrics.table import Metric
+from kgroup.monitors import Monitored
+from kgroup.status import Phase
+from kgroup.types import TopicPartition
+
+Labels = tuple[str, ...]
+"""The values of a metric's labels, in their order."""
+
+
+class Sink(Protocol):
+    """Takes numbers, in any thread."""
+
+    def add(self, metric: Metric, labels: Labels, number: int) -> None:
+        """Add to a counter."""
+        ...
+
+    def observe(self, metric: Metric, labels: Labels, seconds: float) -> None:
+        """Add a duration to a histogram."""
+        ...
+
+
+@final
+class Measuring:
+    """A `Monitor` of any number of groups.
+
+    Args:
+        sink: takes counts and durations.
+        now: the clock, in seconds.
+    """
+
+    def __init__(self, sink: Sink, now: Callable[[], float]) -> None:
+        self._sink = sink
+        self._now = now
+        self._rebalances = RebalanceTimes(now)
+        self._groups: list[weakref.ref[Monitored]] = []
+        self._last_record: dict[str, float] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        group = event.group_id
+        for span in self._rebalances.take(event):
+            if span.phase:
+                self._sink.observe(table.REBALANCE_PHASE, (group, span.phase), span.seconds)
+            else:
+                self._sink.observe(table.REBALANCE, (group,), span.seconds)
+        if isinstance(event, Committed):
+            self._sink.observe(table.COMMIT, (group, table.COMMITTED), event.seconds)
+        elif isinstance(event, CommitRefused):
+            outcome = "stale" if event.stale else "refused"
+            self._sink.observe(table.COMMIT, (group, outcome), event.seconds)
+        elif (counted := _COUNTED.get(type(event))) is not None:
+            metric, labels = counted
+            self._sink.add(metric, (group, *labels(event)), 1)
+        if event.severity >= logging.WARNING:
+            self._sink.add(table.WARNINGS, (group, type(event).__name__), 1)
+
+    def attach(self, group: Monitored) -> None:
+        """Measure a group until it is closed, or no longer exists."""
+        self._groups = [*(one for one in self._groups if one() is not None), weakref.ref(group)]
+        self._last_record.setdefault(group.status().group_id, self._now())
+
+    def handed_out(self, group_id: str, partition: TopicPartition, records: int) -> None:
+        """Count records."""
+        self._last_record[group_id] = self._now()
+        labels = (group_id, partition.topic, str(partition.partition))
+        self._sink.add(table.RECORDS, labels, records)
+
+    def processed(
+        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+    ) -> None:
+        """Measure a batch."""
+        del records
+        self._sink.observe(table.BATCH, (group_id, partition.topic), seconds)
+
+    def gauge(self, metric: Metric) -> dict[Labels, float]:
+        """The present values of a gauge, by their labels."""
+        found: dict[Labels, list[float]] = {}
+        for group in [group for one in self._groups if (group := one()) is not None]:
+            health = group.health()
+            if health.status.phase is Phase.CLOSED:
+                continue
+            for labels, value in self._values(metric, health):
+                found.setdefault((health.status.group_id, *labels), []).append(value)
+        return {labels: metric.combine(values) for labels, values in found.items()}
+
+    def _values(self, metric: Metric, health: Health) -> Iterator[tuple[Labels, float]]:
+        status = health.status
+        if metric is table.LAG:
+            for partition, lag in status.lag.items():
+                if lag is not None:
+                    yield (partition.topic, str(partition.partition)), lag
+        elif metric is table.RECORD_AGE:
+            yield (), max(0.0, self._now() - self._last_record[status.group_id])
+        else:
+            yield (), _GAUGES[metric](health)
+
+
+_COUNTED: Final[dict[type[Event], tuple[Metric, Callable[[Any], Labels]]]] = {
+    GenerationEnded: (table.GENERATIONS, lambda event: (event.end.cause.value,)),
+    RequestFailed: (table.FAILURES, lambda event: (event.request,)),
+    RecordFailed: (table.RETRIED, lambda event: (event.partition.topic,)),
+    RecordParked: (table.PARKED, lambda event: (event.partition.topic,)),
+    LoopBlocked: (table.LATE, lambda _: ()),
+}
+"""For each event that is counted the counter, and its labels behind the group."""
+_GAUGES: Final[dict[Metric, Callable[[Health], float]]] = {
+    table.PARTITIONS: lambda health: len(health.status.lag),
+    table.GENERATION_AGE: lambda health: health.status.age,
+    table.BUFFERED_RECORDS: lambda health: health.status.buffered_records,
+    table.BUFFERED_BYTES: lambda health: health.status.buffered_bytes,
+    table.HEARTBEAT_AGE: lambda health: health.status.heartbeat_age,
+    table.BATCH_AGE: lambda health: health.status.batch_age,
+    table.LIVE: lambda health: float(health.live),
+    table.READY: lambda health: float(health.ready),
+}

@@ -1,0 +1,121 @@
+"""Metrics for Prometheus, with the extra ``kgroup[prometheus]``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, final
+
+from kgroup.events import Event
+from kgroup.metrics.measuring import Labels, Measuring
+from kgroup.metrics.table import BUCKETS, METRICS, Kind, Metric
+from kgroup.monitors import Monitored
+from kgroup.types import TopicPartition
+
+try:
+    import prometheus_client
+except ImportError as missing:
+    raise ImportError(
+        "kgroup.metrics.prometheus needs the package prometheus-client, which is not installed:"
+        " pip install 'kgroup[prometheus]'"
+    ) from missing
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+GAUGES: Final = tuple(metric for metric in METRICS if metric.kind is Kind.GAUGE)
+
+
+@final
+class PrometheusMetrics(Collector):
+    """The metrics of all groups that it is given to as ``on_event``; one serves any number.
+
+    For example::
+
+        metrics = PrometheusMetrics()
+        prometheus_client.start_http_server(9000)
+        kgroup.run(config, handle, on_event=metrics)
+
+    Gauges are read when Prometheus scrapes, in the thread that serves it. The mode of
+    prometheus-client for several processes has no gauges of this kind; let each process serve its
+    own metrics.
+
+    Args:
+        registry: where they are registered; by default the registry of the process.
+        now: the clock, in seconds.
+
+    Raises:
+        ValueError: the registry has these metrics already.
+    """
+
+    def __init__(
+        self,
+        registry: prometheus_client.CollectorRegistry = prometheus_client.REGISTRY,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._measuring = Measuring(self, now)
+        registry.register(self)
+        self._counters = {
+            metric: prometheus_client.Counter(
+                metric.prometheus, metric.meaning, metric.labels, registry=registry
+            )
+            for metric in METRICS
+            if metric.kind is Kind.COUNTER
+        }
+        self._histograms = {
+            metric: prometheus_client.Histogram(
+                metric.prometheus,
+                metric.meaning,
+                metric.labels,
+                registry=registry,
+                buckets=BUCKETS,
+            )
+            for metric in METRICS
+            if metric.kind is Kind.HISTOGRAM
+        }
+
+    # A Monitor.
+
+    def __call__(self, event: Event) -> None:
+        """See `Monitor`."""
+        self._measuring(event)
+
+    def attach(self, group: Monitored) -> None:
+        """See `Monitor`."""
+        self._measuring.attach(group)
+
+    def handed_out(self, group_id: str, partition: TopicPartition, records: int) -> None:
+        """See `Monitor`."""
+        self._measuring.handed_out(group_id, partition, records)
+
+    def processed(
+        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+    ) -> None:
+        """See `Monitor`."""
+        self._measuring.processed(group_id, partition, records, seconds)
+
+    # A Sink.
+
+    def add(self, metric: Metric, labels: Labels, number: int) -> None:
+        """See `Sink`."""
+        self._counters[metric].labels(*labels).inc(number)
+
+    def observe(self, metric: Metric, labels: Labels, seconds: float) -> None:
+        """See `Sink`."""
+        self._histograms[metric].labels(*labels).observe(seconds)
+
+    # A Collector.
+
+    def describe(self) -> Iterator[Family]:
+        """The gauges without values, by which the registry finds names that it has already."""
+        for metric in GAUGES:
+            yield GaugeMetricFamily(metric.prometheus, metric.meaning, labels=metric.labels)
+
+    def collect(self) -> Iterator[Family]:
+        """The gauges, for a scrape."""
+        for metric in GAUGES:
+            family = GaugeMetricFamily(metric.prometheus, metric.meaning, labels=metric.labels)
+            for labels, value in self._measuring.gauge(metric).items():
+                family.add_metric(labels, value)
+            yield family

@@ -1,0 +1,103 @@
+"""How long the parts of a rebalance take, from a member's events.
+
+A rebalance begins with the end of a generation, or with a member's first join, and is over when the
+program receives the next generation. `PHASES` says which pair of events bounds each part. Attempts
+that fail (a JoinGroup that is repeated, a generation that ends before the hand-over) belong to the
+rebalance; the parts that they leave unfinished are not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+import attrs
+
+from kgroup.events import (
+    Assigned,
+    Event,
+    GenerationDraining,
+    GenerationEnded,
+    GenerationStarted,
+    Joined,
+    Joining,
+    Left,
+)
+
+PHASES: Final[dict[tuple[type[Event], type[Event]], str]] = {
+    (GenerationDraining, GenerationEnded): "drain",
+    (GenerationEnded, Joining): "rejoin",
+    (Joining, Joined): "join",
+    (Joined, Assigned): "sync",
+    (Assigned, GenerationStarted): "hand_over",
+}
+"""For the events that begin and end a part of a rebalance, its name."""
+_EVENTS: Final = frozenset(kind for pair in PHASES for kind in pair)
+_MOST: Final = 1000
+"""So many rebalances are followed at once; a lost member's id may never come again."""
+
+
+@final
+@attrs.frozen
+class Span:
+    """A part of a rebalance, or all of it, which has no phase; times are the clock's."""
+
+    phase: str
+    began: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return max(0.0, self.ended - self.began)
+
+
+@final
+@attrs.define
+class _Rebalance:
+    """One that is under way: when it began, and its last event with that event's time."""
+
+    began: float
+    last: type[Event]
+    at: float
+    spans: list[Span] = attrs.field(factory=list)
+
+
+@final
+class RebalanceTimes:
+    """Follows the rebalances of members, each by its id.
+
+    Args:
+        now: the clock, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._running: dict[tuple[str, str], _Rebalance] = {}
+
+    def take(self, event: Event) -> list[Span]:
+        """Take an event; when a rebalance is over, return its parts, and last all of it."""
+        kind = type(event)
+        key = (event.group_id, event.member_id)
+        if kind is Left:
+            self._running.pop(key, None)
+        if kind not in _EVENTS:
+            return []
+        now = self._now()
+        # A member has no id before its first JoinGroup, or if it had to give up its id.
+        running = self._running.pop(key, None) or self._running.pop((event.group_id, ""), None)
+        if running is None:
+            if kind is GenerationStarted:
+                return []
+            if len(self._running) >= _MOST:
+                self._running.clear()
+            self._running[key] = _Rebalance(now, kind, now)
+            return []
+        if (phase := PHASES.get((running.last, kind))) is not None:
+            running.spans.append(Span(phase, running.at, now))
+        if kind is GenerationStarted:
+            return [*running.spans, Span("", running.began, now)]
+        if kind is not running.last:  # of repeated ones the first counts
+            running.last, running.at = kind, now
+        self._running[key] = running
+        return []

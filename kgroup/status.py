@@ -1,0 +1,145 @@
+"""What a member is doing now: the facts that health checks and metrics read, from any thread.
+
+`StatusRecorder` notes a few times from the events of a group. `GroupStatus` is the value that
+``ConsumerGroup.status`` makes of them, and ``kgroup.health`` judges it. Nothing here waits or takes
+a lock: each attribute has one writer, the event loop, and a reader gets the value before or after a
+change.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+import attrs
+
+from kgroup.events import (
+    CoordinatorFound,
+    Event,
+    GenerationDraining,
+    GenerationEnded,
+    GenerationStarted,
+    Joined,
+    Joining,
+    LoginDelayed,
+    RequestFailed,
+)
+from kgroup.types import TopicPartition
+
+
+@final
+class Phase(enum.Enum):
+    """What a member is doing."""
+
+    NOT_ENTERED = "not entered"
+    IDLE = "idle"
+    """The program does not wait in ``next()``, and holds no generation."""
+    JOINING = "joining"
+    """From the call of ``next()`` to the response to JoinGroup."""
+    STARTING = "starting"
+    """From that response to the hand-over of the generation: assignment and start offsets."""
+    RUNNING = "running"
+    DRAINING = "draining"
+    """The generation has ended, and its work has not."""
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAILED = "failed"
+    """An error closed the group."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class GroupStatus:
+    """What a member is doing now; durations are seconds.
+
+    Attributes:
+        group_id: the group.
+        phase: what it is doing.
+        detail: why it closes, is closed or failed; or the last failure since it last had a
+            generation, such as brokers that do not answer; or empty.
+        without_generation: the time since the last generation began to end, or since the group was
+            entered; 0 while a generation runs.
+        was_assigned: whether the program has ever received a generation.
+        loop_blocked: the time since a call into the event loop was made that has not been run; 0 if
+            there is none.
+        generation_id: the coordinator's id of the generation, or -1.
+        epoch: kgroup's number of the generation, or 0.
+        age: the time since the program received the generation; 0 without one.
+        lease: for how long no other member can own the partitions; 0 without a generation.
+        heartbeat_age: the time since the last heartbeat that confirmed the membership was sent; 0
+            without a generation.
+        batch_age: the longest time for which a handler has had its batch.
+        lag: for each partition, how far its reader is behind; None where it is not known.
+        buffered_records: the records that were fetched and not handed out.
+        buffered_bytes: their bytes.
+    """
+
+    group_id: str
+    phase: Phase
+    detail: str = ""
+    without_generation: float = 0.0
+    was_assigned: bool = False
+    loop_blocked: float = 0.0
+    generation_id: int = -1
+    epoch: int = 0
+    age: float = 0.0
+    lease: float = 0.0
+    heartbeat_age: float = 0.0
+    batch_age: float = 0.0
+    lag: Mapping[TopicPartition, int | None] = attrs.field(factory=dict)
+    buffered_records: int = 0
+    buffered_bytes: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The status as values of JSON; a partition is written as ``topic-number``."""
+        fields = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
+        lag = {str(partition): behind for partition, behind in self.lag.items()}
+        return {**fields, "phase": self.phase.value, "lag": lag}
+
+
+_FAILURES: Final = (RequestFailed, LoginDelayed)
+_ANSWERS: Final = (CoordinatorFound, Joined, GenerationStarted)
+
+
+@final
+class StatusRecorder:
+    """Notes times from a group's events; an event handler.
+
+    Args:
+        now: the clock, in seconds.
+
+    Attributes:
+        failure: the last failure of a request that no answer has followed, or empty.
+        started_at: when the program received its last generation, or None.
+        without_generation_since: since when there has been none, or None while one runs.
+        joined: whether the last JoinGroup was answered.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.failure = ""
+        self.started_at: float | None = None
+        self.without_generation_since: float | None = None
+        self.joined = False
+
+    def entered(self) -> None:
+        """The program entered the group."""
+        self.without_generation_since = self._now()
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        match event:
+            case GenerationStarted():
+                self.started_at = self._now()
+                self.without_generation_since = None
+            case GenerationDraining() | GenerationEnded():
+                if self.without_generation_since is None:
+                    self.without_generation_since = self._now()
+            case Joining() | Joined():
+                self.joined = isinstance(event, Joined)
+        if isinstance(event, _FAILURES):
+            request = f"{event.request}: " if isinstance(event, RequestFailed) else ""
+            self.failure = f"{request}{event.reason}"
+        elif isinstance(event, _ANSWERS):
+            self.failure = ""
