@@ -1,0 +1,212 @@
+"""Metrics and traces for OpenTelemetry, as its SDK exports them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from trio.testing import MockClock
+
+import kgroup
+from kgroup.events import CommitRefused, Committed
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from kgroup.interfaces import Batch
+from kgroup.metrics.opentelemetry import (
+    OpenTelemetryMetrics,
+    OpenTelemetryTraces,
+    context_of,
+    links_of,
+)
+from kgroup.metrics.table import METRICS
+from kgroup.monitors import Monitors
+from kgroup.records.memory import LogMessage, StoredRecord
+from kgroup.testing.memory import memory_runtime
+from tests.group.world import P0, world
+
+TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+P0_ATTRIBUTES = {
+    "messaging.system": "kafka",
+    "messaging.consumer.group.name": "group",
+    "messaging.destination.name": "topic",
+    "messaging.destination.partition.id": "0",
+}
+
+
+def message(*headers: tuple[str, bytes | None]) -> LogMessage:
+    """A record with these headers."""
+    stored = StoredRecord(
+        offset=0, timestamp=0, append_time=False, key=None, value=b"", headers=headers
+    )
+    return LogMessage(P0, stored)
+
+
+def points(reader: InMemoryMetricReader) -> Iterator[tuple[str, Any]]:
+    """The data points that an export has, each with the name of its metric."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    for resource in data.resource_metrics:
+        for scope in resource.scope_metrics:
+            assert scope.scope.name == "kgroup"
+            for metric in scope.metrics:
+                for point in metric.data.data_points:
+                    yield metric.name, point
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    """Where spans go."""
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def traces(spans: InMemorySpanExporter) -> OpenTelemetryTraces:
+    """Traces by trio's clock."""
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    return OpenTelemetryTraces(provider, now=trio.current_time)
+
+
+def named(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    """The finished spans of this name."""
+    return [span for span in spans.get_finished_spans() if span.name == name]
+
+
+def seconds_of(span: ReadableSpan) -> float:
+    """How long a span took."""
+    assert span.start_time is not None
+    assert span.end_time is not None
+    return (span.end_time - span.start_time) / 1e9
+
+
+async def test_a_groups_metrics_and_spans(
+    autojump_clock: MockClock, traces: OpenTelemetryTraces, spans: InMemorySpanExporter
+) -> None:
+    """Metrics have the conventions' names; batches, commits and the rebalance have spans."""
+    reader = InMemoryMetricReader()
+    metrics = OpenTelemetryMetrics(MeterProvider([reader]), now=trio.current_time)
+    processed = trio.Event()
+
+    async def handle(generation: Generation, batch: Batch) -> None:
+        await generation.commit({P0: batch.next_offset})
+        await trio.sleep(2)
+        processed.set()
+
+    async with world() as here:
+        await here.append(5)
+        group = ConsumerGroup(
+            here.config(),
+            runtime=memory_runtime(here.broker),
+            on_event=Monitors(metrics, traces, here.events.append),
+        )
+        async with group, trio.open_nursery() as nursery:
+            serve = partial(kgroup.serve, group, traces.traced(handle), commit=False)
+            nursery.start_soon(serve)
+            await processed.wait()
+            await trio.sleep(1)
+            found = dict(points(reader))
+            group.shutdown()
+    assert found["kgroup.partition.lag"].attributes == P0_ATTRIBUTES
+    consumed = found["messaging.client.consumed.messages"]
+    assert consumed.value == 5
+    assert consumed.attributes == {
+        **P0_ATTRIBUTES,
+        "messaging.operation.name": "poll",
+        "messaging.operation.type": "receive",
+    }
+    commits = found["messaging.client.operation.duration"]
+    assert (commits.count, "error.type" in commits.attributes) == (1, False)
+    assert found["messaging.process.duration"].sum == pytest.approx(2, abs=0.1)
+    assert set(found) <= {metric.opentelemetry for metric in METRICS}
+    assert here.events
+
+    (process,) = named(spans, "process topic")
+    assert process.kind is SpanKind.CONSUMER
+    assert process.attributes is not None
+    assert P0_ATTRIBUTES.items() <= process.attributes.items()
+    assert process.attributes["messaging.batch.message_count"] == 5
+    commit = named(spans, "commit topic")[0]
+    assert commit.kind is SpanKind.CLIENT
+    assert commit.parent == process.get_span_context()
+    (rebalance,) = named(spans, "rebalance")
+    phases = [span for span in spans.get_finished_spans() if span.name.startswith("rebalance ")]
+    assert [span.name.split()[1] for span in phases] == ["join", "sync", "hand_over"]
+    assert all(span.parent == rebalance.get_span_context() for span in phases)
+    assert sum(map(seconds_of, phases)) == pytest.approx(seconds_of(rebalance), abs=0.01)
+
+
+async def test_a_refused_commit_is_an_error(
+    traces: OpenTelemetryTraces, spans: InMemorySpanExporter
+) -> None:
+    """Its span has the reason and a low-cardinality type, and lasts as long as the commit did."""
+    reader = InMemoryMetricReader()
+    metrics = OpenTelemetryMetrics(MeterProvider([reader]))
+    both = {P0: 1, attrs.evolve(P0, topic="other"): 2}
+    for event in (
+        CommitRefused(group_id="g", offsets=both, reason="why", stale=True, seconds=0.5),
+        CommitRefused(group_id="g", offsets={P0: 1}, reason="why", stale=False),
+        Committed(group_id="g", offsets={P0: 1}, seconds=1.5),
+    ):
+        metrics(event)
+        traces(event)
+    stale, refused, done = spans.get_finished_spans()
+    assert (stale.name, refused.name) == ("commit", "commit topic")
+    assert stale.attributes is not None
+    assert stale.attributes["error.type"] == "stale"
+    assert (stale.status.status_code, stale.status.description) == (StatusCode.ERROR, "why")
+    assert seconds_of(stale) == pytest.approx(0.5)
+    assert seconds_of(done) == pytest.approx(1.5)
+    kinds = {
+        point.attributes.get("error.type"): point.sum
+        for name, point in points(reader)
+        if name == "messaging.client.operation.duration"
+    }
+    assert kinds == {None: 1.5, "stale": 0.5, "refused": 0.0}
+
+
+def test_links_lead_to_the_producers() -> None:
+    """The trace context is read from the headers; others, and broken ones, give no link."""
+    records = [
+        message(("traceparent", TRACE)),
+        message(("Traceparent", TRACE), ("other", None)),
+        message(("traceparent", b"\xff nonsense")),
+        message(("traceparent", None)),
+        message(),
+    ]
+    (link,) = links_of(records)
+    assert f"{link.context.span_id:016x}" == "b7ad6b7169203331"
+    assert context_of(records[-1]) == {}
+
+
+async def test_plain_functions_and_their_exceptions(
+    traces: OpenTelemetryTraces, spans: InMemorySpanExporter
+) -> None:
+    """A plain function is wrapped too; what it raises is recorded and raised."""
+    generation: Any = type("G", (), {"group_id": "g", "member_id": "m", "generation_id": 3})
+    batch = Batch(partition=P0, messages=[message()], next_offset=1, epoch=1)
+
+    def handle(generation: Any, batch: Batch) -> int:
+        if batch.epoch == 2:
+            raise ValueError("bad")
+        return batch.next_offset
+
+    handle_traced = traces.traced(handle)
+    assert handle_traced.__name__ == "handle"
+    assert handle_traced(generation, batch) == 1
+    with pytest.raises(ValueError, match="bad"):
+        handle_traced(generation, attrs.evolve(batch, epoch=2))
+    good, bad = spans.get_finished_spans()
+    assert good.status.status_code is StatusCode.UNSET
+    assert bad.status.status_code is StatusCode.ERROR
+    assert bad.attributes is not None
+    assert bad.attributes["error.type"] == "ValueError"
