@@ -1,0 +1,173 @@
+"""What a member says of itself, through its life, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.events import GenerationDraining
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from kgroup.status import Phase
+from tests.group.world import P0, world
+
+
+def reasons(group: ConsumerGroup) -> str:
+    """Why a group is not ready."""
+    return "; ".join(group.health().reasons)
+
+
+async def test_the_phases_of_a_member(autojump_clock: MockClock) -> None:
+    """From before it is entered to after it has closed, with what a generation has."""
+    async with world(2) as here:
+        await here.append(50)
+        group = here.group()
+        assert group.status().phase is Phase.NOT_ENTERED
+        async with group:
+            await trio.sleep(1)
+            assert group.status().phase is Phase.IDLE
+            here.broker.slow(2.0, "join_group", times=2)
+            async with trio.open_nursery() as nursery:
+
+                async def watch() -> None:
+                    await trio.sleep(1)
+                    assert group.status().phase is Phase.JOINING
+                    assert "no generation yet: it is joining" in reasons(group)
+                    assert group.health().live
+
+                nursery.start_soon(watch)
+                generation = await group.next()
+            status = group.status()
+            assert (status.phase, status.epoch) == (Phase.RUNNING, generation.epoch)
+            assert status.generation_id == generation.generation_id
+            assert status.was_assigned
+            await anext(generation.records(P0, max_records=20))
+            await trio.sleep(3.25)
+            status = group.status()
+            assert status.lag[P0] == 30
+            assert status.buffered_records == 30
+            assert status.buffered_bytes > 30
+            assert status.batch_age == 3.25
+            assert status.age == pytest.approx(3.25)
+            assert status.lease == pytest.approx(generation.lease)
+            assert 0 < status.heartbeat_age < 1.1
+            assert group.health().ready
+            group.shutdown("enough")
+            assert (group.status().phase, group.status().detail) == (Phase.CLOSING, "enough")
+        assert (group.status().phase, group.status().detail) == (Phase.CLOSED, "enough")
+        assert group.health().live
+        assert not group.health().ready
+
+
+async def test_a_member_without_partitions_is_ready(autojump_clock: MockClock) -> None:
+    """More members than partitions: the one that gets none rightly idles."""
+    async with (
+        world(1) as here,
+        here.group() as first,
+        here.group() as second,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def run(group: ConsumerGroup) -> None:
+            async for _ in group:
+                pass
+
+        nursery.start_soon(run, first)
+        nursery.start_soon(run, second)
+        await trio.sleep(30)
+        assert sorted(len(group.status().lag) for group in (first, second)) == [0, 1]
+        assert first.health().ready
+        assert second.health().ready
+        first.shutdown()
+        second.shutdown()
+
+
+async def test_brokers_that_are_away(autojump_clock: MockClock) -> None:
+    """First heartbeats are unconfirmed, then the lease is over, then there is no generation."""
+    async with world() as here, here.group(session_timeout=30.0) as group:
+        await group.next()
+        await trio.sleep(5)
+        away = here.broker.slow(1000.0)
+        await trio.sleep(12)
+        assert "has confirmed no heartbeat for 1" in reasons(group)
+        await trio.sleep(10)
+        assert group.health().live
+        away.cancel()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.next)
+            await trio.sleep(60)
+            assert group.health().ready
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_stuck_handler_is_reported_and_runs_on(autojump_clock: MockClock) -> None:
+    """The member is live and not ready; the handler is not interrupted, and ready ends that."""
+    async with world() as here, here.group() as group:
+        await here.append(5)
+        done = trio.Event()
+
+        async def handle(generation: Generation) -> None:
+            async for _ in generation.records():
+                await trio.sleep(400)
+                done.set()
+
+        generation = await group.next()
+        generation.start_soon(handle, generation)
+        await trio.sleep(301)
+        health = group.health()
+        assert (health.live, health.ready) == (True, False)
+        assert "a handler has had its batch for 30" in reasons(group)
+        assert group.health(stuck_after=None).ready
+        await done.wait()
+        await trio.sleep(1)
+        assert group.health().ready
+
+
+async def test_a_drain_that_hangs(autojump_clock: MockClock) -> None:
+    """A rebalance is normal for a while, and then not ready, with what it waits for."""
+    async with world() as here, here.group(drain_timeout=50.0) as group:
+        generation = await group.next()
+
+        async def handle() -> None:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(200)
+
+        generation.start_soon(handle)
+        generation.start_soon(trio.lowlevel.checkpoint)  # which returns, so that the drain begins
+        await trio.sleep(30)
+        assert here.events_of(GenerationDraining)
+        assert (group.status().phase, group.health().ready) == (Phase.DRAINING, True)
+        assert not group.health(hanging_after=20).ready
+        await trio.sleep(100)
+        assert "no generation for 130.0 s: the work of its last one has not ended" in reasons(group)
+
+
+async def test_a_failure_is_not_live(autojump_clock: MockClock) -> None:
+    """A handler's exception closes the group: a restart helps, and the reason names it."""
+    async with world() as here:
+        group = here.group()
+
+        async def handle() -> None:
+            await trio.sleep(1)
+            raise ValueError("bad")
+
+        with pytest.RaisesGroup(pytest.RaisesExc(ValueError)):
+            async with group:
+                generation = await group.next()
+                generation.start_soon(handle)
+                await trio.sleep_forever()
+        health = group.health()
+        assert (health.live, health.status.phase) == (False, Phase.FAILED)
+        assert health.reasons == ("an error closed the group: ValueError: bad",)
+
+
+async def test_a_group_that_was_cancelled(autojump_clock: MockClock) -> None:
+    """It did not close by itself, so that it is not live."""
+    async with world() as here:
+        group = here.group()
+        with trio.move_on_after(5):
+            async with group:
+                await group.next()
+                await trio.sleep_forever()
+        assert group.status().phase is Phase.FAILED

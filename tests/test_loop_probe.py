@@ -1,0 +1,54 @@
+"""Whether an event loop makes progress, as another thread finds out."""
+
+from __future__ import annotations
+
+import threading
+
+import trio
+
+from kgroup.loop_probe import LoopProbe
+
+PATIENCE = 100.0
+
+
+class Time:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> float:
+        """The time."""
+        return self.at
+
+
+async def test_a_blocked_loop_is_seen_by_the_second_probe() -> None:
+    """The first schedules a call; the next says since when it waits, until the loop runs again."""
+    time = Time()
+    probe = LoopProbe(time.now)
+    assert probe.blocked() == 0  # in the loop, which therefore runs
+    seen: list[float | None] = []
+
+    def probe_it() -> None:
+        seen.append(probe.blocked())
+        time.at = 30.0
+        seen.append(probe.blocked())
+
+    beside = threading.Thread(target=probe_it)
+    beside.start()
+    beside.join(PATIENCE)  # which blocks the loop
+    assert seen == [0, 30]
+    with trio.fail_after(PATIENCE):
+        while probe._sent is not None:
+            await trio.lowlevel.checkpoint()
+    assert await trio.to_thread.run_sync(probe.blocked) == 0
+
+
+def test_a_loop_that_has_ended() -> None:
+    """None says so."""
+
+    async def main() -> LoopProbe:
+        await trio.lowlevel.checkpoint()
+        return LoopProbe(lambda: 0.0)
+
+    assert trio.run(main).blocked() is None

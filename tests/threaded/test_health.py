@@ -1,0 +1,75 @@
+"""The health of a threaded group, as other threads see it."""
+
+from __future__ import annotations
+
+import threading
+
+from kgroup.status import Phase
+from kgroup.threaded import Generation
+from kgroup.types import TopicPartition
+from tests.brokers import Kafka
+from tests.threaded.stage import SOON, Stage, wait
+
+
+def test_a_member_at_work(kafka: Kafka) -> None:
+    """Any thread sees the lag, and that the member is ready; a blocked loop is not live."""
+    here = Stage(kafka)
+    here.create(1, 10)
+    name = here.partition(0)
+    has_batch, goes_on = threading.Event(), threading.Event()
+    lags: list[int | None] = []
+
+    def handle(generation: Generation, partition: TopicPartition) -> None:
+        batch = next(generation.records(partition, max_records=4))
+        lags.append(generation.lag()[partition])
+        lags.append((batch.high_watermark or 0) - batch.next_offset)
+        has_batch.set()
+        goes_on.wait(SOON)
+
+    group = here.group()
+    assert not group.health().ready
+    with group:
+        generation = group.next(SOON)
+        generation.start(handle, generation, name)
+        wait(has_batch)
+        assert group.health().ready
+        assert group.status().lag == generation.lag() == {name: 6}
+        entered, unblocked = threading.Event(), threading.Event()
+
+        def block() -> None:
+            entered.set()
+            unblocked.wait(SOON)
+
+        group._loop.post(block)
+        wait(entered)
+        assert group.health().live  # the first call only asks
+        while group.status().loop_blocked <= 0:
+            goes_on.wait(0.01)
+        health = group.health(blocked_after=0.0)
+        assert (health.live, health.ready) == (False, False)
+        assert "event loop has not run" in health.reasons[0]
+        unblocked.set()
+        goes_on.set()
+    assert lags == [6, 6]
+    assert group.status().phase is Phase.CLOSED
+
+
+def test_a_thread_that_outlasts_its_generation(kafka: Kafka) -> None:
+    """It is what the next generation waits for, and its name is in the status."""
+    here = Stage(kafka)
+    here.create(1)
+    goes_on = threading.Event()
+    with here.group(drain_timeout=0.2) as group:
+        generation = group.next(SOON)
+        generation.start(goes_on.wait, SOON)
+        generation.start(lambda: None)  # which returns, so that the generation ends
+        generation.wait_ended(SOON)
+        beside = threading.Thread(target=group.next, args=(SOON,))
+        beside.start()
+        while (status := group.status()).phase is not Phase.DRAINING or not status.detail:
+            goes_on.wait(0.01)
+        assert "handler threads still run: " in status.detail
+        assert not group.health(hanging_after=0.0).ready
+        goes_on.set()
+        beside.join(SOON)
+        assert group.health(hanging_after=SOON).ready
