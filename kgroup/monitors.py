@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Protocol, final, runtime_checkable
 
 from kgroup.events import Event, EventHandler
-from kgroup.health import Health
-from kgroup.status import GroupStatus
+from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health
+from kgroup.status import GroupStatus, Phase
 from kgroup.types import TopicPartition
 
 
@@ -21,7 +21,14 @@ class Monitored(Protocol):
         """See `ConsumerGroup.status`."""
         ...
 
-    def health(self) -> Health:
+    def health(
+        self,
+        *,
+        blocked_after: float | None = BLOCKED_AFTER,
+        hanging_after: float | None = None,
+        unconfirmed_after: float | None = None,
+        stuck_after: float | None = STUCK_AFTER,
+    ) -> Health:
         """See `ConsumerGroup.health`."""
         ...
 
@@ -60,6 +67,57 @@ class Monitor(Protocol):
             seconds: the time for which the program has had it.
         """
         ...
+
+
+@final
+class HealthMonitor:
+    """Gives the health of the group that ``kgroup.run`` makes, which its program does not hold.
+
+    For example ``kgroup.run(config, handle, on_event=monitor)``, and ``monitor.health()`` in the
+    thread that serves the probes. It is for one group at a time.
+    """
+
+    def __init__(self) -> None:
+        self._group: Monitored | None = None
+
+    def health(
+        self,
+        *,
+        blocked_after: float | None = BLOCKED_AFTER,
+        hanging_after: float | None = None,
+        unconfirmed_after: float | None = None,
+        stuck_after: float | None = STUCK_AFTER,
+    ) -> Health:
+        """The health of the group; see `ConsumerGroup.health`. Any thread may call it.
+
+        Raises:
+            ArgumentError: an argument is not a number of seconds.
+        """
+        if self._group is not None:
+            return self._group.health(
+                blocked_after=blocked_after,
+                hanging_after=hanging_after,
+                unconfirmed_after=unconfirmed_after,
+                stuck_after=stuck_after,
+            )
+        status = GroupStatus(group_id="", phase=Phase.NOT_ENTERED)
+        reason = "the program has not entered a group yet"
+        return Health(live=True, ready=False, reasons=(reason,), status=status)
+
+    def __call__(self, event: Event) -> None:
+        """See `Monitor`."""
+
+    def attach(self, group: Monitored) -> None:
+        """See `Monitor`."""
+        self._group = group
+
+    def handed_out(self, group_id: str, partition: TopicPartition, records: int) -> None:
+        """See `Monitor`."""
+
+    def processed(
+        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+    ) -> None:
+        """See `Monitor`."""
 
 
 @final

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, final
 
 from kgroup.events import (
@@ -98,13 +98,16 @@ class Measuring:
         del records
         self._sink.observe(table.BATCH, (group_id, partition.topic), seconds)
 
-    def gauge(self, metric: Metric) -> dict[Labels, float]:
-        """The present values of a gauge, by their labels."""
+    def gauges(self, *metrics: Metric) -> dict[Metric, dict[Labels, float]]:
+        """The present values of gauges, by their labels; each group is judged once."""
+        groups = [group for one in self._groups if (group := one()) is not None]
+        healths = [group.health() for group in groups]
+        healths = [health for health in healths if health.status.phase is not Phase.CLOSED]
+        return {metric: self._gauge(metric, healths) for metric in metrics}
+
+    def _gauge(self, metric: Metric, healths: Iterable[Health]) -> dict[Labels, float]:
         found: dict[Labels, list[float]] = {}
-        for group in [group for one in self._groups if (group := one()) is not None]:
-            health = group.health()
-            if health.status.phase is Phase.CLOSED:
-                continue
+        for health in healths:
             for labels, value in self._values(metric, health):
                 found.setdefault((health.status.group_id, *labels), []).append(value)
         return {labels: metric.combine(values) for labels, values in found.items()}

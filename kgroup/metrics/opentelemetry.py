@@ -109,7 +109,7 @@ class OpenTelemetryMetrics:
         self._histograms[metric].record(seconds, attributes_of(metric, labels))
 
     def _read(self, metric: Metric, _: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
-        for labels, value in self._measuring.gauge(metric).items():
+        for labels, value in self._measuring.gauges(metric)[metric].items():
             yield metrics.Observation(value, attributes_of(metric, labels))
 
 

@@ -114,8 +114,8 @@ class PrometheusMetrics(Collector):
 
     def collect(self) -> Iterator[Family]:
         """The gauges, for a scrape."""
-        for metric in GAUGES:
+        for metric, values in self._measuring.gauges(*GAUGES).items():
             family = GaugeMetricFamily(metric.prometheus, metric.meaning, labels=metric.labels)
-            for labels, value in self._measuring.gauge(metric).items():
+            for labels, value in values.items():
                 family.add_metric(labels, value)
             yield family

@@ -13,6 +13,7 @@ import pytest
 
 from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES
+from kgroup.metrics.table import METRICS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHANGELOG: Final = ROOT / "CHANGELOG.md"
@@ -30,8 +31,11 @@ LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 STEP: Final = re.compile(r"^\| `([\w/]+\.py)` \| (`.+?`) \|", re.MULTILINE)
 PLACEHOLDER: Final = re.compile(r"[A-Z]{4}")
-OTHER_NAMES: Final = {*PROPERTIES, *GROUP_PROPERTIES, "kgroup.librdkafka", "kgroup.zip"}
-"""Properties of the embedded broker, a logger, and a file."""
+OTHER_NAMES: Final = {
+    *(*PROPERTIES, *GROUP_PROPERTIES, "kgroup.librdkafka", "kgroup.zip"),
+    *(metric.opentelemetry for metric in METRICS),
+}
+"""Properties of the embedded broker, a logger, a file, and metrics."""
 
 
 def anchors(page: Path) -> Iterator[str]:

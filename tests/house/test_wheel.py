@@ -73,7 +73,8 @@ def test_the_wheel_holds_every_module_once(tree: Path, wheel: dict[str, bytes]) 
     }
     assert installed.pop("kgroup/py.typed") == b""
     page = ("kgroup/cli/timeline/page.css", "kgroup/cli/timeline/page.js")
-    for name in ("kgroup/__init__.pyi", "kgroup/spark/__init__.pyi", *page):
+    data = ("kgroup/metrics/grafana.json",)
+    for name in ("kgroup/__init__.pyi", "kgroup/spark/__init__.pyi", *page, *data):
         assert installed.pop(name) == (tree / name).read_bytes()
     assert sorted(installed) == sorted(expected)
     assert installed == expected

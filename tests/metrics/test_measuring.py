@@ -1,0 +1,198 @@
+"""What is measured, without a library for metrics."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import attrs
+import pytest
+
+from kgroup.events import (
+    Assigned,
+    Event,
+    GenerationDraining,
+    GenerationEnded,
+    GenerationStarted,
+    Joined,
+    Joining,
+    Left,
+    LoopBlocked,
+    RecordFailed,
+    RecordParked,
+    RequestFailed,
+)
+from kgroup.health import Health
+from kgroup.metrics import rebalances, table
+from kgroup.metrics.measuring import Labels, Measuring
+from kgroup.metrics.rebalances import RebalanceTimes
+from kgroup.metrics.table import METRICS, Kind, Metric
+from kgroup.status import GroupStatus, Phase
+from kgroup.types import Assignment, Cause, End, TopicPartition
+
+P0 = TopicPartition("t", 0)
+END = End(Cause.REBALANCE)
+FIELDS: dict[type[Event], dict[str, Any]] = {
+    Joining: {"reason": "r"},
+    Joined: {"leader": True, "assignor": "range", "members": 1},
+    Assigned: {"assignment": Assignment((P0,)), "start_offsets": {}},
+    GenerationStarted: {},
+    GenerationDraining: {"end": END, "deadline": 1.0},
+    GenerationEnded: {"end": END, "cut_short": False},
+    Left: {"reason": "r", "notified": True},
+}
+
+
+class Sink:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.added: list[tuple[str, Labels]] = []
+        self.observed: list[tuple[str, Labels, float]] = []
+
+    def add(self, metric: Metric, labels: Labels, number: int) -> None:
+        """See ``Sink``."""
+        assert number > 0
+        self.added.append((metric.prometheus, labels))
+
+    def observe(self, metric: Metric, labels: Labels, seconds: float) -> None:
+        """See ``Sink``."""
+        self.observed.append((metric.prometheus, labels, seconds))
+
+
+@attrs.define(eq=False)
+class Group:
+    """A group with a status that a test sets."""
+
+    judged: GroupStatus
+    ready: bool = True
+
+    def status(self) -> GroupStatus:
+        """See ``Monitored``."""
+        return self.judged
+
+    def health(self, **_: float | None) -> Health:
+        """See ``Monitored``."""
+        return Health(live=True, ready=self.ready, reasons=(), status=self.judged)
+
+
+class Member:
+    """Events of one member, each one second after the last."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.times = RebalanceTimes(lambda: self.now)
+
+    def play(self, *kinds: type[Event], member_id: str = "m") -> list[tuple[str, float]]:
+        """Take events; return the spans of what is over."""
+        spans = []
+        for kind in kinds:
+            self.now += 1
+            spans += self.times.take(kind(group_id="g", member_id=member_id, **FIELDS[kind]))
+        return [(span.phase, span.seconds) for span in spans]
+
+
+def test_the_parts_of_a_rebalance() -> None:
+    """First a join without an id, then a rebalance with a drain; the whole comes last."""
+    member = Member()
+    assert member.play(Joining, member_id="") == []
+    assert member.play(Joining, Joined, Assigned, GenerationStarted) == [
+        ("join", 2),  # from the first JoinGroup on
+        ("sync", 1),
+        ("hand_over", 1),
+        ("", 4),
+    ]
+    assert member.play(
+        *(GenerationDraining, GenerationEnded, Joining, Joined, Assigned, GenerationStarted)
+    ) == [("drain", 1), ("rejoin", 1), ("join", 1), ("sync", 1), ("hand_over", 1), ("", 5)]
+
+
+def test_a_generation_that_ends_before_the_hand_over() -> None:
+    """Its parts count once they are over, and the rebalance goes on."""
+    member = Member()
+    member.play(GenerationEnded, Joining, Joined)
+    assert member.play(GenerationEnded, Joining, Joined, Assigned, GenerationStarted) == [
+        *(("rejoin", 1), ("join", 1), ("rejoin", 1), ("join", 1), ("sync", 1), ("hand_over", 1)),
+        ("", 7),
+    ]
+
+
+def test_members_that_leave_or_vanish_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that left begins again, and ids that never come again do not pile up."""
+    member = Member()
+    assert member.play(GenerationEnded, Left, GenerationStarted) == []
+    monkeypatch.setattr(rebalances, "_MOST", 3)
+    for number in range(10):
+        member.play(GenerationEnded, member_id=f"lost-{number}")
+    assert len(member.times._running) <= 3
+
+
+def test_events_are_counted() -> None:
+    """Each counted event adds one to its counter, and warnings are counted by their name."""
+    sink = Sink()
+    measuring = Measuring(sink, lambda: 0.0)
+    record: Any = {"partition": P0, "offset": 1, "attempts": 1, "reason": "r"}
+    for event in (
+        GenerationEnded(group_id="g", end=END, cut_short=False),
+        RequestFailed(group_id="g", request="Heartbeat", reason="r", next_action="n"),
+        RecordFailed(group_id="g", most=2, pause=0.1, **record),
+        RecordParked(group_id="g", **record),
+        LoopBlocked(group_id="g", seconds=9.0),
+    ):
+        measuring(event)
+    counted = {name for name, _ in sink.added}
+    assert counted == {
+        metric.prometheus
+        for metric in METRICS
+        if metric.kind is Kind.COUNTER and metric is not table.RECORDS
+    }
+    assert ("kgroup_generations_ended_total", ("g", "rebalance")) in sink.added
+    warnings = [labels for name, labels in sink.added if name == "kgroup_warnings_total"]
+    assert ("g", "LoopBlocked") in warnings
+    assert ("g", "GenerationEnded") not in warnings
+
+
+def test_members_of_one_group_are_one() -> None:
+    """Gauges of two members in a process are combined; a group that is closed has none."""
+    status = GroupStatus(group_id="g", phase=Phase.RUNNING, lag={P0: 5}, buffered_bytes=7)
+    one = Group(attrs.evolve(status, age=10.0))
+    other = Group(attrs.evolve(status, age=3.0, lag={}), ready=False)
+    closed = Group(GroupStatus(group_id="closed", phase=Phase.CLOSED))
+    time = 100.0
+    measuring = Measuring(Sink(), lambda: time)
+    for group in (one, other, closed):
+        measuring.attach(group)
+    measuring.handed_out("g", P0, 3)
+    time = 104.0
+
+    def gauge(metric: Metric) -> dict[Labels, float]:
+        return measuring.gauges(metric)[metric]
+
+    assert gauge(table.LAG) == {("g", "t", "0"): 5}
+    assert gauge(table.BUFFERED_BYTES) == {("g",): 14}
+    assert gauge(table.GENERATION_AGE) == {("g",): 3}
+    assert gauge(table.READY) == {("g",): 0}
+    assert gauge(table.RECORD_AGE) == {("g",): 4}
+    del other, group
+    assert gauge(table.READY) == {("g",): 1}
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("prometheus", "prometheus_client", "kgroup[prometheus]"),
+        ("opentelemetry", "opentelemetry", "kgroup[opentelemetry]"),
+    ],
+)
+def test_a_missing_extra(module: str, package: str, extra: str) -> None:
+    """The import fails with the command that installs it; kgroup itself needs neither."""
+    code = (
+        f"import sys; sys.modules['{package}'] = None; import kgroup.group, kgroup.metrics.table;"
+        f" import kgroup.metrics.{module}"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode != 0
+    assert f"pip install '{extra}'" in ended.stderr.splitlines()[-1]
