@@ -1,0 +1,110 @@
+"""Monitors: what they are given, alone and together, and what becomes of their exceptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgroup.config import GroupConfig
+from kgroup.event_emitter import EventEmitter
+from kgroup.events import Event, GenerationStarted
+from kgroup.health import Health, judge, limits_of
+from kgroup.monitors import HealthMonitor, Monitor, Monitored, Monitors
+from kgroup.status import GroupStatus, Phase
+from kgroup.types import TopicPartition
+
+P0 = TopicPartition("t", 0)
+CONFIG = GroupConfig(group_id="g", bootstrap_servers="h:1", topics=["t"])
+
+
+class Noting:
+    """A monitor that notes what it is given."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.noted: list[tuple[object, ...]] = []
+        self._error = error
+
+    def _note(self, *what: object) -> None:
+        self.noted.append(what)
+        if self._error is not None:
+            raise self._error
+
+    def __call__(self, event: Event) -> None:
+        """See ``Monitor``."""
+        self._note(type(event))
+
+    def attach(self, group: Monitored) -> None:
+        """See ``Monitor``."""
+        self._note(group)
+
+    def handed_out(self, group_id: str, partition: TopicPartition, records: int) -> None:
+        """See ``Monitor``."""
+        self._note(group_id, partition, records)
+
+    def processed(
+        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+    ) -> None:
+        """See ``Monitor``."""
+        self._note(group_id, partition, records, seconds)
+
+
+class Group:
+    """A group that runs."""
+
+    def status(self) -> GroupStatus:
+        """See ``Monitored``."""
+        return GroupStatus(group_id="g", phase=Phase.RUNNING, lease=9.0, batch_age=400.0)
+
+    def health(self, **limits: Any) -> Health:
+        """See ``Monitored``."""
+        return judge(self.status(), limits_of(CONFIG, **limits))
+
+
+GROUP: Any = Group()
+ALL = [(GenerationStarted,), (GROUP,), ("g", P0, 5), ("g", P0, 5, 0.5)]
+
+
+def play(*handlers: Any) -> None:
+    """Emit one of each."""
+    emitter = EventEmitter("g", *handlers)
+    emitter.emit(GenerationStarted)
+    emitter.attach(GROUP)
+    emitter.handed_out(P0, 5)
+    emitter.processed(P0, 5, 0.5)
+
+
+def test_monitors_get_everything_and_functions_get_events() -> None:
+    """One that is inside of Monitors, and Monitors inside of Monitors, are no different."""
+    monitor, inner, events = Noting(), Noting(), list[Event]()
+    assert isinstance(monitor, Monitor)
+    assert not isinstance(events.append, Monitor)
+    play(monitor, Monitors(events.append, Monitors(inner)))
+    assert monitor.noted == inner.noted == ALL
+    assert [type(event) for event in events] == [GenerationStarted]
+
+
+def test_a_monitor_that_raises_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The first of its exceptions is logged, and the others still get everything."""
+    broken, well = Noting(RuntimeError("full")), Noting()
+    play(broken, well)
+    assert broken.noted == well.noted == ALL
+    (record,) = caplog.records
+    assert "the group continues" in record.getMessage()
+
+
+def test_ctrl_c_in_a_monitor_is_passed_on() -> None:
+    """A KeyboardInterrupt is the user's, and not the monitor's."""
+    emitter = EventEmitter("g", Noting(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        emitter.handed_out(P0, 1)
+
+
+def test_the_health_of_a_group_that_the_program_does_not_hold() -> None:
+    """Before there is one, the program is live and not ready; then the group is asked."""
+    monitor = HealthMonitor()
+    health = monitor.health()
+    assert (health.live, health.ready, health.status.phase) == (True, False, Phase.NOT_ENTERED)
+    play(monitor)
+    assert "a handler has had its batch" in monitor.health().reasons[0]
+    assert monitor.health(stuck_after=500.0).ready
