@@ -148,8 +148,10 @@ class RecordStream(PartitionStream):
         self._leased = LeasedBatches(self._lifecycle, self._member.clock)
         self._located = False
         self._busy = False
+        self._emitter = self._member.emitter
         self._given: tuple[TopicPartition, int] | None = None
-        """The partition of the batch that the program has, and the number of its records."""
+        """The partition of the batch that the program has, and the number of its records, if a
+        monitor wants to know."""
         self._resets: dict[TopicPartition, Backoff] = {}
         """The waits of partitions whose position was reset and that have given no record since."""
         self._waiting_for_reset: dict[TopicPartition, _WaitingForReset] = {}
@@ -231,16 +233,16 @@ class RecordStream(PartitionStream):
     def _give(self, batch: Batch) -> None:
         """The program is given a batch; in the thread that reads it."""
         self._set_held(held=True)
-        self._given = (batch.partition, len(batch.messages))
-        self._member.emitter.handed_out(*self._given)
+        if self._emitter.monitored:
+            self._given = (batch.partition, len(batch.messages))
+            self._emitter.handed_out(*self._given)
 
     def _take_back(self) -> None:
         """The program asks for another batch; in the thread that reads it."""
-        seconds = self.held_for
-        self._set_held(held=False)
         given, self._given = self._given, None
         if given is not None:
-            self._member.emitter.processed(*given, seconds)
+            self._emitter.processed(*given, self.held_for)
+        self._set_held(held=False)
 
     def _may_read_in_thread(self) -> bool:
         return (

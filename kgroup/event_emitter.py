@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar, final
 
 from kgroup.client.error_policy import Reaction, Request
@@ -34,47 +33,57 @@ class EventHandlers:
         self._raised: set[int] = set()
         """The ids of the handlers that have raised; a handler need not be hashable."""
 
+    @property
+    def monitored(self) -> bool:
+        """Whether there is a monitor."""
+        return bool(self._monitors)
+
     def __call__(self, event: Event) -> None:
         """Call the handlers in order."""
         for handler in self._handlers:
-            with self._guarded(handler, event):
+            try:
                 handler(event)
+            except BaseException as error:  # noqa: BLE001 # whatever a program does wrong in it
+                self._failed(handler, event, error)
 
     def attach(self, group: Monitored) -> None:
         """Pass the group to the monitors among the handlers."""
         for monitor in self._monitors:
-            with self._guarded(monitor, group):
+            try:
                 monitor.attach(group)
+            except BaseException as error:  # noqa: BLE001 # as above
+                self._failed(monitor, group, error)
 
     def handed_out(self, partition: TopicPartition, records: int) -> None:
         """Report a batch to the monitors; any thread may call it."""
         for monitor in self._monitors:
-            with self._guarded(monitor, partition):
+            try:
                 monitor.handed_out(self._group_id, partition, records)
+            except BaseException as error:  # noqa: BLE001 # as above
+                self._failed(monitor, partition, error)
 
     def processed(self, partition: TopicPartition, records: int, seconds: float) -> None:
         """Report the end of a batch to the monitors; any thread may call it."""
         for monitor in self._monitors:
-            with self._guarded(monitor, partition):
+            try:
                 monitor.processed(self._group_id, partition, records, seconds)
+            except BaseException as error:  # noqa: BLE001 # as above
+                self._failed(monitor, partition, error)
 
-    @contextmanager
-    def _guarded(self, handler: EventHandler, subject: object) -> Iterator[None]:
-        try:
-            yield
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # noqa: BLE001 # whatever a program does wrong in it
-            if id(handler) not in self._raised:
-                self._raised.add(id(handler))
-                LOGGER.exception(
-                    "the event handler %r of group %r raised an exception for %r; the group"
-                    " continues, and later exceptions of this handler are not logged",
-                    handler,
-                    self._group_id,
-                    subject,
-                    extra=attributes_of(subject) if isinstance(subject, Event) else None,
-                )
+    def _failed(self, handler: EventHandler, subject: object, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        if id(handler) not in self._raised:
+            self._raised.add(id(handler))
+            LOGGER.error(
+                "the event handler %r of group %r raised an exception for %r; the group"
+                " continues, and later exceptions of this handler are not logged",
+                handler,
+                self._group_id,
+                subject,
+                exc_info=error,
+                extra=attributes_of(subject) if isinstance(subject, Event) else None,
+            )
 
 
 @final
@@ -84,6 +93,7 @@ class EventEmitter:
     def __init__(self, group_id: str, *handlers: EventHandler) -> None:
         self._group_id = group_id
         self._handlers = EventHandlers(group_id, *handlers)
+        self.monitored = self._handlers.monitored
         self.attach = self._handlers.attach
         self.handed_out = self._handlers.handed_out
         self.processed = self._handlers.processed

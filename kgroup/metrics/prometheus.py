@@ -75,6 +75,10 @@ class PrometheusMetrics(Collector):
             if metric.kind is Kind.HISTOGRAM
         }
 
+        # `labels` takes longer than what is done with its result, and returns the same each time.
+        self._labelled_counters: dict[tuple[Metric, Labels], prometheus_client.Counter] = {}
+        self._labelled_histograms: dict[tuple[Metric, Labels], prometheus_client.Histogram] = {}
+
     # A Monitor.
 
     def __call__(self, event: Event) -> None:
@@ -99,11 +103,19 @@ class PrometheusMetrics(Collector):
 
     def add(self, metric: Metric, labels: Labels, number: int) -> None:
         """See `Sink`."""
-        self._counters[metric].labels(*labels).inc(number)
+        counter = self._labelled_counters.get((metric, labels))
+        if counter is None:
+            counter = self._counters[metric].labels(*labels)
+            self._labelled_counters[metric, labels] = counter
+        counter.inc(number)
 
     def observe(self, metric: Metric, labels: Labels, seconds: float) -> None:
         """See `Sink`."""
-        self._histograms[metric].labels(*labels).observe(seconds)
+        histogram = self._labelled_histograms.get((metric, labels))
+        if histogram is None:
+            histogram = self._histograms[metric].labels(*labels)
+            self._labelled_histograms[metric, labels] = histogram
+        histogram.observe(seconds)
 
     # A Collector.
 

@@ -222,6 +222,7 @@ class RecordingEmitter:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.reports: list[tuple[Request, Reaction]] = []
+        self.monitored = True
         self.batches: list[tuple[TopicPartition, int, float | None]] = []
         """Batches that were handed out, and with their seconds those that were processed."""
 

@@ -24,7 +24,13 @@ from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, RecordStream
 from kgroup.interfaces import Batch
 from kgroup.types import Assignment, TopicPartition
-from tests.generation.bench import MEMBERSHIP, P0, P1, FakeSource, member_context
+from tests.generation.bench import (
+    MEMBERSHIP,
+    P0,
+    P1,
+    FakeSource,
+    member_context,
+)
 from tests.group.world import world
 
 EPOCH = MEMBERSHIP.epoch
@@ -316,6 +322,20 @@ async def test_how_long_a_batch_is_held(autojump_clock: MockClock, nursery: trio
     assert stream.held_for == 0
     around.source.end = 9
     around.source.grown.set()
+
+
+async def test_monitors_learn_of_batches(autojump_clock: MockClock) -> None:
+    """Of each when it is handed out, and when the next one is requested; without any, of none."""
+    around = Around()
+    stream = around.stream()
+    emitter: Any = around.member.emitter
+    await offsets(stream, 1)
+    await trio.sleep(7)
+    assert emitter.batches == [(P0, 1, None)]
+    emitter.monitored = False
+    await offsets(stream, 1)
+    await offsets(stream, 1)
+    assert emitter.batches == [(P0, 1, None), (P0, 1, pytest.approx(7))]
 
 
 async def test_repr_of_a_record_stream(autojump_clock: MockClock) -> None:
