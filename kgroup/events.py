@@ -392,7 +392,7 @@ class Committed(Event):
 
     level: ClassVar[int] = logging.DEBUG
     offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
-    seconds: float
+    seconds: float = 0.0
 
     def message(self) -> str:
         """See ``Event``."""

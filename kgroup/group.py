@@ -405,8 +405,10 @@ class ConsumerGroup:
         elif self._closing is not None:
             over = self._done.is_set() or loop_ended
             phase, detail = (Phase.CLOSED if over else Phase.CLOSING), self._closing
-        elif self._done.is_set() or loop_ended:
-            phase, detail = Phase.FAILED, "the program cancelled it, or its event loop has ended"
+        elif loop_ended:
+            phase, detail = Phase.FAILED, "its event loop has ended"
+        elif self._done.is_set():
+            phase, detail = Phase.CLOSED, "the program cancelled it"
         elif runner is None:
             phase = Phase.JOINING if self._waiting else Phase.IDLE
         elif runner.lifecycle.state is not State.RUNNING:

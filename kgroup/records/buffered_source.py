@@ -472,7 +472,7 @@ class BufferedSource:
         )
 
     def _high_watermark(self, queue: PartitionQueue) -> int | None:
-        """As the fetcher knows it, but not behind what was handed out, which a seek can be."""
+        """As last known, but not behind a record that is handed out."""
         known = self._fetcher.high_watermark(queue.partition)
         return None if known is None else max(known, queue.position)
 

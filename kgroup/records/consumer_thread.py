@@ -655,7 +655,10 @@ class ConsumerThread:
         self._watermarks_due = now + max(WATERMARKS, len(self._fetches) / WATERMARKS_PER_SECOND)
 
     def _read_watermark(self, partition: TopicPartition) -> None:
-        _, high = self._consumer.get_watermark_offsets(_to_confluent(partition), cached=True)
+        try:
+            _, high = self._consumer.get_watermark_offsets(_to_confluent(partition), cached=True)
+        except KafkaException:
+            return  # reading must not end for want of a number that is only reported
         if high >= 0:  # negative before the first Fetch response
             self._watermarks[partition] = high
 

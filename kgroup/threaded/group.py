@@ -223,6 +223,10 @@ class ConsumerGroup:
         If the background thread is blocked, the second call says so.
         """
         status = self._group.status()
+        if status.phase is Phase.FAILED and self._loop.error is None and self._error is None:
+            # `cancel` does not close the trio group, but cancels it, and the loop ends.
+            detail = self._close_reason or status.detail
+            return attrs.evolve(status, phase=Phase.CLOSED, detail=detail)
         threads = [] if self._current is None else self._current.running_threads()
         if status.phase is Phase.IDLE and threads:
             detail = f"handler threads still run: {some(threads)}"

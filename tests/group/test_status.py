@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.clocks import SuspendAwareClock
 from kgroup.events import GenerationDraining
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.status import Phase
+from kgroup.testing.memory import memory_runtime
 from tests.group.world import P0, world
 
 
@@ -163,11 +166,35 @@ async def test_a_failure_is_not_live(autojump_clock: MockClock) -> None:
 
 
 async def test_a_group_that_was_cancelled(autojump_clock: MockClock) -> None:
-    """It did not close by itself, so that it is not live."""
+    """It is closed, which no restart would help."""
     async with world() as here:
         group = here.group()
         with trio.move_on_after(5):
             async with group:
                 await group.next()
                 await trio.sleep_forever()
-        assert group.status().phase is Phase.FAILED
+        assert (group.status().phase, group.health().live) == (Phase.CLOSED, True)
+        assert "cancelled" in group.status().detail
+
+
+def test_an_event_loop_that_died() -> None:
+    """An error of trio's own ends the loop, and another thread sees it."""
+    groups: list[ConsumerGroup] = []
+
+    async def main() -> None:
+        async with world() as here:
+            runtime = attrs.evolve(memory_runtime(here.broker), clock=SuspendAwareClock())
+            group = ConsumerGroup(here.config(), runtime=runtime)
+            groups.append(group)
+            async with group:
+                trio.lowlevel.current_trio_token().run_sync_soon(crash)
+                await trio.sleep_forever()
+
+    def crash() -> None:
+        raise ValueError("bad")
+
+    with pytest.raises(trio.TrioInternalError):
+        trio.run(main)
+    health = groups[0].health()
+    assert (health.live, health.status.phase) == (False, Phase.FAILED)
+    assert "its event loop has ended" in health.reasons[0]

@@ -36,6 +36,7 @@ class ScriptedConsumer:
         self.changed = threading.Condition()
         self.messages: list[Message] = []
         self.polls = 0
+        self.watermarks_fail = False
         self.watermarks: dict[int, int] = {}
         """The high watermark of each partition, as far as a Fetch response has said it."""
         self.fail_with: BaseException | None = None
@@ -83,6 +84,8 @@ class ScriptedConsumer:
     ) -> tuple[int, int]:
         """As the real one, which has invalid ones before the first response."""
         assert cached
+        if self.watermarks_fail:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         self.threads.add(threading.get_ident())
         invalid = confluent_kafka.OFFSET_INVALID
         return invalid, self.watermarks.get(partition.partition, invalid)
@@ -199,9 +202,14 @@ async def test_high_watermarks_come_from_librdkafkas_memory(
         consumer.feed(record(A, 0), record(A, 1))
         batch = await source.receive(1, [A], 10)
         assert batch.high_watermark == 9
+        consumer.watermarks_fail = True
+        consumer.feed(record(A, 2))
+        batch = await source.receive(1, [A], 10)
+        assert batch.high_watermark == 9  # the one before
+        consumer.watermarks_fail = False
         polls = consumer.polls
         await consumer.until(lambda: consumer.polls > polls + 1)
-        assert source.lag(1) == {A: 7, B: 0}
+        assert source.lag(1) == {A: 6, B: 0}
         assert source.lag(2) == {}  # of another generation
         source.assign(2, {B: 7})  # another position, so another fetch
         await obeyed(source)

@@ -54,6 +54,16 @@ def test_a_member_at_work(kafka: Kafka) -> None:
     assert group.status().phase is Phase.CLOSED
 
 
+def test_a_group_that_the_program_cancels(kafka: Kafka) -> None:
+    """It is closed, and no failure."""
+    here = Stage(kafka)
+    here.create(1)
+    with here.group() as group:
+        group.next(SOON)
+        group.cancel()
+    assert (group.status().phase, group.health().live) == (Phase.CLOSED, True)
+
+
 def test_a_thread_that_outlasts_its_generation(kafka: Kafka) -> None:
     """It is what the next generation waits for, and its name is in the status."""
     here = Stage(kafka)
