@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, final
 
 from kgroup.events import (
+    BatchDone,
     CommitRefused,
     Committed,
     Event,
@@ -74,11 +75,21 @@ class Measuring:
         elif isinstance(event, CommitRefused):
             outcome = "stale" if event.stale else "refused"
             self._sink.observe(table.COMMIT, (group, outcome), event.seconds)
+        elif isinstance(event, BatchDone):
+            self._take_batch(event)
         elif (counted := _COUNTED.get(type(event))) is not None:
             metric, labels = counted
             self._sink.add(metric, (group, *labels(event)), 1)
         if event.severity >= logging.WARNING:
             self._sink.add(table.WARNINGS, (group, type(event).__name__), 1)
+
+    def _take_batch(self, event: BatchDone) -> None:
+        """Count a batch of Spark's by its offsets: its records are not counted by partition."""
+        for partition, (first, end) in event.ranges.items():
+            self.handed_out(event.group_id, partition, end - first)
+        seconds = event.planning + event.running + event.committing
+        for topic in {partition.topic for partition in event.ranges}:
+            self._sink.observe(table.BATCH, (event.group_id, topic), seconds)
 
     def attach(self, group: Monitored) -> None:
         """Measure a group until it is closed, or no longer exists."""

@@ -11,6 +11,7 @@ import pytest
 
 from kgroup.events import (
     Assigned,
+    BatchDone,
     Event,
     GenerationDraining,
     GenerationEnded,
@@ -151,6 +152,25 @@ def test_events_are_counted() -> None:
     warnings = [labels for name, labels in sink.added if name == "kgroup_warnings_total"]
     assert ("g", "LoopBlocked") in warnings
     assert ("g", "GenerationEnded") not in warnings
+
+
+def test_batches_of_spark() -> None:
+    """Their offsets are records, and a batch counts for each of its topics."""
+    sink = Sink()
+    measuring = Measuring(sink, lambda: 0.0)
+    ranges = {P0: (5, 9), TopicPartition("u", 1): (0, 2)}
+    times: Any = {"planning": 0.5, "running": 2.0, "committing": 0.25}
+    measuring(
+        BatchDone(group_id="g", batch_id="b", ranges=ranges, rows=6, bytes=None, lag=0, **times)
+    )
+    assert sink.added == [
+        ("kgroup_records_total", ("g", "t", "0")),
+        ("kgroup_records_total", ("g", "u", "1")),
+    ]
+    assert sorted(sink.observed) == [
+        ("kgroup_batch_seconds", ("g", "t"), 2.75),
+        ("kgroup_batch_seconds", ("g", "u"), 2.75),
+    ]
 
 
 def test_members_of_one_group_are_one() -> None:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import kgroup
 from kgroup import threaded
+from kgroup.metrics.opentelemetry import OpenTelemetryMetrics, OpenTelemetryTraces
+from kgroup.metrics.prometheus import PrometheusMetrics
+from kgroup.monitors import HealthMonitor, Monitors
 
 
 async def handle(generation: kgroup.Generation, batch: kgroup.Batch) -> int | None:
@@ -81,3 +84,15 @@ def run_workers(config: kgroup.GroupConfig) -> None:
     kgroup.run(config, handle)
     kgroup.run(config, kgroup.retrying(handle_record, attempts=3, park=park))
     threaded.run(config, handle_in_thread, threads=4)
+
+
+def run_monitored_workers(config: kgroup.GroupConfig, monitor: HealthMonitor) -> None:
+    """Workers with metrics, traces and a health check."""
+    traces = OpenTelemetryTraces()
+    monitors = Monitors(PrometheusMetrics(), OpenTelemetryMetrics(), traces, monitor, print)
+    kgroup.run(config, traces.traced(handle), on_event=monitors)
+    threaded.run(config, traces.traced(handle_in_thread), on_event=monitors)
+    with threaded.ConsumerGroup(config, on_event=monitors) as group:
+        ready: bool = group.health(stuck_after=60).ready
+        lag: dict[kgroup.TopicPartition, int | None] = dict(next(group).lag())
+        print(ready, lag, monitor.health().as_dict())
