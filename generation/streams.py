@@ -244,6 +244,16 @@ class RecordStream(PartitionStream):
             self._emitter.processed(*given, self.held_for)
         self._set_held(held=False)
 
+    def undo_hand_out(self, batch: Batch) -> None:
+        """Read a batch again that this stream returned, and that was not given to the program.
+
+        Another thread that gets batches by calls into the event loop may find that it cannot hand
+        one out any more, because the lease has ended meanwhile.
+        """
+        self._given = None
+        self._set_held(held=False)
+        self._member.source.seek(self._epoch, batch.partition, batch.start_offset)
+
     def _may_read_in_thread(self) -> bool:
         return (
             self._located

@@ -1,4 +1,4 @@
-from . import threaded as threaded
+from . import aio as aio, threaded as threaded
 from .config import GroupConfig as GroupConfig
 from .dead_letters import DeadLetters as DeadLetters
 from .errors import (

@@ -50,6 +50,7 @@ from kgroup.loop_probe import LoopProbe
 from kgroup.member import Member
 from kgroup.notifier import Notifier
 from kgroup.records.librdkafka import LibrdkafkaSource
+from kgroup.running_loop import group_for, running_library
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase, StatusRecorder
 from kgroup.types import Cause, End
@@ -164,6 +165,11 @@ class ConsumerGroup:
             raise UsageError(
                 f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
                 " another one"
+            )
+        if (library := running_library()) != "trio":
+            raise UsageError(
+                f"group {self._config.group_id!r}: kgroup.ConsumerGroup needs trio's event loop,"
+                f" which does not run here; {group_for(library)}"
             )
         # INVARIANT: nothing can fail once the nursery in `_open` is open, because `__aexit__` would
         # not be called to close it.

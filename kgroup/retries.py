@@ -11,7 +11,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any, Protocol, final
 
+import attrs
 import trio
 
 from kgroup import arguments
@@ -67,15 +69,54 @@ def retrying(
     Raises:
         ArgumentError: an argument has a wrong type or value.
     """
+    return retrying_with(_Trio(), handle, attempts, backoff, backoff_max, park)
+
+
+class Loop(Protocol):
+    """What the attempts need of an event loop."""
+
+    async def pause(self, generation: Any, seconds: float) -> None:
+        """Wait so long, or until the generation begins to end."""
+        ...
+
+    async def in_thread(self, fn: Callable[[], object]) -> None:
+        """Call a function in a thread; if the caller is cancelled, the thread is left alone."""
+        ...
+
+
+@final
+class _Trio:
+    async def pause(self, generation: Generation, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await generation.ending.wait()
+
+    async def in_thread(self, fn: Callable[[], object]) -> None:
+        await trio.to_thread.run_sync(fn, abandon_on_cancel=True)
+
+
+def retrying_with(
+    loop: Loop,
+    handle: Callable[[Any, Message], Awaitable[object]],
+    attempts: int,
+    backoff: float,
+    backoff_max: float,
+    park: Park | DeadLetters | None,
+) -> Callable[[Any, Batch], Awaitable[int | None]]:
+    """`retrying` on any event loop.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+    """
     arguments.function("handle", handle)
     policy = RetryPolicy.checked(attempts, backoff, backoff_max)
     if not isinstance(park, DeadLetters):
         arguments.callback("park", park)
 
-    async def process(generation: Generation, batch: Batch) -> int | None:
+    async def process(generation: Any, batch: Batch) -> int | None:
+        records = _Records(loop, handle, park, generation)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            if not await _processed(handle, generation, record, park):
+            if not await records.processed(record):
                 return message.offset()
             if generation.ending.is_set():
                 return message.offset() + 1
@@ -85,58 +126,55 @@ def retrying(
     return process
 
 
-async def _processed(
-    handle: RecordHandler,
-    generation: Generation,
-    record: RecordAttempts,
-    park: Park | DeadLetters | None,
-) -> bool:
-    """Try a record until it is processed or parked; False if the generation ends before."""
-    attempt = 0
-    while True:
-        attempt += 1
-        failure = await _failure(handle, generation, record)
-        if failure is None:
-            return True
-        if attempt == record.policy.attempts:
-            await _put_aside(park, generation, record, failure)
-            return True
-        generation.emit(record.failed(attempt, failure))
-        with trio.move_on_after(record.policy.pause(attempt)):
-            await generation.ending.wait()
-        if generation.ending.is_set():
-            generation.emit(record.ended(attempt))
-            return False
+@final
+@attrs.frozen
+class _Records:
+    """Attempts to process records of one generation."""
 
+    loop: Loop
+    handle: Callable[[Any, Message], Awaitable[object]]
+    park: Park | DeadLetters | None
+    generation: Any
 
-async def _failure(
-    handle: RecordHandler, generation: Generation, record: RecordAttempts
-) -> Exception | None:
-    """Make one attempt; return what the function raised, if another attempt can help."""
-    try:
-        await _awaited(handle, handle(generation, record.message))
-    except NEVER_RETRIED:
-        raise
-    except Exception as error:  # noqa: BLE001 # whatever the program raises
-        return error
-    return None
+    async def processed(self, record: RecordAttempts) -> bool:
+        """Try a record until it is processed or parked; False if the generation ends before."""
+        generation = self.generation
+        attempt = 0
+        while True:
+            attempt += 1
+            failure = await self._failure(record)
+            if failure is None:
+                return True
+            if attempt == record.policy.attempts:
+                await self._put_aside(record, failure)
+                return True
+            generation.emit(record.failed(attempt, failure))
+            await self.loop.pause(generation, record.policy.pause(attempt))
+            if generation.ending.is_set():
+                generation.emit(record.ended(attempt))
+                return False
 
+    async def _failure(self, record: RecordAttempts) -> Exception | None:
+        """Make one attempt; return what the function raised, if another attempt can help."""
+        try:
+            await _awaited(self.handle, self.handle(self.generation, record.message))
+        except NEVER_RETRIED:
+            raise
+        except Exception as error:  # noqa: BLE001 # whatever the program raises
+            return error
+        return None
 
-async def _put_aside(
-    park: Park | DeadLetters | None,
-    generation: Generation,
-    record: RecordAttempts,
-    failure: Exception,
-) -> None:
-    if park is None:
-        raise record.explain(failure)
-    if isinstance(park, DeadLetters):
-        attempts = record.policy.attempts
-        send = partial(park.send, record.message, failure, attempts, generation.group_id)
-        await trio.to_thread.run_sync(send, abandon_on_cancel=True)
-    else:
-        await _awaited(park, park(record.message, failure))
-    generation.emit(record.parked(failure))
+    async def _put_aside(self, record: RecordAttempts, failure: Exception) -> None:
+        park = self.park
+        if park is None:
+            raise record.explain(failure)
+        if isinstance(park, DeadLetters):
+            attempts, group_id = record.policy.attempts, self.generation.group_id
+            send = partial(park.send, record.message, failure, attempts, group_id)
+            await self.loop.in_thread(send)
+        else:
+            await _awaited(park, park(record.message, failure))
+        self.generation.emit(record.parked(failure))
 
 
 async def _awaited(fn: Callable[..., object], returned: Awaitable[object]) -> None:

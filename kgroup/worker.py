@@ -12,15 +12,14 @@ that follows the last record it has processed. So what is committed is always wh
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -32,6 +31,7 @@ from kgroup.events import EventHandler
 from kgroup.generation.generation import MAX_RECORDS, Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
+from kgroup.running_loop import running_library
 from kgroup.runtime import Runtime
 from kgroup.types import TopicPartition
 
@@ -88,11 +88,7 @@ def run(
     limit = arguments.whole("max_records", max_records, 1)
     arguments.instance("commit", commit, bool)
     check_caller(config, _SERVE)
-    if (loop := _running_loop()) is not None:
-        raise UsageError(
-            f"group {config.group_id!r}: run() starts an event loop, and {loop} already runs in"
-            f" this thread; use {_SERVE} in a trio program, and kgroup.threaded in others"
-        )
+    check_no_loop(config)
     worker = partial(serve, group, handle, max_records=limit, commit=commit)
     received: Sequence[int] = ()
     failure: BaseException | None = None
@@ -149,11 +145,27 @@ async def serve(
     continue until their generation ends.
     """
     arguments.instance("group", group, ConsumerGroup)
+    process = partition_worker(handle, max_records, commit=commit)
+    async for generation in group:
+        for partition in generation.assignment:
+            generation.start_soon(process, generation, partition)
+
+
+def partition_worker(
+    handle: Callable[[Any, Batch], Awaitable[int | None]], max_records: int, *, commit: bool
+) -> Callable[[Any, TopicPartition], Awaitable[None]]:
+    """A task that processes one partition of a generation by a function, and commits each batch.
+
+    It is the same on trio and on asyncio: it waits only for the generation and for the function.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+    """
     arguments.function("handle", handle)
     limit = arguments.whole("max_records", max_records, 1)
     arguments.instance("commit", commit, bool)
 
-    async def process(generation: Generation, partition: TopicPartition) -> None:
+    async def process(generation: Any, partition: TopicPartition) -> None:
         async for batch in generation.records(partition, max_records=limit):
             left: Batch | None = batch
             while left is not None:
@@ -165,12 +177,12 @@ async def serve(
                 left = None if generation.ending.is_set() else left_of(left, done)
 
     process.__qualname__ = name_of(handle)  # the name in the end that it causes
-    async for generation in group:
-        for partition in generation.assignment:
-            generation.start_soon(process, generation, partition)
+    return process
 
 
-async def _called(handle: BatchHandler, generation: Generation, batch: Batch) -> int | None:
+async def _called(
+    handle: Callable[[Any, Batch], Awaitable[int | None]], generation: Any, batch: Batch
+) -> int | None:
     returned = handle(generation, batch)
     if not inspect.isawaitable(returned):
         raise UsageError(
@@ -201,14 +213,31 @@ async def _until_signal(group: ConsumerGroup, worker: Callable[[], Awaitable[Non
     return received
 
 
-def _running_loop() -> str | None:
-    """The library whose event loop runs in this thread, or None."""
-    if trio.lowlevel.in_trio_run():
-        return "trio"
-    with suppress(RuntimeError):
-        asyncio.get_running_loop()
-        return "asyncio"
-    return None
+@contextmanager
+def closed_by_signals(
+    shutdown: Callable[[str], object], cancel: Callable[[], object], received: list[int]
+) -> Iterator[None]:
+    """A block in which signals close a group of a program without trio.
+
+    Args:
+        shutdown: called at the first signal, with its name; it must not wait.
+        cancel: called at each further one; it must not wait.
+        received: gets the numbers of the signals.
+    """
+
+    def close(number: int, _: object) -> None:
+        received.append(number)
+        if len(received) == 1:
+            shutdown(signal.Signals(number).name)
+        else:
+            cancel()
+
+    before = {number: signal.signal(number, close) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)  # None: it was set in C
 
 
 def check_caller(config: GroupConfig, instead: str) -> None:
@@ -221,6 +250,21 @@ def check_caller(config: GroupConfig, instead: str) -> None:
         raise UsageError(
             f"group {config.group_id!r}: run() closes the group at SIGTERM and Ctrl-C, which Python"
             f" handles in the main thread only; call it there, or use {instead} here"
+        )
+
+
+def check_no_loop(config: GroupConfig) -> None:
+    """Check that no event loop runs in this thread yet.
+
+    Raises:
+        UsageError: one does.
+    """
+    if (library := running_library()) is not None:
+        package = "kgroup" if library == "trio" else "kgroup.aio"
+        raise UsageError(
+            f"group {config.group_id!r}: run() starts an event loop, and {library} already runs in"
+            f" this thread; use `await {package}.serve(group, handle)` there, with a group of"
+            f" {package}.ConsumerGroup"
         )
 
 

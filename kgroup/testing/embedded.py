@@ -12,9 +12,9 @@ from typing import Any, Final, Self, TypeVar, final, overload
 
 import trio
 
+from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.broker import BrokerSettings, EmbeddedCluster, NewRecord, serve_cluster
 from kgroup.errors import UsageError
-from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")

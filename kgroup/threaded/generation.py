@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, final
@@ -13,17 +12,16 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, final
 import trio
 
 from kgroup import arguments
-from kgroup.errors import StaleGenerationError
+from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
+from kgroup.background.flag import Flag
+from kgroup.background.generation import GenerationTwin, listed
 from kgroup.events import HandlerStillRunning
-from kgroup.generation.generation import MAX_RECORDS, MembershipView
+from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
-from kgroup.generation.states import State
-from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError
-from kgroup.threaded.flag import Flag
 from kgroup.threaded.handlers import GRACE, Handler
 from kgroup.threaded.records import Records
-from kgroup.types import Assignment, End, Offsets, TopicPartition
+from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -33,7 +31,7 @@ Ts = TypeVarTuple("Ts")
 
 
 @final
-class Generation(MembershipView):
+class Generation(GenerationTwin):
     """One generation of a consumer group, for one member. `ConsumerGroup` makes it.
 
     Its methods may be called from any thread. They call those of the trio ``Generation``, whose
@@ -41,7 +39,7 @@ class Generation(MembershipView):
 
     Attributes:
         assignment: the partitions, a sorted collection.
-        positions: for each partition, its start offset, as far as it is known.
+        start_offsets: for each partition, its start offset, as far as it is known.
         ending: set when the generation begins to end; a handler of long batches can check it, and
             commit a part of its batch.
     """
@@ -53,41 +51,15 @@ class Generation(MembershipView):
         owner: object,
         emit: Callable[[HandlerStillRunning], None],
     ) -> None:
-        super().__init__(generation._membership)  # noqa: SLF001
-        self.assignment: Assignment = generation.assignment
-        self.start_offsets: Mapping[TopicPartition, int] = generation.start_offsets
+        super().__init__(generation)
         self.ending = Flag()
-        self._generation = generation
         self._loop = loop
         self._owner = owner
         self._emit = emit
         self._handlers: dict[Handler, None] = {}
-        self._seeks: Counter[TopicPartition] = Counter()
         self.body_thread: int | None = None
         self.stragglers_reported = trio.Event()
         self.threads_ended = trio.Event()
-
-    @property
-    def state(self) -> State:
-        """Running, draining or ended."""
-        return self._generation.state
-
-    @property
-    def end(self) -> End | None:
-        """Why it ended, or None while it runs."""
-        return self._generation.end
-
-    @property
-    def lease(self) -> float:
-        """The seconds for which no other member can own the partitions; 0 if there are none left.
-
-        A handler can check it before a side effect that must not happen twice.
-        """
-        return self._generation.lease
-
-    def lag(self) -> Mapping[TopicPartition, int | None]:
-        """For each partition, how far its reader is behind the end of the log; None if unknown."""
-        return self._generation.lag()
 
     def start(self, fn: Callable[[*Ts], object], *args: *Ts) -> bool:
         """Run a function in a thread of its own; its return or exception ends the generation.
@@ -164,7 +136,7 @@ class Generation(MembershipView):
             StaleGenerationError: the group was closed.
         """
         stream = self._run_sync(
-            partial(self._generation.records, _listed(partitions), max_records=max_records)
+            partial(self._generation.records, listed(partitions), max_records=max_records)
         )
         return Records(self._loop, self._generation, stream, self._seeks)
 
@@ -175,7 +147,7 @@ class Generation(MembershipView):
             NotOwnedError: the generation does not own a partition.
             StaleGenerationError: the group was closed.
         """
-        self._run_sync(partial(self._generation.pause, _listed(partitions)))
+        self._run_sync(partial(self._generation.pause, listed(partitions)))
 
     def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Return batches of these partitions, or of all, again.
@@ -184,7 +156,7 @@ class Generation(MembershipView):
             NotOwnedError: the generation does not own a partition.
             StaleGenerationError: the group was closed.
         """
-        self._run_sync(partial(self._generation.resume, _listed(partitions)))
+        self._run_sync(partial(self._generation.resume, listed(partitions)))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue reading at this offset, and allow commits from there on.
@@ -234,14 +206,6 @@ class Generation(MembershipView):
         """
         return self._run(partial(fn, self._generation))
 
-    def transaction_metadata(self) -> bytes:
-        """This generation's identity, as ``Producer.send_offsets_to_transaction`` takes it.
-
-        Raises:
-            UsageError: the installed librdkafka uses another format.
-        """
-        return self._generation.transaction_metadata()
-
     def commit_in_transaction(
         self, producer: Producer, offsets: Offsets, *, beyond_read: bool = False
     ) -> None:
@@ -263,9 +227,6 @@ class Generation(MembershipView):
             self._generation.commit_in_transaction, producer, given, beyond_read=beyond_read
         )
         self._run(commit)
-
-    def __repr__(self) -> str:
-        return repr(self._generation)
 
     # For ConsumerGroup.
 
@@ -315,19 +276,6 @@ class Generation(MembershipView):
         handler.start()
         return True
 
-    async def _wait_ended_in_body(self) -> End:
-        # The trio generation does the same for the task that runs the body; here it is a thread.
-        life = self._generation._lifecycle  # noqa: SLF001
-        life.release_body()
-        try:
-            return await self._generation.wait_ended()
-        finally:
-            life.hold_body()
-
-    def _seek(self, partition: TopicPartition, offset: int) -> None:
-        self._generation.seek(partition, offset)
-        self._seeks[partition] += 1
-
     async def _wait_for_threads(self) -> None:
         for handler in self._handlers:
             await handler.call.wait()
@@ -351,22 +299,3 @@ class Generation(MembershipView):
     def _run_sync(self, fn: Callable[[], T]) -> T:
         with self._loop_end_as_stale():
             return self._loop.run_sync(fn)
-
-    @contextmanager
-    def _loop_end_as_stale(self) -> Iterator[None]:
-        try:
-            yield
-        except LoopEndedError:
-            why = f" ({self.end})" if self.end is not None else ""
-            raise StaleGenerationError(
-                f"generation {self.generation_id} of group {self.group_id!r} has ended{why}, and"
-                " its group is closed; nothing was done",
-                self.end,
-            ) from None
-
-
-def _listed(
-    partitions: TopicPartition | Iterable[TopicPartition] | None,
-) -> frozenset[TopicPartition] | None:
-    """The partitions, read in the caller's thread: an iterable may run the program's code."""
-    return arguments.partitions("partitions", partitions)

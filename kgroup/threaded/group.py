@@ -15,26 +15,23 @@ import attrs
 import trio
 
 from kgroup import arguments
+from kgroup.background.event_loop import LoopEndedError
+from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, UsageError, some
 from kgroup.event_emitter import EventHandlers
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
-from kgroup.group import ConsumerGroup as TrioGroup
-from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.logs import EventLog
-from kgroup.runtime import Runtime, default_runtime_factory
+from kgroup.runtime import Runtime
 from kgroup.status import GroupStatus, Phase
-from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot
 from kgroup.threaded.generation import Generation
-
-_REASON = "the program closes the group"
-_CANCELLED = "the program cancels the group"
+from kgroup.threaded.slot import Slot
 
 
 @final
-class ConsumerGroup:
+class ConsumerGroup(GroupTwin):
     """A member of a consumer group, for programs without an event loop.
 
     Use it as ``with``, and iterate over it::
@@ -79,16 +76,20 @@ class ConsumerGroup:
     ) -> None:
         arguments.instance("config", config, GroupConfig)
         arguments.callback("on_event", on_event)
-        if default_runtime_factory.get() is not None:
-            raise UsageError(
-                f"group {config.group_id!r}: kgroup.threaded uses threads in real time, so it"
-                " cannot be simulated; simulate the same work with kgroup.ConsumerGroup"
-            )
-        self._config = config
-        self._group = TrioGroup(config, runtime=runtime, on_event=on_event)
+        super().__init__(config)
+        self._background = BackgroundGroup(
+            config,
+            runtime,
+            on_event,
+            package="kgroup.threaded",
+            on_error=lambda: None,
+            watch=trio.lowlevel.checkpoint,
+            before_end=self._until_reported,
+            on_loop_end=self._on_loop_end,
+        )
+        self._group, self._loop = self._background.trio, self._background.loop
         others = [one for one in (self._group.event_file, on_event) if one is not None]
         self._event_handlers = EventHandlers(config.group_id, EventLog(), *others)
-        self._loop = BackgroundLoop(f"kgroup-{config.group_id}", self._main, self._on_loop_end)
         self._slot = Slot(
             self._loop,
             self._next_generation,
@@ -97,18 +98,7 @@ class ConsumerGroup:
             " generation at a time",
         )
         self._owner: int | None = None
-        self._close_reason: str | None = None
         self._current: Generation | None = None
-        self._watchers: trio.Nursery | None = None
-        self._leaving = trio.Event()
-        self._group_scope = trio.CancelScope()
-        self._error: BaseException | None = None
-        self._late_errors: list[BaseException] = []
-
-    @property
-    def config(self) -> GroupConfig:
-        """The group's settings."""
-        return self._config
 
     def __enter__(self) -> Self:
         if self._owner is not None:
@@ -128,7 +118,7 @@ class ConsumerGroup:
             "the block was left" if error is None else f"{error!r}", promptly=error is not None
         )
         self._wait_until_left()
-        self._raise_errors(error)
+        self._background.raise_errors(error)
 
     def __iter__(self) -> Self:
         return self
@@ -179,7 +169,7 @@ class ConsumerGroup:
         generation.body_thread = threading.get_ident()
         return generation
 
-    def shutdown(self, reason: str = _REASON, *, promptly: bool = False) -> None:
+    def shutdown(self, reason: str = CLOSED, *, promptly: bool = False) -> None:
         """Begin to close the group, without waiting: the generation drains, then the member leaves.
 
         It may be called any number of times, from any thread and from signal handlers. After it,
@@ -189,10 +179,9 @@ class ConsumerGroup:
         """
         arguments.instance("reason", reason, str)
         arguments.instance("promptly", promptly, bool)
-        self._close_reason = self._close_reason or reason
-        self._loop.post(lambda: self._group.shutdown(reason, promptly=promptly))
+        self._background.shutdown(reason, promptly=promptly)
 
-    def close(self, reason: str = _REASON, *, promptly: bool = False) -> None:
+    def close(self, reason: str = CLOSED, *, promptly: bool = False) -> None:
         """Drain the generation, leave the group, and wait until that is done. Idempotent.
 
         It does not wait where it would wait for its own caller: in a handler of the generation, in
@@ -214,49 +203,19 @@ class ConsumerGroup:
         It is what a second Ctrl-C does: the handlers' threads stay behind, and what they have not
         committed is read again. It may be called from any thread and from signal handlers.
         """
-        self._close_reason = self._close_reason or _CANCELLED
-        self._loop.post(self._group_scope.cancel)
+        self._background.cancel()
 
     def status(self) -> GroupStatus:
         """What the member is doing now. Any thread may call it, and it waits for nothing.
 
         If the background thread is blocked, the second call says so.
         """
-        status = self._group.status()
-        if status.phase is Phase.FAILED and self._loop.error is None and self._error is None:
-            # `cancel` does not close the trio group, but cancels it, and the loop ends.
-            detail = self._close_reason or status.detail
-            return attrs.evolve(status, phase=Phase.CLOSED, detail=detail)
+        status = self._background.status()
         threads = [] if self._current is None else self._current.running_threads()
         if status.phase is Phase.IDLE and threads:
             detail = f"handler threads still run: {some(threads)}"
             return attrs.evolve(status, phase=Phase.DRAINING, detail=detail)
         return status
-
-    def health(
-        self,
-        *,
-        blocked_after: float | None = BLOCKED_AFTER,
-        hanging_after: float | None = None,
-        unconfirmed_after: float | None = None,
-        stuck_after: float | None = STUCK_AFTER,
-    ) -> Health:
-        """Whether the member is live and ready, and why not; for an orchestrator's probes.
-
-        Any thread may call it, and it waits for nothing. A blocked background thread is noticed by
-        the second call. See `kgroup.ConsumerGroup.health`.
-
-        Raises:
-            ArgumentError: an argument is not a number of seconds.
-        """
-        limits = limits_of(
-            self._config,
-            blocked_after=blocked_after,
-            hanging_after=hanging_after,
-            unconfirmed_after=unconfirmed_after,
-            stuck_after=stuck_after,
-        )
-        return judge(self.status(), limits)
 
     def __repr__(self) -> str:
         text = repr(self._group)
@@ -266,29 +225,16 @@ class ConsumerGroup:
 
     # In the loop.
 
-    async def _main(self) -> None:
-        if self._close_reason is not None:  # `shutdown` was called before the loop started
-            self._group.shutdown(self._close_reason)
-        async with trio.open_nursery() as self._watchers:
-            try:
-                with self._group_scope:
-                    async with self._group:
-                        await self._leaving.wait()
-            except BaseException as error:  # noqa: BLE001 # raised when the block is left
-                self._error = error
-            # Until the block is left, calls still get their answers from the generation.
-            await self._leaving.wait()
-            if self._current is not None:
-                await self._current.stragglers_reported.wait()
-            self._watchers.cancel_scope.cancel()
+    async def _until_reported(self) -> None:
+        if self._current is not None:
+            await self._current.stragglers_reported.wait()
 
     async def _next_generation(self) -> Generation:
         if self._current is not None:
             self._group.release()
             await self._wait_for_threads(self._current)
         self._current = Generation(await self._group.next(), self._loop, self._group, self._emit)
-        assert self._watchers is not None  # calls are answered only while _main runs
-        self._watchers.start_soon(self._watch, self._current)
+        self._background.start_service(self._watch, self._current)
         return self._current
 
     async def _wait_for_threads(self, generation: Generation) -> None:
@@ -305,7 +251,7 @@ class ConsumerGroup:
     async def _watch(self, generation: Generation) -> None:
         await generation.watch()
         if late := generation.late_errors():
-            self._late_errors += late
+            self._background.late_errors += late
             self._group.shutdown(f"a handler raised {late[0]!r}", promptly=True)
         generation.threads_ended.set()
 
@@ -322,11 +268,11 @@ class ConsumerGroup:
     def _wait_until_left(self) -> None:
         """Wait until the member has left and the background thread has ended."""
         try:
-            self._loop.post(self._leaving.set)
+            self._background.leave()
             self._loop.join()
         except BaseException:
             # Interrupted during the drain: end the drain now, and still leave the group.
-            self._loop.post(self._group_scope.cancel)
+            self._background.cancel()
             self._loop.join()
             raise
         finally:
@@ -334,20 +280,7 @@ class ConsumerGroup:
             if self._current is not None:
                 self._current.join_threads()
                 if not self._current.threads_ended.is_set():
-                    self._late_errors += self._current.late_errors()
-
-    def _raise_errors(self, error: BaseException | None) -> None:
-        """Raise the exceptions of the handlers and the group; the body's own is raised anyway."""
-        own = self._loop.error or self._error
-        raised = list(own.exceptions) if isinstance(own, BaseExceptionGroup) else []
-        raised += self._late_errors
-        if raised:
-            both = raised if error is None else [*raised, error]
-            raise BaseExceptionGroup(
-                f"handlers of group {self._config.group_id!r} failed", both
-            ) from None
-        if own is not None and error is None:
-            raise own
+                    self._background.late_errors += self._current.late_errors()
 
     def _close_at_exit(self) -> None:
         if not self._loop.forked:

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 
 import trio
 
-from kgroup.threaded.event_loop import BackgroundLoop
+from kgroup.background.event_loop import BackgroundLoop
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import ThreadCall, stack_of
 

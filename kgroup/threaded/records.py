@@ -9,11 +9,12 @@ from typing import Final, final
 import trio
 
 from kgroup import arguments
+from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
-from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot, ThreadWakeup
+from kgroup.threaded.slot import Slot, ThreadWakeup
 from kgroup.types import TopicPartition
 
 _LEASE_POLL: Final = 0.02

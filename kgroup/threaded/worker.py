@@ -14,11 +14,9 @@ is dropped, uncommitted.
 from __future__ import annotations
 
 import inspect
-import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
@@ -33,7 +31,7 @@ from kgroup.runtime import Runtime
 from kgroup.threaded.generation import Generation
 from kgroup.threaded.group import ConsumerGroup
 from kgroup.types import TopicPartition
-from kgroup.worker import SIGNALS, check_caller, report_end, report_failure
+from kgroup.worker import check_caller, closed_by_signals, report_end, report_failure
 
 _MOST_QUEUED: Final = 2
 """Batches of a partition that wait for the thread that processes it; then the partition pauses."""
@@ -84,7 +82,7 @@ def run(
     received: list[int] = []
     failure: BaseException | None = None
     try:
-        with _closed_by_signals(group, received), group:
+        with closed_by_signals(group.shutdown, group.cancel, received), group:
             _start(group, work)
     except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 # it is raised
         failure = report_failure(config, error)
@@ -244,22 +242,3 @@ class _Pool:
             if len(queue) == _MOST_QUEUED:
                 self._generation.resume(partition)
             return queue.popleft()
-
-
-@contextmanager
-def _closed_by_signals(group: ConsumerGroup, received: list[int]) -> Iterator[None]:
-    """A block in which signals close the group; a second one does not wait for the handlers."""
-
-    def close(number: int, _: object) -> None:
-        received.append(number)
-        if len(received) == 1:
-            group.shutdown(signal.Signals(number).name)
-        else:
-            group.cancel()
-
-    before = {number: signal.signal(number, close) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None: it was set in C

@@ -57,7 +57,7 @@ def test_every_import_keeps_to_the_contracts() -> None:
     [
         ("kgroup/nowhere.py", "", LAYERS),
         ("watchers/processing.py", "from kgroup.records import fetcher", LAYERS),
-        ("kgroup/threaded/flag.py", "def late(): import kgroup.spark.source", LAYERS),
+        ("kgroup/background/flag.py", "def late(): import kgroup.spark.source", LAYERS),
         ("kgroup/client/error_policy.py", "import trio", DECISIONS),
         ("kgroup/client/lease.py", "import kgroup.assignors", DECISIONS),
         ("kgroup/broker/groups/machine.py", "from kgroup.broker.log import Log", DECISIONS),

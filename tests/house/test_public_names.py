@@ -8,9 +8,9 @@ import kgroup
 
 
 def test_kgroup_shows_only_its_public_names() -> None:
-    """Completion shows the names of ``__init__.pyi``, of which only one is a module."""
+    """Completion shows the names of ``__init__.pyi``, of which two are modules."""
     names = dir(kgroup)
     assert names == vars(kgroup)["__all__"]
     modules = [name for name in names if isinstance(getattr(kgroup, name), types.ModuleType)]
-    assert modules == ["threaded"]
+    assert modules == ["aio", "threaded"]
     assert not any(name.startswith("_") for name in names)

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 import pytest
 import trio
 
+from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.errors import CommitFailedError, KgroupError, StaleGenerationError, UsageError
 from kgroup.records.buffered_source import inside_source
-from kgroup.threaded.event_loop import BackgroundLoop, LoopEndedError, Slot, ThreadWakeup
+from kgroup.threaded.slot import Slot, ThreadWakeup
 from kgroup.types import Cause, End
 from tests.threaded.stage import SOON, thread, wait
 
@@ -95,7 +96,7 @@ def test_what_interrupts_the_thread_cancels_the_call(monkeypatch: pytest.MonkeyP
             monkeypatch.context() as patch,
             pytest.raises(KeyboardInterrupt),
         ):
-            patch.setattr("kgroup.threaded.event_loop.acquire", interrupted)
+            patch.setattr("kgroup.background.event_loop.acquire", interrupted)
             here.loop.run(here.never)
         wait(here.cancelled)
 
@@ -292,7 +293,7 @@ def test_a_value_that_arrives_too_late_stays(
             monkeypatch.context() as patch,
             pytest.raises(TimeoutError),
         ):
-            patch.setattr("kgroup.threaded.event_loop.acquire", give_up)
+            patch.setattr("kgroup.background.event_loop.acquire", give_up)
             slot.take(1.0)
         here.loop.post(may_finish.set)
         assert [slot.take(SOON), slot.take(SOON)] == got

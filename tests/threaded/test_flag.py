@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from kgroup.background.flag import Flag
 from kgroup.errors import UsageError
-from kgroup.threaded.flag import Flag
 from tests.threaded.stage import SOON, thread
 
 

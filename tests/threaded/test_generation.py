@@ -169,7 +169,7 @@ def interrupted_wait(recorded: threading.Event, records: Records) -> None:
         return False
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TimeoutError):
-        patch.setattr("kgroup.threaded.event_loop.acquire", give_up)
+        patch.setattr("kgroup.background.event_loop.acquire", give_up)
         records.next(1.0)
 
 

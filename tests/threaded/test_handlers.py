@@ -8,7 +8,7 @@ import functools
 import pytest
 import trio
 
-from kgroup.threaded.event_loop import BackgroundLoop
+from kgroup.background.event_loop import BackgroundLoop
 from kgroup.threaded.handlers import Handler
 from kgroup.types import TopicPartition
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from kgroup.background.event_loop import BackgroundLoop
 from kgroup.threaded import Generation
-from kgroup.threaded.event_loop import BackgroundLoop
 from kgroup.types import TopicPartition
 from tests.brokers import Kafka
 from tests.threaded.stage import SOON, Stage, wait

@@ -3,11 +3,13 @@
 This module knows nothing of groups. A thread's call runs in the event loop, and its result or
 exception comes back to that thread.
 
-Theory of operation. A thread hands its call to the loop with ``run_sync_soon``, and then waits for
-a lock that the loop releases once the call has a result. A call is registered in ``_calls`` first:
-when the loop ends, for whatever reason, it answers all registered calls, so that no thread waits
-for a loop that has gone. A lock is used in place of a ``threading.Event`` because a signal handler
-may interrupt the waiting thread at any point, and may itself make calls: see ``Flag``.
+Theory of operation. A thread hands its call to the loop with ``run_sync_soon``. It is woken once
+the call has a result: a thread waits for a lock that the loop releases; a task of asyncio, which
+must not block its thread, waits for a future (``kgroup.aio.bridge``). A call is registered in
+``_calls`` first: when the loop ends, for whatever reason, it answers all registered calls, so that
+nothing waits for a loop that has gone. A lock is used in place of a ``threading.Event`` because a
+signal handler may interrupt the waiting thread at any point, and may itself make calls: see
+``Flag``.
 
 INVARIANTS: every call that waits is answered, by its result or by `LoopEndedError`, however the
 loop ends; the loop never waits for a thread; no lock is held while Python code runs, so that a
@@ -19,15 +21,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
-from time import monotonic
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, Protocol, TypeVar, final
 
 import trio
 
+from kgroup.background.flag import Flag, acquire
 from kgroup.errors import KgroupError, UsageError
-from kgroup.threaded.flag import Flag, acquire
 from kgroup.worker_thread import post_to, threads_with_locks
 
 T = TypeVar("T")
@@ -38,14 +38,25 @@ class LoopEndedError(Exception):
     """The event loop ended before the call, or during it. Programs never see this error."""
 
 
-@final
-class _Call(Generic[T]):
-    """One call, which runs in the loop while another thread waits for its result."""
+class Waiting(Protocol):
+    """What has to be woken when the loop ends."""
 
-    def __init__(self) -> None:
+    def settle(self, value: None, error: BaseException, /) -> None:
+        """Wake it, with the error that says so."""
+        ...
+
+
+@final
+class Call(Generic[T]):
+    """One call, which runs in the loop while another thread, or a task there, waits for its result.
+
+    Args:
+        on_settled: called in the loop's thread when there is a result.
+    """
+
+    def __init__(self, on_settled: Callable[[], object]) -> None:
         self._scope = trio.CancelScope()
-        self._unsettled = threading.Lock()
-        self._unsettled.acquire()
+        self._on_settled = on_settled
         self._value: T | None = None
         self._error: BaseException | None = None
         self.settled = False
@@ -53,6 +64,7 @@ class _Call(Generic[T]):
     # In the loop's thread.
 
     async def run(self, fn: Callable[[], Awaitable[T]]) -> None:
+        """Call a function, until `cancel`; the result is settled in any case."""
         try:
             with self._scope:
                 self.settle(await fn(), None)
@@ -65,16 +77,16 @@ class _Call(Generic[T]):
         """Set the result; only the first one counts."""
         if not self.settled:
             self._value, self._error, self.settled = value, error, True
-            self._unsettled.release()
+            self._on_settled()
 
     def cancel(self) -> None:
+        """Cancel the function; if it ends by that, the result is a LoopEndedError."""
         self._scope.cancel()
 
     # In the caller's thread.
 
-    def result(self, timeout: float | None) -> T:
-        if not acquire(self._unsettled, timeout):
-            raise TimeoutError
+    def result(self) -> T:
+        """The result of a call that is settled, or raise its exception."""
         error, self._error = self._error, None
         if error is None:
             return self._value  # type: ignore[return-value] # settled without an error
@@ -100,7 +112,7 @@ class BackgroundLoop:
         self._main = main
         self._on_end = on_end
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._calls: set[_Call[Any] | ThreadWakeup] = set()
+        self._calls: set[Waiting] = set()
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._pid = os.getpid()
@@ -140,19 +152,28 @@ class BackgroundLoop:
             TimeoutError: the call took longer than the timeout, and was cancelled.
             UsageError: the caller is the loop's own thread, or a forked process.
         """
-        call = _Call[T]()
-        self._submit(call, partial(self._start_call, call, fn))
+        unsettled = _acquired()
+        call = Call[T](unsettled.release)
+        self.begin(call, fn)
         try:
-            return call.result(timeout)
+            if not acquire(unsettled, timeout):
+                raise TimeoutError
+            return call.result()
         finally:
             if not call.settled:
                 self.post(call.cancel)
 
+    def begin(self, call: Call[T], fn: Callable[[], Awaitable[T]]) -> None:
+        """Start a call whose caller waits by other means; raises as `run` does."""
+        self._submit(call, partial(self._start_call, call, fn))
+
     def run_sync(self, fn: Callable[[], T]) -> T:
         """Call a synchronous function in the loop; raises as `run` does."""
-        call = _Call[T]()
+        unsettled = _acquired()
+        call = Call[T](unsettled.release)
         self._submit(call, partial(self._call_sync, call, fn))
-        return call.result(None)
+        acquire(unsettled, None)
+        return call.result()
 
     def post(self, fn: Callable[[], object]) -> bool:
         """Schedule a function in the loop, without waiting; returns False if the loop has ended.
@@ -163,8 +184,8 @@ class BackgroundLoop:
             return False
         return post_to(self._token, fn)
 
-    def register(self, wakeup: ThreadWakeup) -> None:
-        """Wake a thread that waits for something else when the loop ends.
+    def register(self, wakeup: Waiting) -> None:
+        """Wake what waits for something else when the loop ends.
 
         Raises:
             LoopEndedError: it has ended.
@@ -174,11 +195,11 @@ class BackgroundLoop:
             self._calls.discard(wakeup)
             raise LoopEndedError
 
-    def unregister(self, wakeup: ThreadWakeup) -> None:
+    def unregister(self, wakeup: Waiting) -> None:
         """Stop waking it."""
         self._calls.discard(wakeup)
 
-    def _submit(self, call: _Call[Any], start: Callable[[], None]) -> None:
+    def _submit(self, call: Call[Any], start: Callable[[], None]) -> None:
         if self.forked:
             raise UsageError(
                 f"this process is a fork of process {self._pid}, in which the thread"
@@ -204,19 +225,19 @@ class BackgroundLoop:
 
     # In the loop's thread.
 
-    def _start_call(self, call: _Call[T], fn: Callable[[], Awaitable[T]]) -> None:
+    def _start_call(self, call: Call[T], fn: Callable[[], Awaitable[T]]) -> None:
         if self._nursery is None:
             call.settle(None, LoopEndedError())
         else:
             self._nursery.start_soon(self._run_call, call, fn)
 
-    async def _run_call(self, call: _Call[T], fn: Callable[[], Awaitable[T]]) -> None:
+    async def _run_call(self, call: Call[T], fn: Callable[[], Awaitable[T]]) -> None:
         try:
             await call.run(fn)
         finally:
             self._calls.discard(call)
 
-    def _call_sync(self, call: _Call[T], fn: Callable[[], T]) -> None:
+    def _call_sync(self, call: Call[T], fn: Callable[[], T]) -> None:
         self._calls.discard(call)
         try:
             call.settle(fn(), None)
@@ -246,112 +267,10 @@ class BackgroundLoop:
                 nursery.cancel_scope.cancel()
 
 
-@final
-class ThreadWakeup:
-    """Wakes a thread that waits for records; from any thread, and when the loop ends."""
-
-    def __init__(self, loop: BackgroundLoop) -> None:
-        self._loop = loop
-        self._asleep = threading.Lock()
-        self._asleep.acquire()
-
-    def set(self) -> None:
-        """Let the wait end, or the next one if there is none now."""
-        if self._asleep.locked():
-            with suppress(RuntimeError):  # another thread was quicker
-                self._asleep.release()
-
-    def settle(self, value: None, error: BaseException) -> None:
-        """Wake it, because the loop has ended; it finds out."""
-        del value, error
-        self.set()
-
-    def wait(self, timeout: float | None) -> None:
-        """Wait until it is woken, or was since the last wait.
-
-        Raises:
-            TimeoutError: that did not happen in time.
-            LoopEndedError: the loop has ended.
-        """
-        self._loop.register(self)
-        try:
-            if not acquire(self._asleep, timeout):
-                raise TimeoutError
-        finally:
-            self._loop.unregister(self)
-
-
-@final
-class Slot(Generic[T]):
-    """Passes one value at a time from the loop to a thread, and loses none.
-
-    If the waiting thread gives up, because of a timeout or an exception of a signal handler, a
-    value that arrives at that moment stays in the slot for the next call.
-
-    Args:
-        loop: where values are fetched.
-        fetch: waits for the next value.
-        is_valid: returns whether a value that stayed in the slot may still be returned; it runs in
-            the loop.
-        busy: the message of the UsageError for a second thread that calls `take` meanwhile.
-        shortcut: gets the next value without the loop, within a timeout; it returns None if that is
-            not possible. It is not called while a value may be on its way from the loop.
-    """
-
-    def __init__(
-        self,
-        loop: BackgroundLoop,
-        fetch: Callable[[], Awaitable[T]],
-        is_valid: Callable[[T], Awaitable[bool]],
-        busy: str,
-        shortcut: Callable[[float | None], T | None] | None = None,
-    ) -> None:
-        self._loop = loop
-        self._fetch = fetch
-        self._is_valid = is_valid
-        self._busy = busy
-        self._shortcut = shortcut
-        self._fills: set[object] = set()
-        """The calls of `_fill` that have not ended; those that were given up, too."""
-        self._taking = threading.Lock()
-        self._filling = trio.Lock()
-        self._value: tuple[T] | None = None
-
-    def take(self, timeout: float | None = None) -> T:
-        """Wait for the next value.
-
-        Raises:
-            TimeoutError: no value arrived in time; none is lost.
-            UsageError: another thread waits already.
-        """
-        if not self._taking.acquire(blocking=False):
-            raise UsageError(self._busy)
-        try:
-            if self._shortcut is not None and not self._fills and self._value is None:
-                began = monotonic()
-                found = self._shortcut(timeout)
-                if found is not None:
-                    return found
-                if timeout is not None:
-                    timeout -= monotonic() - began
-            fill = object()
-            self._fills.add(fill)
-            self._loop.run(partial(self._fill, fill), timeout)
-            value, self._value = self._value, None
-            assert value is not None  # _fill has returned
-            return value[0]
-        finally:
-            self._taking.release()
-
-    async def _fill(self, fill: object) -> None:
-        try:
-            # The fetch of an earlier call that was given up may not have ended yet.
-            async with self._filling:
-                if self._value is None or not await self._is_valid(self._value[0]):
-                    self._value = None
-                    self._value = (await self._fetch(),)
-        finally:
-            self._fills.discard(fill)
+def _acquired() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 def _copy_of(error: BaseException) -> BaseException:

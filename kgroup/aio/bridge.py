@@ -1,0 +1,151 @@
+"""Calls from asyncio's event loop into the background thread, and back.
+
+Theory of operation. A task of asyncio starts a call in the background thread and waits for a
+future, which that thread sets when the call has a result. If the task is cancelled meanwhile, the
+call is cancelled, and the task waits on until it really has ended: nothing of it is left behind.
+Then there are two cases, as on trio. If the call was cut short, the task raises the cancellation.
+If it has a result all the same (a commit that had been sent, a batch that had left the buffer), the
+task gets the result, and the cancellation is delivered again at its next wait. So a cancelled task
+learns the outcome of its commit, and no batch is lost.
+
+A cancellation that somebody has taken back by then (``asyncio.timeout`` does, whose block has ended
+in time) is not delivered again.
+
+INVARIANTS: a call has ended when its task continues; a result is never dropped; the background
+thread never waits for asyncio's, so that asyncio's may wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, final
+
+from kgroup.background.event_loop import BackgroundLoop, Call, LoopEndedError
+from kgroup.errors import UsageError
+
+T = TypeVar("T")
+
+
+@final
+class Bridge:
+    """Between the asyncio loop in which it is made, and the background thread of one group.
+
+    Args:
+        background: the background thread's loop.
+        group_id: the group, for errors.
+
+    Attributes:
+        context: the context variables of the task that makes it.
+    """
+
+    def __init__(self, background: BackgroundLoop, group_id: str) -> None:
+        self._background = background
+        self._group_id = group_id
+        self._loop = asyncio.get_running_loop()
+        self.context = contextvars.copy_context()
+
+    @property
+    def broken(self) -> bool:
+        """Whether asyncio's loop was closed, so that none of its tasks will ever continue."""
+        return self._loop.is_closed()
+
+    def post(self, fn: Callable[[], object]) -> bool:
+        """Schedule a function in asyncio's loop, from any thread; False if the loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(fn, context=self.context)
+        except RuntimeError:
+            return False
+        return True
+
+    # In asyncio's loop.
+
+    async def call(self, fn: Callable[[], Awaitable[T]]) -> T:
+        """Call an async function in the background thread, and wait for its result.
+
+        Raises:
+            LoopEndedError: the background thread ended before the call did.
+            UsageError: another event loop runs here.
+            Exception: the function's own exception.
+
+        Cancellation: the function is cancelled, and waited for. If it has a result or an exception
+            all the same, the call returns or raises that, and the cancellation is delivered again.
+        """
+        self.check_loop()
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def wake() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        call = Call[T](lambda: self.post(wake))
+        cancelled: asyncio.CancelledError | None = None
+        self._background.begin(call, fn)
+        try:
+            await future
+        except asyncio.CancelledError as error:
+            cancelled = error
+        finally:  # also if the task is closed, and cannot wait
+            if not call.settled:
+                self._background.post(call.cancel)
+        while not call.settled:
+            future = self._loop.create_future()
+            try:
+                await future
+            except asyncio.CancelledError as error:
+                cancelled = error
+        try:
+            return call.result()
+        except LoopEndedError:
+            if cancelled is None:
+                raise
+            again, cancelled = cancelled, None
+        finally:
+            if cancelled is not None:
+                deliver_again(cancelled)
+        raise again
+
+    def call_sync(self, fn: Callable[[], T]) -> T:
+        """Call a function in the background thread; raises as `call` does."""
+        self.check_loop()
+        return self._background.run_sync(fn)
+
+    def check_loop(self) -> None:
+        """Check that asyncio's loop of the group runs in this thread.
+
+        Raises:
+            UsageError: it does not.
+        """
+        if running_loop() is not self._loop:
+            raise UsageError(
+                f"group {self._group_id!r} belongs to another event loop of asyncio; make its calls"
+                " in that loop, for example by asyncio.run_coroutine_threadsafe"
+            )
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The asyncio loop that runs in this thread, or None."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def deliver_again(cancelled: asyncio.CancelledError) -> None:
+    """Cancel the current task at its next wait, because it continues in spite of a cancellation.
+
+    It is not cancelled here at once: before Python 3.13, a cancellation that is taken back before
+    the task has waited would be raised nevertheless.
+    """
+    task = asyncio.current_task()
+    if task is None:
+        return
+    requests = task.cancelling()
+
+    def deliver() -> None:
+        if task.cancelling() >= requests:
+            task.uncancel()
+            task.cancel(*cancelled.args)
+
+    asyncio.get_running_loop().call_soon(deliver)

@@ -1,0 +1,60 @@
+"""Async functions in the settings, which run in asyncio's loop though trio calls them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import attrs
+
+from kgroup.aio.tasks import ProgramTask, Tasks
+from kgroup.batch_handler import name_of
+from kgroup.config import GroupConfig
+from kgroup.errors import GroupClosedError
+
+Function = Callable[..., Any]
+
+
+def in_asyncio(config: GroupConfig, tasks: Callable[[], Tasks]) -> GroupConfig:
+    """The same settings for the trio group, with async functions that run in asyncio's loop.
+
+    Functions that are not async are called in threads, as for the trio group.
+    """
+    security = config.security
+    if security.dynamic:
+        token, credentials = security.token, security.credentials
+        security = attrs.evolve(
+            security,
+            token=None if token is None else _wrapped(token, tasks),
+            credentials=_wrapped(credentials, tasks) if callable(credentials) else credentials,
+        )
+    starts = None if config.starts is None else _wrapped(config.starts, tasks)
+    return attrs.evolve(config, starts=starts, security=security)
+
+
+def _wrapped(fn: Function, tasks: Callable[[], Tasks]) -> Function:
+    async def call_async(*args: Any) -> Any:
+        return await _run(fn, partial(fn, *args), tasks())
+
+    def call_in_thread(*args: Any) -> Any:
+        returned = fn(*args)
+        if inspect.isawaitable(returned):
+            return _run(fn, lambda: returned, tasks())
+        return returned
+
+    call: Function = call_async if inspect.iscoroutinefunction(fn) else call_in_thread
+    call.__qualname__ = name_of(fn)
+    return call
+
+
+async def _run(fn: Function, call: Callable[[], Awaitable[Any]], tasks: Tasks) -> Any:
+    """Run a function in asyncio's loop, and wait for it in trio's."""
+    task: ProgramTask[Any] = ProgramTask(tasks, tasks.bridge.context.copy(), call)
+    task.name = name_of(fn)
+    tasks.bridge.post(task.start)
+    value = await task.wait()
+    if task.cancelled:
+        raise GroupClosedError(f"{task.name} was cancelled, or asyncio's loop was closed")
+    return value

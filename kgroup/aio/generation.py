@@ -1,0 +1,323 @@
+"""Generation for asyncio: each method calls the trio Generation in the background thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, final
+
+from kgroup import arguments
+from kgroup.aio.blocks import CancellableBlock
+from kgroup.aio.bridge import Bridge
+from kgroup.aio.ending import Ending
+from kgroup.aio.records import Records
+from kgroup.aio.tasks import ProgramTask, Tasks
+from kgroup.background.event_loop import LoopEndedError
+from kgroup.background.generation import GenerationTwin, listed
+from kgroup.config import GroupConfig
+from kgroup.events import Event, HandlerStillRunning
+from kgroup.generation.generation import MAX_RECORDS
+from kgroup.generation.generation import Generation as TrioGeneration
+from kgroup.generation.lifecycle import inside_of, without_stale_errors
+from kgroup.generation.states import State
+from kgroup.types import End, Offsets, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+@final
+class Generation(GenerationTwin):
+    """One generation of a consumer group, for one member. `ConsumerGroup` makes it.
+
+    Its methods call those of the trio ``Generation``, whose docstrings say more; here is what is
+    different for asyncio. They may be called in the event loop in which the group was entered.
+
+    Attributes:
+        assignment: the partitions, a sorted collection.
+        start_offsets: for each partition, its start offset, as far as it is known.
+        ending: an ``asyncio.Event`` that is set when the generation begins to end; a handler of
+            long batches can check it, and commit a part of its batch.
+    """
+
+    def __init__(
+        self,
+        generation: TrioGeneration,
+        tasks: Tasks,
+        owner: object,
+        config: GroupConfig,
+    ) -> None:
+        super().__init__(generation)
+        self.ending = Ending(lambda: generation.ending.is_set() or tasks.background.ended.is_set())
+        self._tasks = tasks
+        self._bridge: Bridge = tasks.bridge
+        self._background = tasks.background
+        self._owner = owner
+        self._config = config
+        self._pauses: Counter[TopicPartition] = Counter()
+        self._blocks: set[CancellableBlock] = set()
+        self._work_cancelled = False
+        self.body_task: asyncio.Task[Any] | None = None
+
+    @property
+    def config(self) -> GroupConfig:
+        """The member's settings."""
+        return self._config
+
+    def start_soon(self, fn: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> bool:
+        """Start a task of asyncio in this generation; its return or exception ends the generation.
+
+        The task runs in a copy of the caller's context. At the drain's deadline, or at once if the
+        membership is lost, it is cancelled. If it continues for a second after that, or blocks the
+        event loop, a ``HandlerStillRunning`` event names it; it is cancelled again every second,
+        and the member joins no new generation until it has ended. A task that is cancelled by
+        others ends the generation as if it had returned.
+
+        Returns:
+            False if the generation drains or has ended. Nothing was started, which is no error:
+            the program asks for the next generation.
+
+        Raises:
+            ArgumentError: ``fn`` is not a function, but a coroutine, for example. Call
+                ``start_soon(handle, batch)``, not ``start_soon(handle(batch))``.
+            UsageError: another event loop runs here.
+        """
+        task = self._task(fn, *args)
+
+        async def wait_for_task() -> None:
+            await task.wait(self._report_straggler)
+
+        wait_for_task.__qualname__ = task.name  # the name in the end that it causes
+        try:
+            started = self._bridge.call_sync(partial(self._generation.start_soon, wait_for_task))
+        except LoopEndedError:
+            return False
+        if started:
+            task.start()
+        return started
+
+    async def run(self, fn: Callable[[], Awaitable[T]]) -> T:
+        """Run a function as work of this generation, and wait for it; any task may call this.
+
+        Unlike a task of `start_soon`, the function does not end the generation when it returns or
+        raises, and it may begin during the drain. It runs in a task of its own. The generation does
+        not end before the function does, even if the caller has been cancelled.
+
+        Raises:
+            StaleGenerationError: the generation has ended, or ended while the function ran. The
+                function is cancelled at the drain's deadline, or at once if membership is lost.
+            ArgumentError: ``fn`` is not a function.
+            Exception: the function's own exception.
+
+        Cancellation: the function is cancelled, and the call returns when it has ended.
+        """
+        task: ProgramTask[T] = self._task(fn)
+
+        async def wait_for_task() -> T | None:
+            self._bridge.post(task.start)
+            return await task.wait(self._report_straggler)
+
+        value = await self._call(partial(self._generation.run, wait_for_task))
+        if task.cancelled:
+            raise asyncio.CancelledError
+        return value  # type: ignore[return-value] # it is None only if the task was cancelled
+
+    async def wait_ended(self) -> End:
+        """Wait until every task of the generation has ended, and return why.
+
+        In the body of the loop, it says that the body has no other work in the generation. A task
+        of this generation must not call it: it would wait for itself until the drain's deadline.
+
+        Raises:
+            StaleGenerationError: the group's background thread has died, so that the reason is
+                not known.
+        """
+        in_body = asyncio.current_task() is self.body_task
+        return await self._call(
+            self._wait_ended_in_body if in_body else self._generation.wait_ended
+        )
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block for work in the body of the loop: ``with generation.scope(): ...``.
+
+        The work is cancelled when the generation's tasks are: at the drain's deadline, or at once
+        if membership is lost. This cancellation, and a `StaleGenerationError` of this generation,
+        end the block and are not raised, so that the loop continues with the next generation.
+        """
+        block = CancellableBlock()
+        self._blocks.add(block)
+        if self._work_cancelled:
+            asyncio.get_running_loop().call_soon(block.cancel)
+        try:
+            with block:
+                yield
+        except BaseException as error:
+            rest = without_stale_errors(error, self.end)
+            if rest is error:
+                raise
+            if rest is not None:
+                raise rest from None
+        finally:
+            self._blocks.discard(block)
+
+    def records(
+        self,
+        partitions: TopicPartition | Iterable[TopicPartition] | None = None,
+        *,
+        max_records: int = MAX_RECORDS,
+    ) -> Records:
+        """Batches of one owned partition, of several, or by default of all of them.
+
+        Args:
+            partitions: the partitions.
+            max_records: the most records of a batch, 1 or more.
+
+        Raises:
+            ArgumentError: an argument has a wrong type, or max_records is less than 1.
+            NotOwnedError: the generation does not own a partition.
+            UsageError: another open stream reads one of the partitions, or another event loop runs
+                here.
+            StaleGenerationError: the group was closed.
+        """
+        stream = self._call_sync(
+            partial(self._generation.records, listed(partitions), max_records=max_records)
+        )
+        return Records(
+            self._bridge, self._background, self._generation, stream, self._seeks, self._pauses
+        )
+
+    def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
+        """Return no batch of these partitions, or of any, until `resume`. No record is lost.
+
+        Raises:
+            NotOwnedError: the generation does not own a partition.
+            StaleGenerationError: the group was closed.
+        """
+        named = listed(partitions)
+        self._call_sync(partial(self._generation.pause, named))
+        self._pauses.update(self.assignment if named is None else named)
+
+    def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
+        """Return batches of these partitions, or of all, again.
+
+        Raises:
+            NotOwnedError: the generation does not own a partition.
+            StaleGenerationError: the group was closed.
+        """
+        self._call_sync(partial(self._generation.resume, listed(partitions)))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue reading at this offset, and allow commits from there on.
+
+        Raises:
+            ArgumentError: the offset is not an int from 0 to 2**63-1, or ``partition`` is not a
+                partition.
+            NotOwnedError: the generation does not own the partition.
+            StaleGenerationError: the group was closed.
+        """
+        self._call_sync(partial(self._seek, partition, offset))
+
+    async def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
+        """Commit the next offsets to read, under this generation's id.
+
+        A generation sends one commit request at a time. Commits that wait for it are sent together
+        in the next request, and each caller gets its own result.
+
+        Args:
+            offsets: for each partition, the offset of the next record to read (the last processed
+                offset + 1), as an int or an `OffsetAndMetadata`.
+            beyond_read: whether to allow offsets past the records that the program was given.
+
+        Raises:
+            ArgumentError: ``offsets`` is not a mapping of partitions to offsets, or ``beyond_read``
+                is not a bool; nothing was sent.
+            StaleGenerationError: the generation has ended, or the coordinator has moved on;
+                nothing was committed. It is a `LeaseExpiredError` if the coordinator did not
+                confirm the membership in time.
+            NotOwnedError: the generation does not own a partition; nothing was sent.
+            OffsetBehindCommitError: an offset is less than the start position or the last commit;
+                nothing was sent.
+            OffsetBeyondReadError: an offset is past the records that the program was given, and
+                the program did not seek there; nothing was sent.
+            CommitFailedError: the coordinator refused some partitions; ``.partitions`` says which
+                and why.
+            CommitUnknownError: the commit was sent, and no response arrived in time.
+
+        Cancellation: raises CancelledError only if nothing was sent. A commit that was sent is
+            awaited, up to ``commit_timeout`` and never past the drain's deadline; its outcome is
+            returned or raised, and the task is cancelled at its next wait.
+        """
+        given = arguments.offsets(offsets)
+        await self._call(partial(self._generation.commit, given, beyond_read=beyond_read))
+
+    async def commit_in_transaction(
+        self, producer: Producer, offsets: Offsets, *, beyond_read: bool = False
+    ) -> None:
+        """Add these offsets to the producer's open transaction, under this generation's id.
+
+        A thread makes the producer's call, so that it does not block the event loop.
+
+        Raises:
+            StaleGenerationError: the generation has ended, or the coordinator refused it; abort
+                the transaction.
+            ArgumentError, NotOwnedError, OffsetBehindCommitError, OffsetBeyondReadError: as for
+                `commit`; nothing was sent.
+            CommitUnknownError: the producer did not finish in time; abort the transaction.
+            confluent_kafka.KafkaException: the producer failed; its error says whether to retry
+                or to abort.
+
+        Cancellation: as for `commit`.
+
+        Source: KIP-447.
+        """
+        given = arguments.offsets(offsets)
+        commit = self._generation.commit_in_transaction
+        await self._call(partial(commit, producer, given, beyond_read=beyond_read))
+
+    def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
+        """Report an event about this generation to the group's event handlers."""
+        self._background.post(partial(self._generation.emit, kind, **fields))
+
+    # For ConsumerGroup, in the background loop.
+
+    async def watch(self) -> None:
+        """Pass on to asyncio when the end begins, and when the generation's tasks are cancelled."""
+        await self._generation.ending.wait()
+        self._bridge.post(self.ending.set)
+        life = self._generation._lifecycle  # noqa: SLF001
+        while life.state is not State.ENDED:
+            with life.until_ended():
+                await life.ended.wait()
+        self._bridge.post(self._cancel_blocks)
+
+    def _report_straggler(self, name: str, stack: str) -> None:
+        self._generation.emit(HandlerStillRunning, thread=name, stack=stack)
+
+    # In asyncio's loop.
+
+    def _cancel_blocks(self) -> None:
+        self._work_cancelled = True
+        for block in self._blocks:
+            block.cancel()
+
+    def _task(self, fn: Callable[..., Awaitable[T]], *args: Any) -> ProgramTask[T]:
+        arguments.function("fn", fn)
+        context = contextvars.copy_context()
+        context.run(inside_of.set, inside_of.get() | {self._owner})
+        return ProgramTask(self._tasks, context, fn, *args)
+
+    async def _call(self, fn: Callable[[], Awaitable[T]]) -> T:
+        with self._loop_end_as_stale():
+            return await self._bridge.call(fn)
+
+    def _call_sync(self, fn: Callable[[], T]) -> T:
+        with self._loop_end_as_stale():
+            return self._bridge.call_sync(fn)

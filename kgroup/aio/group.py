@@ -1,0 +1,337 @@
+"""ConsumerGroup for asyncio programs: it runs the trio group on a background thread.
+
+INVARIANTS: every call is answered, even if the background thread dies; that thread has ended when
+the block has been left, and it ends by itself if asyncio's loop is closed before; no decision about
+the group is made here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from functools import partial
+from typing import Final, Self, final
+
+import trio
+
+from kgroup import arguments
+from kgroup.aio.blocks import CancellableBlock
+from kgroup.aio.bridge import Bridge, deliver_again
+from kgroup.aio.callbacks import in_asyncio
+from kgroup.aio.generation import Generation
+from kgroup.aio.tasks import Tasks
+from kgroup.background.event_loop import LoopEndedError
+from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
+from kgroup.config import GroupConfig
+from kgroup.errors import GroupClosedError, UsageError
+from kgroup.event_emitter import EventHandlers
+from kgroup.events import Event, EventHandler
+from kgroup.generation.lifecycle import inside_of
+from kgroup.generation.states import State
+from kgroup.running_loop import group_for, running_library
+from kgroup.runtime import Runtime
+from kgroup.status import GroupStatus
+
+_POLL: Final = 1.0
+"""Seconds between two checks of whether asyncio's loop was closed without leaving the block."""
+
+
+@final
+class ConsumerGroup(GroupTwin):
+    """A member of a consumer group, for asyncio programs.
+
+    Use it as ``async with``, and iterate over it::
+
+        async with ConsumerGroup(config) as group:
+            async for generation in group:
+                for partition in generation.assignment:
+                    generation.start_soon(handle, generation, partition)
+
+    It runs ``kgroup.ConsumerGroup`` on a background thread, which sends the heartbeats, so that a
+    handler that blocks asyncio's loop does not stop them. A handler that holds Python's interpreter
+    lock for long does; a ``LoopBlocked`` event reports it.
+
+    Leaving the block, by its end, by ``break``, by `aclose` or by an exception, lets the tasks of
+    the generation finish their current work (the drain), leaves the group, and joins the background
+    thread. A cancellation of the task that has the block skips the drain and still leaves the
+    group; so does a second one while the block is being left, and Ctrl-C under ``asyncio.run``,
+    which cancels that task. In every case the group closes within ``config.longest_close`` seconds,
+    whatever has failed, unless a task of the program continues after it was cancelled. If the event
+    loop is closed, or the program ends, without leaving the block, the member leaves too.
+
+    Args:
+        config: all settings. Async functions in it (``starts``, and those of ``security``) run in
+            asyncio's loop.
+        runtime: the network, clock and record source; by default TCP, the system's clock and
+            librdkafka.
+        on_event: called with each event, in asyncio's loop; it must not block. Its exceptions end
+            nothing: the first one is logged with its traceback.
+
+    Raises (from the constructor):
+        ArgumentError: an argument has a wrong type, or ``on_event`` cannot be called.
+        UsageError: the program is being simulated.
+
+    Raises (from ``async with``):
+        UsageError: no event loop of asyncio runs here, or the group was entered before.
+        ExceptionGroup: tasks of a generation raised. It has their exceptions, and the body's if
+            that raised too, without further nesting. Catch them with ``except*``. The body is
+            cancelled then.
+        FatalGroupError: a fatal error closed the group, and no `next()` has raised it yet.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        *,
+        runtime: Runtime | None = None,
+        on_event: EventHandler | None = None,
+    ) -> None:
+        arguments.instance("config", config, GroupConfig)
+        arguments.callback("on_event", on_event)
+        super().__init__(config)
+        self._handlers = None if on_event is None else EventHandlers(config.group_id, on_event)
+        self._background = BackgroundGroup(
+            in_asyncio(config, self._program_tasks),
+            runtime,
+            None if on_event is None else self._pass_on,
+            package="kgroup.aio",
+            on_error=self._cancel_body,
+            watch=self._until_broken,
+            before_end=trio.lowlevel.checkpoint,
+            on_loop_end=self._on_loop_end,
+        )
+        self._group, self._loop = self._background.trio, self._background.loop
+        self._tasks: Tasks | None = None
+        self._block = CancellableBlock()
+        self._current: Generation | None = None
+        self._ended = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        if self._tasks is not None:
+            raise UsageError(
+                f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
+                " another one"
+            )
+        if (library := running_library()) != "asyncio":
+            raise UsageError(
+                f"group {self._config.group_id!r}: no event loop of asyncio runs here;"
+                f" {group_for(library)}"
+            )
+        self._tasks = Tasks(Bridge(self._loop, self._config.group_id), self._loop)
+        self._loop.start()
+        atexit.register(self._close_at_exit)
+        self._block.__enter__()
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> bool:
+        if self._loop.forked:
+            return False  # only the parent process may leave the group
+        # The errors that cancelled the body are raised in its place.
+        absorbed = self._block.__exit__(kind, error, traceback)
+        if isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self._background.cancel()
+        else:
+            self.shutdown(
+                "the block was left" if error is None else f"{error!r}", promptly=error is not None
+            )
+        self._background.leave()
+        if isinstance(error, GeneratorExit):
+            return False  # a coroutine that is closed cannot wait; the thread ends by itself
+        cancelled = await self._until_left()
+        if isinstance(error, asyncio.CancelledError):
+            cancelled, error = (cancelled if absorbed else error), None
+        try:
+            self._background.raise_errors(error)
+            if error is None and cancelled is not None:
+                again, cancelled = cancelled, None
+                raise again
+        finally:
+            if cancelled is not None:
+                # An exception is raised in its place.
+                deliver_again(cancelled)
+        return absorbed
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Generation:
+        """Like `next`, but a closed group ends the iteration."""
+        try:
+            return await self.next()
+        except GroupClosedError:
+            raise StopAsyncIteration from None
+
+    async def next(self) -> Generation:
+        """Wait for the next generation; this call makes the member join.
+
+        Work between two calls, in the body of the loop, counts as work of the generation.
+
+        Raises:
+            GroupClosedError: the group was closed, or a task raised; leaving the block then raises
+                the task's exception.
+            FatalGroupError: the member cannot stay in the group: it was fenced, is not authorized,
+                the group is full, or its members have no common assignor. Every later call raises
+                it again.
+            UsageError: another task already waits in `next()`, the caller is a task of one of this
+                group's generations, the group was not entered, or another event loop runs here.
+
+        Cancellation: nothing is lost; the next call continues the wait.
+        """
+        bridge = self._program_tasks().bridge
+        if self._group in inside_of.get():
+            raise UsageError(
+                f"group {self._config.group_id!r}: next() was called by a task of one of its own"
+                " generations, which has to end first; return from the task instead"
+            )
+        while True:
+            try:
+                generation = await bridge.call(self._next_generation)
+            except LoopEndedError:
+                raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
+            # Other tasks may have kept asyncio's loop busy since the generation was handed over.
+            if generation.state is State.RUNNING:
+                generation.body_task = asyncio.current_task()
+                return generation
+
+    def release(self) -> None:
+        """Say that the body of the loop has no more work in its generation, as `next` does.
+
+        The drain then does not wait for the body. The member joins again only when the program
+        calls `next`. This is for programs that do something else first.
+        """
+        self._loop.post(self._group.release)
+
+    def shutdown(self, reason: str = CLOSED, *, promptly: bool = False) -> None:
+        """Begin to close the group, without waiting: the generation drains, then the member leaves.
+
+        It may be called any number of times, from any thread and from signal handlers. After it,
+        `next()` raises GroupClosedError, and an ``async for`` over the group ends. Tasks continue
+        for up to one ``heartbeat_interval`` before the drain begins, unless ``promptly`` is True
+        (`kgroup.ConsumerGroup.shutdown` says why).
+
+        Raises:
+            ArgumentError: ``reason`` is not a str, or ``promptly`` is not a bool.
+        """
+        arguments.instance("reason", reason, str)
+        arguments.instance("promptly", promptly, bool)
+        self._background.shutdown(reason, promptly=promptly)
+
+    async def aclose(self, reason: str = CLOSED, *, promptly: bool = False) -> None:
+        """Drain the generation, leave the group, and wait until that is done. Idempotent.
+
+        In a task of the generation it does not wait, because the generation waits for its tasks:
+        there it does what `shutdown` does. The background thread ends when the block is left.
+
+        Args:
+            reason: as for `shutdown`.
+            promptly: as for `shutdown`.
+
+        Raises:
+            ArgumentError: ``reason`` is not a str, or ``promptly`` is not a bool.
+            UsageError: another event loop runs here.
+
+        Cancellation: the group continues to close; only the wait ends.
+        """
+        self.shutdown(reason, promptly=promptly)
+        if self._tasks is None or self._group in inside_of.get():
+            await asyncio.sleep(0)
+            return
+        if self._current is not None and asyncio.current_task() is self._current.body_task:
+            self.release()
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Wait until the group has closed, for any reason, and the member has left.
+
+        Raises:
+            UsageError: the group was not entered, or another event loop runs here.
+
+        Cancellation: only the wait ends; the group is not closed by it.
+        """
+        try:
+            await self._program_tasks().bridge.call(self._group.wait_closed)
+        except LoopEndedError:
+            return  # it is closed already
+
+    def status(self) -> GroupStatus:
+        """What the member is doing now. Any thread may call it, and it waits for nothing.
+
+        If the background thread is blocked, the second call says so.
+        """
+        return self._background.status()
+
+    def __repr__(self) -> str:
+        text = repr(self._group)
+        if self._tasks is not None:  # the background thread enters the group a moment later
+            text = text.replace(", not entered>", ", joining>")
+        return f"<aio {text[1:]}"
+
+    # In the background loop.
+
+    async def _next_generation(self) -> Generation:
+        generation = await self._group.next()
+        self._current = Generation(generation, self._program_tasks(), self._group, self._config)
+        self._background.start_service(self._current.watch)
+        return self._current
+
+    async def _until_broken(self) -> None:
+        """Leave the group if asyncio's loop was closed, so that nothing else will do so."""
+        tasks = self._program_tasks()
+        while not tasks.bridge.broken:  # noqa: ASYNC110 # a loop does not say that it is closed
+            await trio.sleep(_POLL)
+        tasks.abandon()
+        self._background.cancel()
+        self._background.leave()
+
+    def _pass_on(self, event: Event) -> None:
+        assert self._handlers is not None  # the program has a handler
+        self._program_tasks().bridge.post(partial(self._handlers, event))
+
+    def _cancel_body(self) -> None:
+        self._program_tasks().bridge.post(self._block.cancel)
+
+    def _on_loop_end(self) -> None:
+        """Wake what waits for the end; if the loop died, nothing else does."""
+        bridge = self._program_tasks().bridge
+        if self._loop.error is not None:
+            bridge.post(self._block.cancel)
+        if self._current is not None:
+            bridge.post(self._current.ending.set)
+        bridge.post(self._ended.set)
+
+    # In asyncio's loop.
+
+    def _program_tasks(self) -> Tasks:
+        if self._tasks is None:
+            raise UsageError(
+                f"group {self._config.group_id!r} is not open; write `async with ConsumerGroup(...)"
+                " as group:`"
+            )
+        return self._tasks
+
+    async def _until_left(self) -> asyncio.CancelledError | None:
+        """Wait until the member has left and the background thread has ended.
+
+        Returns:
+            the cancellation that came meanwhile, which ended the drain; or None.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        while not self._ended.is_set():
+            try:
+                await self._ended.wait()
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._background.cancel()
+        self._loop.join()
+        atexit.unregister(self._close_at_exit)
+        return cancelled
+
+    def _close_at_exit(self) -> None:
+        if not self._loop.forked:
+            self._loop.post(self._program_tasks().abandon)
+            self._background.cancel()
+            self._background.leave()
+            self._loop.join()

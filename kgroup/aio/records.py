@@ -1,0 +1,110 @@
+"""Records of a generation as an async iterator, with at most one call for each batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import final
+
+from kgroup.aio.bridge import Bridge
+from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
+from kgroup.generation.generation import Generation
+from kgroup.generation.states import State
+from kgroup.generation.streams import RecordStream
+from kgroup.interfaces import Batch
+from kgroup.types import TopicPartition
+
+
+@final
+class Records:
+    """An async iterator over batches of one generation's partitions, for one task at a time.
+
+    It ends when the generation does, even while a task waits in it. If an iteration is cancelled,
+    no record is lost.
+
+    Args:
+        bridge: the way to the background thread.
+        background: that thread's loop.
+        generation: the generation.
+        stream: the stream of the batches.
+        seeks: the number of seeks of each partition.
+        pauses: the number of pauses of each partition.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        background: BackgroundLoop,
+        generation: Generation,
+        stream: RecordStream,
+        seeks: Mapping[TopicPartition, int],
+        pauses: Mapping[TopicPartition, int],
+    ) -> None:
+        self._bridge = bridge
+        self._background = background
+        self._generation = generation
+        self._stream = stream
+        self._seeks = seeks
+        self._pauses = pauses
+        self._ended = False
+
+    def __aiter__(self) -> Records:
+        return self
+
+    async def __anext__(self) -> Batch:
+        """The next batch.
+
+        Raises:
+            StopAsyncIteration: the generation is over, or the stream was closed.
+            OffsetOutOfRangeError: a position is outside the log, and ``auto_offset_reset`` is
+                ``error``.
+            NoOffsetError: a partition has no committed offset, and ``auto_offset_reset`` is
+                ``error``.
+            FetchError: a partition cannot be read.
+            UsageError: another task waits for a batch of this stream.
+        """
+        while not self._ended:
+            try:
+                found = await self._bridge.call(self._next)
+            except LoopEndedError:
+                found = None
+            if found is None:
+                break
+            batch, seeks, pauses = found
+            # INVARIANT: nothing runs between these checks and the hand-over. Since the batch left
+            # the background thread, other tasks may have kept asyncio's loop busy for long.
+            if self._seeks.get(batch.partition, 0) != seeks:
+                continue
+            if self._pauses.get(batch.partition, 0) == pauses and self._may_hand_out():
+                return batch
+            self._background.post(partial(self._stream.undo_hand_out, batch))
+        self._ended = True
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        """Release the partitions, so that another stream of this generation can read them."""
+        if not self._ended:
+            self._ended = True
+            self._background.post(self._stream.close)
+
+    async def aclose(self) -> None:
+        """Like `close`, for ``contextlib.aclosing``."""
+        self.close()
+        await asyncio.sleep(0)
+
+    def __repr__(self) -> str:
+        return repr(self._stream)
+
+    def _may_hand_out(self) -> bool:
+        return self._generation.state is State.RUNNING and self._generation.lease > 0
+
+    # In the background loop.
+
+    async def _next(self) -> tuple[Batch, int, int] | None:
+        try:
+            batch = await anext(self._stream)
+        except StopAsyncIteration:
+            return None
+        seeks, pauses = self._seeks.get(batch.partition, 0), self._pauses.get(batch.partition, 0)
+        return batch, seeks, pauses

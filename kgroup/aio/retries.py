@@ -1,0 +1,48 @@
+"""``kgroup.retrying`` on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import final
+
+from kgroup.aio.generation import Generation
+from kgroup.dead_letters import DeadLetters
+from kgroup.interfaces import Batch, Message
+from kgroup.retries import Park, retrying_with
+from kgroup.retry_policy import ATTEMPTS, BACKOFF, LONGEST_BACKOFF
+
+RecordHandler = Callable[[Generation, Message], Awaitable[object]]
+"""Processes a record, or raises."""
+
+
+def retrying(
+    handle: RecordHandler,
+    *,
+    attempts: int = ATTEMPTS,
+    backoff: float = BACKOFF,
+    backoff_max: float = LONGEST_BACKOFF,
+    park: Park | DeadLetters | None = None,
+) -> Callable[[Generation, Batch], Awaitable[int | None]]:
+    """A function for ``run`` and ``serve`` that tries each record several times.
+
+    The arguments and the rules are those of ``kgroup.retrying``, with async functions of asyncio.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+    """
+    return retrying_with(_Asyncio(), handle, attempts, backoff, backoff_max, park)
+
+
+@final
+class _Asyncio:
+    """See ``kgroup.retries.Loop``."""
+
+    async def pause(self, generation: Generation, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await generation.ending.wait()
+
+    async def in_thread(self, fn: Callable[[], object]) -> None:
+        await asyncio.to_thread(fn)

@@ -1,0 +1,187 @@
+"""The program's functions as tasks of asyncio, each of which a task of trio waits for.
+
+For the trio generation, such a function is a task of its own that ends when the function does, and
+its cancellation cancels the function. trio cancels again at every wait of a task that continues;
+asyncio does so once. A task that continues after it was cancelled is therefore cancelled again
+every `GRACE` seconds, and reported.
+
+INVARIANTS: the trio task ends after the function, unless asyncio's loop was closed; an exception of
+the function is never lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, final
+
+import trio
+
+from kgroup.aio.bridge import Bridge
+from kgroup.background.event_loop import BackgroundLoop
+from kgroup.batch_handler import name_of
+from kgroup.errors import UsageError
+from kgroup.worker_thread import stack_of
+
+T = TypeVar("T")
+
+GRACE: Final = 1.0
+"""Seconds that a cancelled task may take, before it is reported and cancelled again."""
+
+
+@final
+class Tasks:
+    """The program's tasks that belong to one group.
+
+    Args:
+        bridge: the group's.
+        background: the background thread's loop.
+    """
+
+    def __init__(self, bridge: Bridge, background: BackgroundLoop) -> None:
+        self.bridge = bridge
+        self.background = background
+        self.running: set[ProgramTask[Any]] = set()
+        self.thread = threading.current_thread()
+
+    def abandon(self) -> None:
+        """Wait for none of them any more: asyncio's loop is closed. In the background loop."""
+        for task in list(self.running):
+            task.abandon()
+
+
+@final
+class ProgramTask(Generic[T]):
+    """One function of the program. Made in any thread.
+
+    Args:
+        tasks: the group's.
+        context: the context variables with which the function is called.
+        fn: the function.
+        args: its arguments.
+
+    Attributes:
+        name: the function's name.
+        cancelled: whether it was cancelled by others than the trio task.
+    """
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        context: contextvars.Context,
+        fn: Callable[..., Awaitable[T]],
+        *args: Any,
+    ) -> None:
+        self.name = name_of(fn)
+        self.cancelled = False
+        self._tasks = tasks
+        self._context = context
+        self._call: Callable[[], Awaitable[T]] | None = partial(fn, *args)
+        self._task: asyncio.Task[None] | None = None
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        self._done = trio.Event()
+
+    # In asyncio's loop.
+
+    def start(self) -> None:
+        """Start the task."""
+        if self._call is None:
+            return  # it was cancelled before
+        self._task = self._context.run(self._create)
+        self._task.add_done_callback(self._ended)
+
+    def _create(self) -> asyncio.Task[None]:
+        call, self._call = self._call, None  # its arguments are not kept for longer than the call
+        assert call is not None  # it starts once
+        return asyncio.get_running_loop().create_task(self._run(call), name=self.name)
+
+    async def _run(self, call: Callable[[], Awaitable[T]]) -> None:
+        try:
+            returned = call()
+            if not inspect.isawaitable(returned):
+                raise UsageError(  # it ends the generation as the function's would
+                    f"{self.name} is not an async function; tasks of kgroup.aio are"
+                )
+            self._result.append(await returned)
+        except Exception as error:  # noqa: BLE001 # raised in the trio task
+            self._error = error
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        elif self._call is not None:  # it has not started
+            self._call = None
+            self._finish()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.cancelled = task.cancelled()
+        if not self.cancelled and (error := task.exception()) is not None:
+            # A KeyboardInterrupt and a SystemExit have ended asyncio's loop, which raises them.
+            if not isinstance(error, KeyboardInterrupt | SystemExit):
+                self._error = error
+            self.cancelled = True
+        self._finish()
+
+    def _finish(self) -> None:
+        self._tasks.background.post(self._done.set)
+
+    # In the background loop.
+
+    async def wait(self, on_straggler: Callable[[str, str], None] | None = None) -> T | None:
+        """Be the task of trio: return when the function does, or raise its exception.
+
+        Args:
+            on_straggler: called with the name and the stack of a function that continues after it
+                was cancelled.
+
+        Returns:
+            what the function returned; None if it was cancelled by others.
+
+        Cancellation: the function is cancelled, and waited for.
+        """
+        self._tasks.running.add(self)
+        try:
+            await self._done.wait()
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True):
+                await self._until_cancelled(on_straggler)
+            if self._error is None and not self._result:
+                raise
+        finally:
+            self._tasks.running.discard(self)
+        if self._error is not None:
+            raise self._error
+        return self._result[0] if self._result else None
+
+    def abandon(self) -> None:
+        """Wait for it no longer."""
+        self.cancelled = True
+        self._done.set()
+
+    async def _until_cancelled(self, on_straggler: Callable[[str, str], None] | None) -> None:
+        reported = False
+        while not self._done.is_set():
+            if not self._tasks.bridge.post(self._cancel):
+                return  # asyncio's loop is closed
+            with trio.move_on_after(GRACE):
+                await self._done.wait()
+                return
+            if not reported and on_straggler is not None:
+                reported = True
+                on_straggler(self.name, self._stack())
+
+    def _stack(self) -> str:
+        """Where it waits; if it blocks asyncio's loop, that is its thread's stack."""
+        task = self._task
+        if task is None:
+            return "(it has not begun)"
+        if asyncio.current_task(task.get_loop()) is task:
+            return stack_of(self._tasks.thread) or "(the thread has ended)"
+        stacks = (traceback.format_stack(frame, limit=1) for frame in task.get_stack())
+        return "".join(line for stack in stacks for line in stack)

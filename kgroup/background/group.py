@@ -1,0 +1,188 @@
+"""The trio ConsumerGroup on a background thread, for ``kgroup.threaded`` and ``kgroup.aio``.
+
+Both wrap it, and neither makes a decision about the group. The thread's main function enters the
+trio group and waits there until the program's block is left. Calls from outside are answered until
+then, even if the group has closed before, so that a handler learns why its commit is refused.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, final
+
+import attrs
+import trio
+
+from kgroup.background.event_loop import BackgroundLoop
+from kgroup.config import GroupConfig
+from kgroup.errors import UsageError
+from kgroup.events import EventHandler
+from kgroup.group import ConsumerGroup
+from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
+from kgroup.runtime import Runtime, default_runtime_factory
+from kgroup.status import GroupStatus, Phase
+
+CLOSED: str = "the program closes the group"
+"""Why a group closes, if the program gives no other reason."""
+_CANCELLED = "the program cancels the group"
+
+
+class GroupTwin(ABC):
+    """The part of such a group that any thread may read.
+
+    Args:
+        config: all settings.
+    """
+
+    def __init__(self, config: GroupConfig) -> None:
+        self._config = config
+
+    @property
+    def config(self) -> GroupConfig:
+        """The group's settings."""
+        return self._config
+
+    @abstractmethod
+    def status(self) -> GroupStatus:
+        """What the member is doing now. Any thread may call it, and it waits for nothing.
+
+        If the background thread is blocked, the second call says so.
+        """
+
+    def health(
+        self,
+        *,
+        blocked_after: float | None = BLOCKED_AFTER,
+        hanging_after: float | None = None,
+        unconfirmed_after: float | None = None,
+        stuck_after: float | None = STUCK_AFTER,
+    ) -> Health:
+        """Whether the member is live and ready, and why not; for an orchestrator's probes.
+
+        Any thread may call it, and it waits for nothing. A blocked background thread is noticed by
+        the second call. See `kgroup.ConsumerGroup.health`.
+
+        Raises:
+            ArgumentError: an argument is not a number of seconds.
+        """
+        limits = limits_of(
+            self._config,
+            blocked_after=blocked_after,
+            hanging_after=hanging_after,
+            unconfirmed_after=unconfirmed_after,
+            stuck_after=stuck_after,
+        )
+        return judge(self.status(), limits)
+
+
+@final
+class BackgroundGroup:
+    """Runs a trio group, from `start` until `leave`.
+
+    Args:
+        config: all settings.
+        runtime: as for the trio group.
+        on_event: as for the trio group.
+        package: the package that uses it, for errors.
+        on_error: called in the loop when the trio group has closed because of an exception.
+        watch: a service that runs beside the group.
+        before_end: awaited in the loop when the group has closed and the block was left.
+        on_loop_end: called in the thread when the loop has ended.
+
+    Attributes:
+        trio: the trio group.
+        loop: the background thread's event loop.
+        scope: the scope around the group.
+        late_errors: what handlers raised too late for the trio group to raise it.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        runtime: Runtime | None,
+        on_event: EventHandler | None,
+        *,
+        package: str,
+        on_error: Callable[[], object],
+        watch: Callable[[], Awaitable[object]],
+        before_end: Callable[[], Awaitable[object]],
+        on_loop_end: Callable[[], object],
+    ) -> None:
+        if default_runtime_factory.get() is not None:
+            raise UsageError(
+                f"group {config.group_id!r}: {package} uses threads in real time, so it"
+                " cannot be simulated; simulate the same work with kgroup.ConsumerGroup"
+            )
+        self.trio = ConsumerGroup(config, runtime=runtime, on_event=on_event)
+        self.loop = BackgroundLoop(f"kgroup-{config.group_id}", self._main, on_loop_end)
+        self.scope = trio.CancelScope()
+        self.late_errors: list[BaseException] = []
+        self._group_id = config.group_id
+        self._on_error = on_error
+        self._watch = watch
+        self._before_end = before_end
+        self._close_reason: str | None = None
+        self._left = trio.Event()
+        self._services: trio.Nursery | None = None
+        self._error: BaseException | None = None
+
+    def shutdown(self, reason: str, *, promptly: bool) -> None:
+        """Begin to close the group, without waiting; from any thread and from signal handlers."""
+        self._close_reason = self._close_reason or reason
+        self.loop.post(lambda: self.trio.shutdown(reason, promptly=promptly))
+
+    def cancel(self) -> None:
+        """Close the group without a drain; from any thread and from signal handlers."""
+        self._close_reason = self._close_reason or _CANCELLED
+        self.loop.post(self.scope.cancel)
+
+    def leave(self) -> None:
+        """The block was left: the loop ends once the group has closed."""
+        self.loop.post(self._left.set)
+
+    def status(self) -> GroupStatus:
+        """What the member is doing now; any thread may call it."""
+        status = self.trio.status()
+        if status.phase is Phase.FAILED and self.loop.error is None and self._error is None:
+            # `cancel` does not close the trio group, but cancels it, and the loop ends.
+            detail = self._close_reason or status.detail
+            return attrs.evolve(status, phase=Phase.CLOSED, detail=detail)
+        return status
+
+    def start_service(self, fn: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Start a task that is cancelled when the loop ends; in the loop."""
+        assert self._services is not None  # calls are answered only while _main runs
+        self._services.start_soon(fn, *args)
+
+    def raise_errors(self, error: BaseException | None) -> None:
+        """Raise the exceptions of handlers and group, in the thread that leaves the block.
+
+        Args:
+            error: the block's own exception, which is raised anyway.
+        """
+        own = self.loop.error or self._error
+        raised = list(own.exceptions) if isinstance(own, BaseExceptionGroup) else []
+        raised += self.late_errors
+        if raised:
+            both = raised if error is None else [*raised, error]
+            raise BaseExceptionGroup(f"handlers of group {self._group_id!r} failed", both) from None
+        if own is not None and error is None:
+            raise own
+
+    async def _main(self) -> None:
+        if self._close_reason is not None:  # `shutdown` was called before the loop started
+            self.trio.shutdown(self._close_reason)
+        async with trio.open_nursery() as self._services:
+            self._services.start_soon(self._watch)
+            try:
+                with self.scope:
+                    async with self.trio:
+                        await self._left.wait()
+            except BaseException as error:  # noqa: BLE001 # raised when the block is left
+                self._error = error
+                self._on_error()
+            # Until the block is left, calls still get their answers from the generation.
+            await self._left.wait()
+            await self._before_end()
+            self._services.cancel_scope.cancel()
