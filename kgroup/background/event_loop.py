@@ -12,18 +12,21 @@ signal handler may interrupt the waiting thread at any point, and may itself mak
 ``Flag``.
 
 INVARIANTS: every call that waits is answered, by its result or by `LoopEndedError`, however the
-loop ends; the loop never waits for a thread; no lock is held while Python code runs, so that a
-signal handler may call whatever the interrupted code may.
+loop ends; calls start in the order in which they were made; the loop never waits for a thread; no
+lock is held while Python code runs, so that a signal handler may call whatever the interrupted code
+may.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, final
 
+import attrs
 import trio
 
 from kgroup.background.flag import Flag, acquire
@@ -97,6 +100,14 @@ class Call(Generic[T]):
 
 
 @final
+@attrs.frozen
+class _SyncCall:
+    """A call of a synchronous function that waits for those before it to start."""
+
+    run: Callable[[], None]
+
+
+@final
 class BackgroundLoop:
     """Runs one async function in trio, in a thread of its own, until that function returns.
 
@@ -115,6 +126,7 @@ class BackgroundLoop:
         self._calls: set[Waiting] = set()
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
+        self._unstarted: deque[_SyncCall | Callable[[], Awaitable[None]]] = deque()
         self._pid = os.getpid()
         self._ready = Flag()
         self.ended = Flag()
@@ -171,7 +183,7 @@ class BackgroundLoop:
         """Call a synchronous function in the loop; raises as `run` does."""
         unsettled = _acquired()
         call = Call[T](unsettled.release)
-        self._submit(call, partial(self._call_sync, call, fn))
+        self._submit(call, partial(self._start_sync, call, fn))
         acquire(unsettled, None)
         return call.result()
 
@@ -228,14 +240,38 @@ class BackgroundLoop:
     def _start_call(self, call: Call[T], fn: Callable[[], Awaitable[T]]) -> None:
         if self._nursery is None:
             call.settle(None, LoopEndedError())
-        else:
-            self._nursery.start_soon(self._run_call, call, fn)
+            return
+        self._unstarted.append(partial(self._run_call, call, fn))
+        if len(self._unstarted) == 1:
+            self._nursery.start_soon(self._start_first)
+
+    async def _start_first(self) -> None:
+        """Be the task of the first call that has not started.
+
+        trio runs tasks that are started together in any order. So the next call is started only
+        by the task of the one before, which has then come to its first wait when that begins.
+        """
+        while isinstance(first := self._unstarted[0], _SyncCall):
+            first.run()
+            self._unstarted.popleft()
+            if not self._unstarted:
+                return
+        self._unstarted.popleft()
+        if self._unstarted and self._nursery is not None:
+            self._nursery.start_soon(self._start_first)
+        await first()
 
     async def _run_call(self, call: Call[T], fn: Callable[[], Awaitable[T]]) -> None:
         try:
             await call.run(fn)
         finally:
             self._calls.discard(call)
+
+    def _start_sync(self, call: Call[T], fn: Callable[[], T]) -> None:
+        if self._unstarted:
+            self._unstarted.append(_SyncCall(partial(self._call_sync, call, fn)))
+        else:
+            self._call_sync(call, fn)
 
     def _call_sync(self, call: Call[T], fn: Callable[[], T]) -> None:
         self._calls.discard(call)
