@@ -595,6 +595,30 @@ class HandlerStillRunning(Event):
 
 
 @attrs.frozen(kw_only=True)
+class TaskStillRunning(Event):
+    """A task of asyncio continues for a second after its generation has cancelled it.
+
+    It caught the cancellation, or something blocks the event loop.
+
+    Attributes:
+        task: the task's function.
+        stack: where it waits; if it blocks the event loop, the stack of that loop's thread.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    task: str
+    stack: str
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"task {self.task} is still running after it was cancelled; its commits are refused,"
+            " and the member joins no new generation until it returns. It is cancelled again every"
+            f" second. Its stack:\n{self.stack}"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class _RecordEvent(Event):
     """The root of events about a record that a function of `kgroup.retrying` fails to process.
 

@@ -44,6 +44,7 @@ from kgroup.events import (
     RetriesEnded,
     SourceFault,
     StartsDelayed,
+    TaskStillRunning,
     TopicsMissing,
     TopicsRefused,
 )
@@ -298,6 +299,16 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         (
             "thread worker-1 is still running after the drain; its commits are refused, and the"
             " member joins no new generation until it returns. Its stack:\nhere\nthere"
+        ),
+    ),
+    (
+        TaskStillRunning,
+        {"task": "handle", "stack": "here\nthere"},
+        WARNING,
+        (
+            "task handle is still running after it was cancelled; its commits are refused, and the"
+            " member joins no new generation until it returns. It is cancelled again every second."
+            " Its stack:\nhere\nthere"
         ),
     ),
     (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 import attrs
 
@@ -40,13 +40,24 @@ def _wrapped(fn: Function, tasks: Callable[[], Tasks]) -> Function:
 
     def call_in_thread(*args: Any) -> Any:
         returned = fn(*args)
-        if inspect.isawaitable(returned):
-            return _run(fn, lambda: returned, tasks())
-        return returned
+        return _InAsyncio(fn, returned, tasks()) if inspect.isawaitable(returned) else returned
 
     call: Function = call_async if inspect.iscoroutinefunction(fn) else call_in_thread
     call.__qualname__ = name_of(fn)
     return call
+
+
+@final
+@attrs.frozen
+class _InAsyncio:
+    """An awaitable of asyncio, for trio to await; trio's threads return no coroutines."""
+
+    fn: Function
+    awaitable: Awaitable[Any]
+    tasks: Tasks
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return _run(self.fn, lambda: self.awaitable, self.tasks).__await__()
 
 
 async def _run(fn: Function, call: Callable[[], Awaitable[Any]], tasks: Tasks) -> Any:

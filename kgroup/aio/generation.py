@@ -19,7 +19,7 @@ from kgroup.aio.tasks import ProgramTask, Tasks
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.generation import GenerationTwin, listed
 from kgroup.config import GroupConfig
-from kgroup.events import Event, HandlerStillRunning
+from kgroup.events import Event, TaskStillRunning
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
@@ -76,7 +76,7 @@ class Generation(GenerationTwin):
 
         The task runs in a copy of the caller's context. At the drain's deadline, or at once if the
         membership is lost, it is cancelled. If it continues for a second after that, or blocks the
-        event loop, a ``HandlerStillRunning`` event names it; it is cancelled again every second,
+        event loop, a ``TaskStillRunning`` event names it; it is cancelled again every second,
         and the member joins no new generation until it has ended. A task that is cancelled by
         others ends the generation as if it had returned.
 
@@ -299,7 +299,7 @@ class Generation(GenerationTwin):
         self._bridge.post(self._cancel_blocks)
 
     def _report_straggler(self, name: str, stack: str) -> None:
-        self._generation.emit(HandlerStillRunning, thread=name, stack=stack)
+        self._generation.emit(TaskStillRunning, task=name, stack=stack)
 
     # In asyncio's loop.
 

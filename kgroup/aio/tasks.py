@@ -16,8 +16,9 @@ import contextvars
 import inspect
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from types import FrameType
 from typing import Any, Final, Generic, TypeVar, final
 
 import trio
@@ -183,5 +184,12 @@ class ProgramTask(Generic[T]):
             return "(it has not begun)"
         if asyncio.current_task(task.get_loop()) is task:
             return stack_of(self._tasks.thread) or "(the thread has ended)"
-        stacks = (traceback.format_stack(frame, limit=1) for frame in task.get_stack())
+        stacks = (traceback.format_stack(frame, limit=1) for frame in _frames(task.get_coro()))
         return "".join(line for stack in stacks for line in stack)
+
+
+def _frames(awaited: object) -> Iterator[FrameType]:
+    """The frames of a coroutine and of what it awaits; ``Task.get_stack`` has the first only."""
+    while (frame := getattr(awaited, "cr_frame", None)) is not None:
+        yield frame
+        awaited = getattr(awaited, "cr_await", None)

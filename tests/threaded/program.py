@@ -6,6 +6,8 @@ output, one word a line.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import signal
 import sys
@@ -16,6 +18,7 @@ from typing import Final
 import trio
 
 import kgroup
+from kgroup import aio
 from kgroup.config import GroupConfig
 from kgroup.events import Event, GenerationDraining, Left, RequestFailed
 from kgroup.interfaces import Batch
@@ -178,6 +181,16 @@ def run_in_threads(group: ConsumerGroup) -> None:
     run(group.config, handle, threads=2, on_event=print_events_and_drain)
 
 
+def run_on_asyncio(group: ConsumerGroup) -> None:
+    """A worker by ``kgroup.aio.run``, whose function never returns by itself."""
+
+    async def handle(_: object, __: Batch) -> None:
+        say("holding")
+        await asyncio.sleep(SOON)
+
+    aio.run(group.config, handle, on_event=print_events_and_drain)
+
+
 def fail_on_trio(group: ConsumerGroup) -> None:
     """A worker whose function raises."""
 
@@ -186,6 +199,55 @@ def fail_on_trio(group: ConsumerGroup) -> None:
         raise ValueError("the record is wrong") from KeyError("its cause")
 
     kgroup.run(group.config, handle)
+
+
+def fail_on_asyncio(group: ConsumerGroup) -> None:
+    """A worker whose function raises."""
+
+    async def handle(_: object, __: Batch) -> None:
+        await asyncio.sleep(0)
+        raise ValueError("the record is wrong") from KeyError("its cause")
+
+    aio.run(group.config, handle)
+
+
+def interrupt_asyncio(group: ConsumerGroup) -> None:
+    """Be interrupted in ``asyncio.run``, which cancels the task that has the block."""
+
+    async def hold() -> None:
+        try:
+            say("holding")
+            await asyncio.sleep(SOON)
+        finally:
+            say("cancelled")
+
+    async def main() -> None:
+        async with aio.ConsumerGroup(group.config, on_event=print_event) as inside:
+            async for generation in inside:
+                generation.start_soon(hold)
+
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        say("interrupted")
+
+
+def exit_inside_asyncio(group: ConsumerGroup) -> None:
+    """End the program when asyncio's loop has stopped, without leaving the block."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    inside = aio.ConsumerGroup(group.config)
+    loop = asyncio.new_event_loop()
+
+    async def hold() -> None:
+        say("holding")
+        await asyncio.sleep(SOON)
+
+    async def enter() -> None:
+        generation = await (await inside.__aenter__()).next()
+        generation.start_soon(hold)
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(enter())
 
 
 def fail_in_threads(group: ConsumerGroup) -> None:
@@ -208,6 +270,10 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "fork": fork,
     "run on trio": run_on_trio,
     "run in threads": run_in_threads,
+    "run on asyncio": run_on_asyncio,
+    "fail on asyncio": fail_on_asyncio,
+    "interrupt asyncio": interrupt_asyncio,
+    "exit inside asyncio": exit_inside_asyncio,
     "fail on trio": fail_on_trio,
     "fail in threads": fail_in_threads,
 }

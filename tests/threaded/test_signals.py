@@ -131,7 +131,7 @@ def test_a_program_that_ends_inside_the_block(kafka: Kafka) -> None:
 
 
 @once
-@pytest.mark.parametrize("name", ["run on trio", "run in threads"])
+@pytest.mark.parametrize("name", ["run on trio", "run in threads", "run on asyncio"])
 @pytest.mark.parametrize(
     ("second", "status"), [(signal.SIGTERM, 128 + 15), (signal.SIGINT, 128 + 2)]
 )
@@ -154,7 +154,7 @@ def test_a_second_signal_ends_a_worker(
 
 
 @once
-@pytest.mark.parametrize("name", ["fail on trio", "fail in threads"])
+@pytest.mark.parametrize("name", ["fail on trio", "fail in threads", "fail on asyncio"])
 def test_a_worker_that_fails(kafka: Kafka, name: str) -> None:
     """One line says why, then comes the traceback of the program's function; the status is 1."""
     here = Stage(kafka)
@@ -168,6 +168,29 @@ def test_a_worker_that_fails(kafka: Kafka, name: str) -> None:
     assert any("for offset 0 of" in one for one in running.said)
     assert not any("Cancelled" in one or "During handling" in one for one in running.said)
     assert here.committed() is None
+
+
+@once
+def test_an_interrupt_of_asyncio(kafka: Kafka) -> None:
+    """Control-C under asyncio.run cancels the handlers, and the member leaves."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program("interrupt asyncio", here) as running:
+        running.until("holding")
+        running.process.send_signal(signal.SIGINT)
+        assert running.ends() == 0
+    assert running.said == ["holding", "cancelled", "left True", "interrupted", ""]
+
+
+@once
+def test_a_program_that_ends_inside_a_block_of_asyncio(kafka: Kafka) -> None:
+    """The interpreter's exit leaves the group, although asyncio's tasks cannot continue."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program("exit inside asyncio", here, errors=True) as running:
+        assert running.ends() == 0
+    assert "holding" in running.said
+    assert any("left the group" in line for line in running.said)
 
 
 @once

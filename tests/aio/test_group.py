@@ -1,0 +1,682 @@
+"""Groups of asyncio: how their blocks end, and what is asyncio's own. On the embedded broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+import trio
+
+import kgroup
+from kgroup import aio
+from kgroup.errors import (
+    GroupClosedError,
+    LeaseExpiredError,
+    NotOwnedError,
+    StaleGenerationError,
+    UsageError,
+)
+from kgroup.events import Event, GenerationEnded, GenerationStarted, Left, TaskStillRunning
+from kgroup.generation.states import State
+from kgroup.interfaces import Message
+from kgroup.runtime import default_runtime_factory
+from kgroup.types import Cause, TopicPartition
+from tests.brokers import EMBEDDED, Kafka
+from tests.threaded.stage import SOON, Stage
+
+pytestmark = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+
+E = TypeVar("E", bound=Event)
+
+
+class Here:
+    """One test's topic and group, and the events of a member."""
+
+    def __init__(self, kafka: Kafka, partitions: int = 1, records: int = 10) -> None:
+        self.stage = Stage(kafka)
+        self.stage.create(partitions, records)
+        self.events: list[Event] = []
+        self.threads: set[int] = set()
+        self.changed = asyncio.Event()
+
+    def group(self, **settings: object) -> aio.ConsumerGroup:
+        """A member."""
+        return aio.ConsumerGroup(self.stage.config(**settings), on_event=self.on_event)
+
+    def on_event(self, event: Event) -> None:
+        """Note an event."""
+        self.events.append(event)
+        self.threads.add(threading.get_ident())
+        self.changed.set()
+
+    async def event(self, kind: type[E]) -> E:
+        """Wait for an event of a kind."""
+        while not (found := self.of(kind)):
+            self.changed.clear()
+            await self.changed.wait()
+        return found[0]
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def in_asyncio(main: Callable[[], Awaitable[None]]) -> None:
+    """Run a test, and check that none of its threads and tasks is left."""
+    before = set(threading.enumerate())
+
+    async def limited() -> None:
+        async with asyncio.timeout(SOON):
+            await main()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(limited())
+    left = [one.name for one in set(threading.enumerate()) - before]
+    # trio keeps the threads of `trio.to_thread` for ten seconds, for further calls.
+    assert [name for name in left if not name.startswith("Trio thread")] == []
+
+
+async def forever(*_: object) -> None:
+    """A handler that never returns."""
+    await asyncio.sleep(SOON)
+
+
+def test_events_come_in_asyncios_thread(kafka: Kafka) -> None:
+    """Handlers of events run in the event loop, all of them before the block has been left."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            await group.next()
+        assert len(here.of(Left)) == 1
+
+    in_asyncio(main)
+    assert here.threads == {threading.get_ident()}
+
+
+def test_an_event_handler_that_raises_ends_nothing(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its first exception is logged."""
+    here = Here(kafka)
+
+    def raises(event: Event) -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with aio.ConsumerGroup(here.stage.config(), on_event=raises) as group:
+            await group.next()
+
+    in_asyncio(main)
+    assert len([one for one in caplog.records if one.exc_info is not None]) == 1
+
+
+def test_contextvars_reach_handlers(kafka: Kafka) -> None:
+    """A task has a copy of the context in which it was started."""
+    here = Here(kafka)
+    name = contextvars.ContextVar("name", default="none")
+    found: list[str] = []
+
+    async def handle() -> None:
+        await asyncio.sleep(0)
+        found.append(name.get())
+        name.set("changed")
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            name.set("set")
+            assert generation.start_soon(handle)
+            await generation.ending.wait()
+            assert name.get() == "set"
+
+    in_asyncio(main)
+    assert found == ["set"]
+
+
+def test_a_handlers_exception_cancels_the_body(kafka: Kafka) -> None:
+    """The body is cancelled where it waits; the block raises the exceptions, without a cancel."""
+    here = Here(kafka, 2)
+    reached: list[str] = []
+
+    async def fail(generation: aio.Generation, partition: TopicPartition) -> None:
+        await asyncio.sleep(0)
+        if partition.partition == 0:
+            raise LookupError("broken handler")
+        await generation.ending.wait()
+        await generation.commit({partition: 5}, beyond_read=True)
+        raise KeyError("in the drain")
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as caught:
+            # The body holds the generation, too, until the drain's deadline.
+            async with here.group(drain_timeout=1.0) as group:
+                generation = await group.next()
+                for partition in generation.assignment:
+                    generation.start_soon(fail, generation, partition)
+                try:
+                    await asyncio.sleep(SOON)
+                except asyncio.CancelledError:
+                    reached.append("cancelled")
+                    raise
+        assert sorted(type(error).__name__ for error in caught.value.exceptions) == [
+            "KeyError",
+            "LookupError",
+        ]
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+
+    in_asyncio(main)
+    assert reached == ["cancelled"]
+    assert here.stage.committed(1) == 5
+
+
+def test_the_bodys_exception_is_raised_after_the_drain(kafka: Kafka) -> None:
+    """It is raised bare, or beside those of handlers."""
+    here = Here(kafka)
+
+    async def finish(generation: aio.Generation) -> None:
+        await generation.ending.wait()
+        await generation.commit({here.stage.partition(0): 4}, beyond_read=True)
+
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(finish, generation)
+                raise ZeroDivisionError
+        with pytest.raises(ExceptionGroup) as caught:
+            async with here.group() as group:
+                generation = await group.next()
+
+                async def fail() -> None:
+                    await generation.ending.wait()
+                    raise LookupError
+
+                generation.start_soon(fail)
+                raise ZeroDivisionError
+        assert [type(one) for one in caught.value.exceptions] == [LookupError, ZeroDivisionError]
+
+    in_asyncio(main)
+    assert here.stage.committed() == 4
+
+
+def test_a_cancelled_body_leaves_without_a_drain(kafka: Kafka) -> None:
+    """Handlers are cancelled at once, the member leaves, and the cancellation is raised."""
+    here = Here(kafka)
+    cancelled: list[str] = []
+
+    async def handle() -> None:
+        try:
+            await forever()
+        finally:
+            cancelled.append("handler")
+
+    async def member() -> None:
+        async with here.group() as group:
+            async for generation in group:
+                generation.start_soon(handle)
+
+    async def main() -> None:
+        task = asyncio.create_task(member())
+        await here.event(GenerationStarted)
+        await asyncio.sleep(0)
+        task.cancel("from outside")
+        with pytest.raises(asyncio.CancelledError, match="from outside"):
+            await task
+        assert here.of(GenerationEnded)[0].end.cause is Cause.CANCELLED
+        assert len(here.of(Left)) == 1
+
+    in_asyncio(main)
+    assert cancelled == ["handler"]
+
+
+def test_a_cancellation_ends_the_drain(kafka: Kafka) -> None:
+    """A task that is cancelled while it leaves the block leaves at once, and raises it then."""
+    here = Here(kafka)
+
+    async def member() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            generation.start_soon(forever)
+
+    async def main() -> None:
+        task = asyncio.create_task(member())
+        await here.event(kgroup.events.GenerationDraining)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(here.of(Left)) == 1
+
+    in_asyncio(main)
+
+
+def test_a_handlers_exception_and_a_cancellation(kafka: Kafka) -> None:
+    """The exception is raised, and the cancellation at the next wait: neither is lost."""
+    here = Here(kafka)
+    steps: list[str] = []
+
+    async def fail() -> None:
+        try:
+            await forever()
+        finally:
+            raise LookupError
+
+    async def member() -> None:
+        try:
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(fail)
+                await forever()
+        except* LookupError:
+            steps.append("exception")
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            steps.append("cancellation")
+            raise
+
+    async def main() -> None:
+        task = asyncio.create_task(member())
+        await here.event(GenerationStarted)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    in_asyncio(main)
+    assert steps == ["exception", "cancellation"]
+
+
+def test_time_outs_lose_nothing(kafka: Kafka) -> None:
+    """A next(), a batch and a wait for the end that are given up can be continued."""
+    here = Here(kafka, records=3)
+
+    async def main() -> None:
+        async with here.group() as group:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(group.next(), 0.0001)
+            generation = await group.next()
+            records = generation.records(max_records=2)
+            assert offsets(await anext(records)) == [0, 1]
+            generation.pause()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(records), 0.01)
+            generation.resume()
+            assert offsets(await anext(records)) == [2]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(generation.wait_ended(), 0.01)
+            group.shutdown("enough")
+            assert (await generation.wait_ended()).detail == "enough"
+            with pytest.raises(GroupClosedError):
+                await group.next()
+
+    in_asyncio(main)
+
+
+def offsets(batch: kgroup.Batch) -> list[int | None]:
+    """The offsets in a batch."""
+    return [message.offset() for message in batch]
+
+
+def test_what_is_on_its_way_when_the_program_changes_its_mind(kafka: Kafka) -> None:
+    """A batch that arrives after a seek, a pause or the lease's end is not handed out."""
+    here = Here(kafka, records=6)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            partition = here.stage.partition(0)
+            records = generation.records(max_records=2)
+            found: list[int | None] = []
+
+            async def read() -> None:
+                found.extend(offsets(await anext(records)))
+
+            async def arrived() -> asyncio.Task[None]:
+                """A task whose batch has left the background thread, and which does not run."""
+                positions = generation._generation._positions
+                before = positions.batches(partition)
+                task = asyncio.create_task(read())
+                await asyncio.sleep(0)
+                while positions.batches(partition) == before:
+                    time.sleep(0.001)  # noqa: ASYNC251 # asyncio's loop is to be busy
+                return task
+
+            await read()
+            task = await arrived()
+            generation.seek(partition, 5)
+            await task
+            assert found == [0, 1, 5]
+            generation.seek(partition, 2)
+            task = await arrived()
+            generation.pause()
+            await asyncio.sleep(0.02)
+            assert not task.done()
+            generation.resume()
+            await task
+            assert found == [0, 1, 5, 2, 3]
+            task = await arrived()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(records, "_may_hand_out", lambda: False)
+                await asyncio.sleep(0.02)
+                assert not task.done()
+            await task
+            assert found == [0, 1, 5, 2, 3, 4, 5]
+
+    in_asyncio(main)
+
+
+def test_a_blocked_loop_stops_no_heartbeats(kafka: Kafka) -> None:
+    """While a handler blocks asyncio's loop, heartbeats renew the lease again and again."""
+    here = Here(kafka)
+
+    async def block(generation: aio.Generation) -> None:
+        await asyncio.sleep(0)
+        before, renewals = generation.lease, 0
+        while renewals < 3:
+            time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
+            lease = generation.lease
+            renewals += lease > before
+            before = lease
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            generation.start_soon(block, generation)
+            assert (await generation.wait_ended()).cause is Cause.TASK_RETURNED
+
+    in_asyncio(main)
+
+
+def test_the_lease_ends_within_a_batch(kafka: Kafka) -> None:
+    """Past the lease, ``for message in batch`` hands out no further record, and says so."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            batch = await anext(generation.records())
+            read: list[Message] = []
+            with pytest.raises(LeaseExpiredError, match="8 of the 10"):
+                for message in batch:
+                    read.append(message)
+                    if len(read) == 2:
+                        generation._generation._lifecycle.lease.revoke()
+            assert (await generation.wait_ended()).cause is Cause.COORDINATOR_LOST
+            assert generation.ending.is_set()
+
+    in_asyncio(main)
+
+
+def test_a_blocks_scope(kafka: Kafka) -> None:
+    """Work in the body's scope is cancelled at the drain's deadline; the loop goes on."""
+    here = Here(kafka)
+    reached: list[str] = []
+
+    async def main() -> None:
+        async with here.group(drain_timeout=0.05) as group:
+            first = await group.next()
+            with first.scope():
+                reached.append("before")
+            with first.scope():
+                first.start_soon(asyncio.sleep, 0)
+                await asyncio.sleep(SOON)
+                reached.append("never")
+            assert first.end is not None
+            with first.scope():
+                await first.commit({here.stage.partition(0): 1}, beyond_read=True)
+                reached.append("never")
+            with first.scope():
+                await asyncio.sleep(SOON)
+                reached.append("never")
+            with pytest.raises(KeyError), first.scope():
+                raise KeyError
+            second = await group.next()
+            assert second.epoch == 2
+
+    in_asyncio(main)
+    assert reached == ["before"]
+
+
+def test_work_beside_the_handlers(kafka: Kafka) -> None:
+    """``run`` runs a function as work: its result is returned, its end ends no generation."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+
+            async def work() -> str:
+                await asyncio.sleep(0)
+                with pytest.raises(UsageError, match="called by a task of one of its own"):
+                    await group.next()
+                await group.aclose("by work")
+                return "done"
+
+            async def cancelled() -> None:
+                raise asyncio.CancelledError
+
+            with pytest.raises(asyncio.CancelledError):
+                await generation.run(cancelled)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(generation.run(forever), 0.01)
+            assert generation.state is State.RUNNING
+            assert await generation.run(work) == "done"
+            await group.aclose()
+            assert generation.end is not None
+            assert generation.end.detail == "by work"
+            with pytest.raises(StaleGenerationError):
+                await generation.run(work)
+            assert not generation.start_soon(forever)
+
+    in_asyncio(main)
+
+
+def test_calls_after_the_block(kafka: Kafka) -> None:
+    """What is over says so: commits and streams raise, and nothing is started."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            records = generation.records()
+            assert "of 'threaded-" in repr(generation)
+            assert generation.config is group.config
+            assert generation.member_id.encode() in generation.transaction_metadata()
+            with pytest.raises(NotOwnedError):
+                generation.seek(here.stage.partition(5), 1)
+        assert [batch async for batch in records] == []
+        await records.aclose()
+        for call in (generation.records, generation.pause, generation.resume):
+            with pytest.raises(StaleGenerationError, match="closed: the block was left"):
+                call()
+        with pytest.raises(StaleGenerationError):
+            await generation.commit({here.stage.partition(0): 1})
+        assert not generation.start_soon(forever)
+        with pytest.raises(GroupClosedError):
+            await group.next()
+        await group.aclose()
+        assert repr(group).startswith("<aio ConsumerGroup")
+
+    in_asyncio(main)
+
+
+def test_a_task_that_continues_is_named(kafka: Kafka) -> None:
+    """A handler that swallows its cancellation is reported; the member waits for it."""
+    here = Here(kafka)
+
+    async def stubborn() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            await forever()
+
+    async def main() -> None:
+        async with here.group(drain_timeout=0.01) as group:
+            generation = await group.next()
+            generation.start_soon(stubborn)
+            generation.start_soon(asyncio.sleep, 0)
+            assert (await here.event(TaskStillRunning)).task.endswith("stubborn")
+            assert generation.state is State.ENDED
+            assert (await group.next()).epoch == 2
+
+    in_asyncio(main)
+
+
+def test_a_loop_that_is_closed_inside_the_block(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member leaves, and its thread ends, although nothing has left the block."""
+    monkeypatch.setattr("kgroup.aio.group._POLL", 0.02)
+    here = Here(kafka)
+    loop = asyncio.new_event_loop()
+    group = here.group()
+
+    async def enter() -> None:
+        generation = await (await group.__aenter__()).next()
+        generation.start_soon(forever)
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(enter())
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined] # as a program's last words
+        coroutine: Any = task.get_coro()
+        coroutine.close()
+    loop.close()
+    assert group._loop.ended.wait(SOON)
+    group._loop.join()
+    with here.stage.group() as other:
+        assert len(other.next(SOON).assignment) == 1
+
+
+def test_two_loops_in_two_threads(kafka: Kafka) -> None:
+    """Each loop has members of its own, and they share the partitions."""
+    here = Here(kafka, 2)
+    both = threading.Barrier(2)
+    owned: list[tuple[int, TopicPartition]] = []
+
+    async def member() -> None:
+        async with aio.ConsumerGroup(here.stage.config()) as group:
+            async for generation in group:
+                if len(generation.assignment) == 1:
+                    owned.append((threading.get_ident(), *generation.assignment))
+                    await asyncio.to_thread(both.wait, SOON)
+                    return
+                await generation.ending.wait()
+
+    threads = [threading.Thread(target=asyncio.run, args=(member(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+    assert len({thread for thread, _ in owned}) == len({name for _, name in owned}) == 2
+
+
+def test_async_functions_of_the_settings_run_in_asyncio(kafka: Kafka) -> None:
+    """``starts`` may use asyncio, also where it is no async function but returns a coroutine."""
+    here = Here(kafka)
+    threads: list[int] = []
+
+    async def load(partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        await asyncio.sleep(0)
+        threads.append(threading.get_ident())
+        return dict.fromkeys(partitions, 7)
+
+    async def main() -> None:
+        functions: list[Any] = [load, lambda partitions: load(partitions), lambda _: {}]  # noqa: PLW0108
+        for starts in functions:
+            async with here.group(starts=starts) as group:
+                generation = await group.next()
+                assert set(generation.start_offsets.values()) <= {0, 7}
+                assert group.config.starts is starts
+
+    in_asyncio(main)
+    assert threads == [threading.get_ident()] * 2
+
+
+def test_what_such_a_function_raises_names_it(kafka: Kafka) -> None:
+    """Its exception ends the group, with the note that trio's has; so does a cancellation."""
+    here = Here(kafka)
+
+    async def load(_: object) -> dict[TopicPartition, int]:
+        await asyncio.sleep(0)
+        raise LookupError("no store")
+
+    async def cancelled(_: object) -> dict[TopicPartition, int]:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        for starts, kind in ((load, LookupError), (cancelled, GroupClosedError)):
+            with pytest.raises(kind) as caught:
+                async with here.group(starts=starts) as group:
+                    await group.next()
+            assert starts.__qualname__ in caught.value.__notes__[0]
+
+    in_asyncio(main)
+
+
+def test_groups_on_the_wrong_loop_say_which_to_take(kafka: Kafka) -> None:
+    """Each of the groups names the other one; a group is entered once, and before it is used."""
+    config = Stage(kafka).config()
+
+    async def enter(group: Any) -> None:
+        async with group:
+            pass
+
+    with pytest.raises(UsageError, match=r"use kgroup\.aio\.ConsumerGroup"):
+        asyncio.run(enter(kgroup.ConsumerGroup(config)))
+    with pytest.raises(UsageError, match=r"in a trio program, use kgroup\.ConsumerGroup"):
+        trio.run(enter, aio.ConsumerGroup(config))
+    with pytest.raises(UsageError, match=r"use kgroup\.threaded\.ConsumerGroup"):
+        enter(aio.ConsumerGroup(config)).send(None)
+
+    async def main() -> None:
+        group = aio.ConsumerGroup(config)
+        assert repr(group).endswith("not entered>")
+        with pytest.raises(UsageError, match="is not open"):
+            await group.next()
+        await group.aclose("before it was entered")
+        await enter(group)
+        with pytest.raises(UsageError, match="entered only once"):
+            await enter(group)
+
+    in_asyncio(main)
+
+
+def test_a_simulation_is_refused(kafka: Kafka) -> None:
+    """It uses threads, so it cannot be simulated."""
+    config = Stage(kafka).config()
+    token = default_runtime_factory.set(kgroup.group.default_runtime)
+    try:
+        with pytest.raises(UsageError, match=r"kgroup\.aio uses threads"):
+            aio.ConsumerGroup(config)
+    finally:
+        default_runtime_factory.reset(token)
+
+
+def test_a_background_thread_that_dies(kafka: Kafka) -> None:
+    """The body is cancelled, handlers are told, and the block raises the reason."""
+    here = Here(kafka)
+
+    def crash() -> None:
+        raise ZeroDivisionError("on purpose")
+
+    async def main() -> None:
+        with pytest.raises(trio.TrioInternalError):
+            async with here.group() as group:
+                generation = await group.next()
+                group._loop.post(crash)
+                await generation.ending.wait()
+                with pytest.raises(StaleGenerationError):
+                    await generation.commit({here.stage.partition(0): 1})
+                await forever()
+
+    in_asyncio(main)

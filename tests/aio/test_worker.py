@@ -1,0 +1,158 @@
+"""Workers in few lines, on asyncio. On the embedded broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from kgroup import aio, retrying
+from kgroup.errors import ArgumentError, UsageError
+from kgroup.events import RecordFailed, RecordParked, RetriesEnded
+from kgroup.interfaces import Batch, Message
+from tests.aio.test_group import Here, forever, in_asyncio
+from tests.brokers import EMBEDDED, Kafka
+from tests.threaded.stage import Stage, thread
+
+pytestmark = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+
+
+def test_every_record_is_processed_and_committed(kafka: Kafka) -> None:
+    """What the function leaves is given to it again; what it has processed is committed."""
+    here = Here(kafka, 2, 10)
+    found: list[tuple[int, int | None]] = []
+
+    async def main() -> None:
+        async with here.group() as group:
+
+            async def handle(_: aio.Generation, batch: Batch) -> int:
+                await asyncio.sleep(0)
+                first = batch.messages[0]
+                found.append((batch.partition.partition, first.offset()))
+                if len(found) == 20:
+                    group.shutdown(promptly=True)
+                return batch.start_offset + 1
+
+            await aio.serve(group, handle, max_records=7)
+
+    in_asyncio(main)
+    assert sorted(found) == [(part, offset) for part in range(2) for offset in range(10)]
+    assert [here.stage.committed(number) for number in range(2)] == [10, 10]
+
+
+def test_an_exception_has_a_note(kafka: Kafka) -> None:
+    """It surfaces from the group's block, says for which records, and commits nothing."""
+    here = Here(kafka)
+
+    async def fail(_: aio.Generation, batch: Batch) -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    def plain(_: aio.Generation, batch: Batch) -> Any:
+        return None
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with here.group() as group:
+                await aio.serve(group, fail)
+        (error,) = caught.value.exceptions
+        assert isinstance(error, ZeroDivisionError)
+        assert f"for offsets 0 to 9 of {here.stage.topic}-0" in error.__notes__[0]
+        with pytest.raises(ExceptionGroup) as caught:
+            async with here.group() as group:
+                await aio.serve(group, plain)
+        assert caught.group_contains(UsageError, match="plain is not an async function")
+
+    in_asyncio(main)
+    assert here.stage.committed() is None
+
+
+def test_wrong_arguments_and_places(kafka: Kafka) -> None:
+    """They are refused in the call itself, with the name of what to call there."""
+    config = Stage(kafka).config()
+    for wrong in ({"max_records": 0}, {"commit": 1}, {"handle": "handle"}, {"loop_factory": 5}):
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            aio.run(config, **{"handle": forever, **wrong})  # type: ignore[arg-type]
+    with (
+        pytest.raises(UsageError, match=r"main thread only.*kgroup\.aio\.serve"),
+        thread(aio.run, config, forever),
+    ):
+        pass
+
+    async def main() -> None:
+        with pytest.raises(UsageError, match=r"asyncio already runs.*await kgroup\.aio\.serve"):
+            aio.run(config, forever)
+        with pytest.raises(ArgumentError, match="group"):
+            await aio.serve(config, forever)  # type: ignore[arg-type]
+
+    in_asyncio(main)
+
+
+def test_a_loop_of_the_programs_choice(kafka: Kafka) -> None:
+    """``run`` takes the loop that the factory makes, and ends its worker at SIGTERM."""
+    here = Here(kafka)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def factory() -> asyncio.AbstractEventLoop:
+        loops.append(asyncio.new_event_loop())
+        return loops[-1]
+
+    async def handle(generation: aio.Generation, _: Batch) -> None:
+        await asyncio.sleep(0)
+        assert asyncio.get_running_loop() is loops[0]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    aio.run(here.stage.config(), handle, loop_factory=factory)
+    assert here.stage.committed() == 10
+
+
+def test_retries_parks_and_ends(kafka: Kafka) -> None:
+    """A failing record is tried again and parked; a pause ends with the generation."""
+    here = Here(kafka, records=3)
+    parked: list[int | None] = []
+
+    async def park(message: Message, error: Exception) -> None:
+        await asyncio.sleep(0)
+        parked.append(message.offset())
+
+    async def handle(generation: aio.Generation, message: Message) -> None:
+        await asyncio.sleep(0)
+        if message.offset() == 1:
+            raise ZeroDivisionError
+
+    async def main() -> None:
+        async with here.group() as group:
+            process = aio.retrying(handle, attempts=2, backoff=0.001, park=park)
+            worker = asyncio.create_task(aio.serve(group, process))
+            await here.event(RecordParked)
+            group.shutdown("parked")
+            await worker
+        assert len(here.of(RecordFailed)) == 1
+        here.stage.produce(1, 0)
+
+        async def fail(generation: aio.Generation, message: Message) -> None:
+            await asyncio.sleep(0)
+            raise KeyError
+
+        async with here.group() as group:
+            worker = asyncio.create_task(aio.serve(group, aio.retrying(fail, backoff=1000.0)))
+            while len(here.of(RecordFailed)) < 2:
+                await here.event(RecordFailed)
+                await asyncio.sleep(0.001)
+            group.shutdown("in a pause", promptly=True)
+            await worker
+        assert len(here.of(RetriesEnded)) == 1
+
+    in_asyncio(main)
+    assert parked == [1]
+    assert here.stage.committed() == 3
+
+
+def test_arguments_of_retrying(kafka: Kafka) -> None:
+    """They are checked at once, as on trio; the result has the function's name."""
+    with pytest.raises(ArgumentError, match="attempts"):
+        aio.retrying(forever, attempts=0)
+    assert retrying(forever).__qualname__ == aio.retrying(forever).__qualname__ == "forever"
