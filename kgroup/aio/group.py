@@ -126,10 +126,10 @@ class ConsumerGroup(GroupTwin):
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
-    ) -> bool:
+    ) -> None:
         if self._loop.forked:
-            return False  # only the parent process may leave the group
-        # The errors that cancelled the body are raised in its place.
+            return  # only the parent process may leave the group
+        # If the group has cancelled the body, its errors are raised in place of that.
         absorbed = self._block.__exit__(kind, error, traceback)
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
             self._background.cancel()
@@ -139,7 +139,7 @@ class ConsumerGroup(GroupTwin):
             )
         self._background.leave()
         if isinstance(error, GeneratorExit):
-            return False  # a coroutine that is closed cannot wait; the thread ends by itself
+            return  # a coroutine that is closed cannot wait; the thread ends by itself
         cancelled = await self._until_left()
         if isinstance(error, asyncio.CancelledError):
             cancelled, error = (cancelled if absorbed else error), None
@@ -152,7 +152,6 @@ class ConsumerGroup(GroupTwin):
             if cancelled is not None:
                 # An exception is raised in its place.
                 deliver_again(cancelled)
-        return absorbed
 
     def __aiter__(self) -> Self:
         return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from kgroup import arguments
 from kgroup.aio.generation import Generation
@@ -126,9 +125,13 @@ async def _serve(group: ConsumerGroup, process: _Process) -> None:
 
 async def _until_signal(group: ConsumerGroup, process: _Process, received: list[int]) -> None:
     """Run a worker in its group, and close that at a signal."""
-    task = asyncio.current_task()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None  # a runner starts it
-    cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+    stop = task.cancel
+
+    def cancel() -> None:
+        loop.call_soon_threadsafe(stop)
+
     with closed_by_signals(group.shutdown, cancel, received):
         async with group:
             await _serve(group, process)

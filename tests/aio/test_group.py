@@ -21,8 +21,16 @@ from kgroup.errors import (
     StaleGenerationError,
     UsageError,
 )
-from kgroup.events import Event, GenerationEnded, GenerationStarted, Left, TaskStillRunning
+from kgroup.events import (
+    Event,
+    GenerationDraining,
+    GenerationEnded,
+    GenerationStarted,
+    Left,
+    TaskStillRunning,
+)
 from kgroup.generation.states import State
+from kgroup.group import default_runtime
 from kgroup.interfaces import Message
 from kgroup.runtime import default_runtime_factory
 from kgroup.types import Cause, TopicPartition
@@ -249,7 +257,7 @@ def test_a_cancellation_ends_the_drain(kafka: Kafka) -> None:
 
     async def main() -> None:
         task = asyncio.create_task(member())
-        await here.event(kgroup.events.GenerationDraining)
+        await here.event(GenerationDraining)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -567,7 +575,8 @@ def test_two_loops_in_two_threads(kafka: Kafka) -> None:
         async with aio.ConsumerGroup(here.stage.config()) as group:
             async for generation in group:
                 if len(generation.assignment) == 1:
-                    owned.append((threading.get_ident(), *generation.assignment))
+                    (only,) = generation.assignment
+                    owned.append((threading.get_ident(), only))
                     await asyncio.to_thread(both.wait, SOON)
                     return
                 await generation.ending.wait()
@@ -654,7 +663,7 @@ def test_groups_on_the_wrong_loop_say_which_to_take(kafka: Kafka) -> None:
 def test_a_simulation_is_refused(kafka: Kafka) -> None:
     """It uses threads, so it cannot be simulated."""
     config = Stage(kafka).config()
-    token = default_runtime_factory.set(kgroup.group.default_runtime)
+    token = default_runtime_factory.set(default_runtime)
     try:
         with pytest.raises(UsageError, match=r"kgroup\.aio uses threads"):
             aio.ConsumerGroup(config)

@@ -1,4 +1,4 @@
-"""The example of a group beside other services: its status page, and the end of the services."""
+"""The examples of a group beside other services: the status page, and the end of the services."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import time
 import urllib.request
 from typing import Final
 
+import pytest
+
 from kgroup.testing.probe import free_ports
 from tests.examples.reader import Reader
 from tests.examples.topic import Topic
 from tests.examples.worker import TIMEOUT, Worker
 
-PROGRAM: Final = "examples/beside_services.py"
+both = pytest.mark.parametrize(
+    "program", ["examples/beside_services.py", "examples/asyncio_services.py"]
+)
 PAUSE: Final = 0.05
 
 
@@ -35,12 +39,13 @@ def page_with(port: int, handled: int) -> str:
     return text
 
 
-def test_it_answers_while_it_consumes(reader: Reader, topic: Topic) -> None:
+@both
+def test_it_answers_while_it_consumes(reader: Reader, topic: Topic, program: str) -> None:
     """The page shows partitions and handled records; Ctrl-C ends both services, and it leaves."""
     group_id = f"{topic.name}-services"
     (port,) = free_ports(1)
     topic.produce(50)
-    with Worker(reader, PROGRAM, topic.bootstrap_servers, topic.name, str(port)) as worker:
+    with Worker(reader, program, topic.bootstrap_servers, topic.name, str(port)) as worker:
         owned = ", ".join(map(str, topic.partitions))
         text = page_with(port, 200)
         assert re.fullmatch(rf"generation \d+ \(running\): {owned}; 200 handled\n", text)
@@ -54,10 +59,11 @@ def test_it_answers_while_it_consumes(reader: Reader, topic: Topic) -> None:
     assert topic.members(group_id) == []
 
 
-def test_a_service_that_fails_ends_the_others(reader: Reader, topic: Topic) -> None:
+@both
+def test_a_service_that_fails_ends_the_others(reader: Reader, topic: Topic, program: str) -> None:
     """If the port is taken, the whole program ends with that error, and its member leaves."""
     port = topic.bootstrap_servers.rpartition(":")[2]
-    with Worker(reader, PROGRAM, topic.bootstrap_servers, topic.name, port) as worker:
+    with Worker(reader, program, topic.bootstrap_servers, topic.name, port) as worker:
         assert worker.ended() == 1
         assert "OSError" in worker.errors
     assert topic.members(f"{topic.name}-services") == []

@@ -23,6 +23,17 @@ async def process(message):
 
 
 '''
+PROCESS_ON_ASYNCIO = '''
+import asyncio
+
+
+async def process(message):
+    """The function that the page leaves to its reader."""
+    print(message.topic(), message.partition(), message.offset(), flush=True)
+    await asyncio.sleep(0)
+
+
+'''
 STORE = '''
 class Store:
     """The store that the page leaves to its reader."""
@@ -63,6 +74,8 @@ def program(page: str, number: int, topic: Topic) -> str:
     named = example.replace("localhost:9092", topic.bootstrap_servers)
     if "store." in example:
         process = STORE
+    elif "kgroup.aio" in example:
+        process = PROCESS_ON_ASYNCIO
     else:
         process = PROCESS if "await process" in example else PROCESS_IN_THREADS
     return process + named.replace('"orders"', f'"{topic.name}"')
@@ -76,6 +89,8 @@ def program(page: str, number: int, topic: Topic) -> str:
         ("README.md", 1, signal.SIGINT, "KeyboardInterrupt", True),
         ("docs/workers.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/workers.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/asyncio.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/asyncio.md", 1, signal.SIGINT, "KeyboardInterrupt", True),
         ("docs/poison_and_retry.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/poison_and_retry.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/exactly_once.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),

@@ -11,7 +11,7 @@ too. If one of them does not find the mistake any more, it reports that there is
 from __future__ import annotations
 
 import kgroup
-from kgroup import Nope, threaded  # type: ignore[attr-defined]
+from kgroup import Nope, aio, threaded  # type: ignore[attr-defined]
 
 
 def handle_in_thread(generation: threaded.Generation, batch: kgroup.Batch) -> None:
@@ -51,6 +51,19 @@ def functions_for_the_other_kind_of_worker(config: kgroup.GroupConfig) -> None:
     kgroup.run(config, handle_in_thread)  # type: ignore[arg-type]
     threaded.run(config, process)  # type: ignore[arg-type]
     threaded.run(config, handle_in_thread, thread=4)  # type: ignore[call-arg]
+
+
+async def task_of_asyncio(generation: aio.Generation, partition: kgroup.TopicPartition) -> None:
+    """A task of asyncio."""
+
+
+def wrong_arguments_of_a_task_of_asyncio(
+    config: kgroup.GroupConfig, generation: aio.Generation
+) -> None:
+    """Too few, a function of trio's generations, and a plain function."""
+    generation.start_soon(task_of_asyncio, generation)  # type: ignore[arg-type]
+    generation.start_soon(process, generation, "orders")  # type: ignore[arg-type]
+    aio.run(config, handle_in_thread)  # type: ignore[arg-type]
 
 
 async def wrong_values(generation: kgroup.Generation, message: kgroup.Message) -> None:

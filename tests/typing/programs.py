@@ -9,7 +9,7 @@ If one is not accepted, mypy or pyright reports it for the whole project.
 from __future__ import annotations
 
 import kgroup
-from kgroup import threaded
+from kgroup import aio, threaded
 from kgroup.metrics.opentelemetry import OpenTelemetryMetrics, OpenTelemetryTraces
 from kgroup.metrics.prometheus import PrometheusMetrics
 from kgroup.monitors import HealthMonitor, Monitors
@@ -79,11 +79,44 @@ def hold_generations_in_threads(config: kgroup.GroupConfig) -> None:
                 generation.start(work_in_threads, generation, partition)
 
 
+async def handle_in_asyncio(generation: aio.Generation, batch: kgroup.Batch) -> int | None:
+    """A function for `kgroup.aio.run`."""
+    await generation.commit({batch.partition: batch.next_offset})
+    return batch.next_offset if generation.ending.is_set() else None
+
+
+async def work_in_asyncio(
+    generation: aio.Generation, partition: kgroup.TopicPartition, limit: int = 10
+) -> None:
+    """A task of asyncio in a generation."""
+    async for batch in generation.records(partition, max_records=limit):
+        print(len(batch))
+
+
+async def hold_generations_in_asyncio(config: kgroup.GroupConfig) -> int:
+    """The same on asyncio; the block swallows nothing, so that nothing follows its return."""
+    async with aio.ConsumerGroup(config) as group:
+        async for generation in group:
+            with generation.scope():
+                for partition in generation.assignment:
+                    generation.start_soon(work_in_asyncio, generation, partition)
+                    generation.start_soon(work_in_asyncio, generation, partition, 100)
+            await generation.wait_ended()
+        return 0
+
+
+async def retry_in_asyncio(generation: aio.Generation, message: kgroup.Message) -> None:
+    """A function for `kgroup.aio.retrying`."""
+    print(generation.generation_id, message.value())
+
+
 def run_workers(config: kgroup.GroupConfig) -> None:
     """Workers in few lines."""
     kgroup.run(config, handle)
     kgroup.run(config, kgroup.retrying(handle_record, attempts=3, park=park))
     threaded.run(config, handle_in_thread, threads=4)
+    aio.run(config, handle_in_asyncio)
+    aio.run(config, aio.retrying(retry_in_asyncio, attempts=3, park=park))
 
 
 def run_monitored_workers(config: kgroup.GroupConfig, monitor: HealthMonitor) -> None:
