@@ -8,8 +8,8 @@ If it has a result all the same (a commit that had been sent, a batch that had l
 task gets the result, and the cancellation is delivered again at its next wait. So a cancelled task
 learns the outcome of its commit, and no batch is lost.
 
-A cancellation that somebody has taken back by then (``asyncio.timeout`` does, whose block has ended
-in time) is not delivered again.
+A cancellation that was taken back by then is not delivered again: ``asyncio.timeout`` takes its own
+back when its block has ended with a result.
 
 INVARIANTS: a call has ended when its task continues; a result is never dropped; the background
 thread never waits for asyncio's, so that asyncio's may wait for it.

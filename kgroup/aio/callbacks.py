@@ -23,6 +23,8 @@ def in_asyncio(config: GroupConfig, tasks: Callable[[], Tasks]) -> GroupConfig:
     Functions that are not async are called in threads, as for the trio group.
     """
     security = config.security
+    if config.starts is None and not security.dynamic:
+        return config
     if security.dynamic:
         token, credentials = security.token, security.credentials
         security = attrs.evolve(

@@ -281,9 +281,9 @@ class ConsumerGroup(GroupTwin):
         tasks = self._program_tasks()
         while not tasks.bridge.broken:  # noqa: ASYNC110 # a loop does not say that it is closed
             await trio.sleep(_POLL)
-        tasks.abandon()
         self._background.cancel()
         self._background.leave()
+        self._loop.post(tasks.abandon)
 
     def _pass_on(self, event: Event) -> None:
         assert self._handlers is not None  # the program has a handler
@@ -330,7 +330,7 @@ class ConsumerGroup(GroupTwin):
 
     def _close_at_exit(self) -> None:
         if not self._loop.forked:
-            self._loop.post(self._program_tasks().abandon)
             self._background.cancel()
             self._background.leave()
+            self._loop.post(self._program_tasks().abandon)
             self._loop.join()

@@ -123,10 +123,10 @@ class ProgramTask(Generic[T]):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.cancelled = task.cancelled()
         if not self.cancelled and (error := task.exception()) is not None:
-            # A KeyboardInterrupt and a SystemExit have ended asyncio's loop, which raises them.
-            if not isinstance(error, KeyboardInterrupt | SystemExit):
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                self.cancelled = True  # it has stopped asyncio's loop, which raises it
+            else:
                 self._error = error
-            self.cancelled = True
         self._finish()
 
     def _finish(self) -> None:

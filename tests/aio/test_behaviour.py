@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.aio import adapter
 from tests.behaviour import (
+    test_freeze,
     test_generation,
     test_group,
     test_records,
     test_static,
     test_watchers,
 )
+from tests.behaviour.worker import ASYNCIO
 from tests.brokers import EMBEDDED, Kafka
 
 Test = Callable[[Kafka], Awaitable[None]]
@@ -60,3 +63,9 @@ async def test_as_on_trio(test: Test, kafka: Kafka, monkeypatch: pytest.MonkeyPa
     """What a test says of trio's groups holds for those of asyncio."""
     monkeypatch.setattr("tests.behaviour.stage.ConsumerGroup", adapter.ConsumerGroup)
     await test(kafka)
+
+
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+async def test_a_frozen_process_stops_by_its_lease(kafka: Kafka, tmp_path: Path) -> None:
+    """After the freeze each handler processes at most the one record that it had taken."""
+    await test_freeze.test_a_frozen_process_stops_by_its_lease(kafka, tmp_path, ASYNCIO, 3)

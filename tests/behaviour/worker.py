@@ -7,6 +7,7 @@ lost, or when its standard input is closed.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -20,7 +21,15 @@ from typing import Any, Final, final
 import attrs
 import trio
 
-from kgroup import ConsumerGroup, Generation, GroupConfig, KgroupError, TopicPartition, threaded
+from kgroup import (
+    ConsumerGroup,
+    Generation,
+    GroupConfig,
+    KgroupError,
+    TopicPartition,
+    aio,
+    threaded,
+)
 from kgroup.events import CommitRefused, Event
 from kgroup.group import default_runtime
 from kgroup.runtime import Runtime
@@ -30,8 +39,13 @@ BLOCKING: Final = "blocking"
 """A task for each partition; a record blocks the event loop, as work that is in no thread does."""
 TASKS: Final = "tasks"
 """A task for each partition; all of them process a record at the same time."""
+ASYNCIO: Final = "asyncio"
+"""A task of asyncio for each partition, by `kgroup.aio`."""
 THREADS: Final = "threads"
 """A thread for each partition, by `kgroup.threaded`."""
+
+
+MembershipOf = Generation | threaded.Generation | aio.Generation
 
 
 @final
@@ -45,7 +59,7 @@ class Task:
         batch: the most records of a batch.
         seconds: how long each of them takes.
         lease: whether its lease ends by its own clock; if not, only the coordinator can stop it.
-        work: `BLOCKING`, `TASKS` or `THREADS`.
+        work: `BLOCKING`, `TASKS`, `ASYNCIO` or `THREADS`.
     """
 
     journal: str
@@ -85,12 +99,12 @@ class Journal:
         if isinstance(event, CommitRefused):
             self.write("refused", reason=event.reason, stale=event.stale, epoch=event.epoch)
 
-    def begun(self, generation: Generation | threaded.Generation) -> None:
+    def begun(self, generation: MembershipOf) -> None:
         """Write down that a generation has begun."""
         partitions = [partition.partition for partition in generation.assignment]
         self.write("generation", epoch=generation.epoch, partitions=partitions)
 
-    def ended(self, generation: Generation | threaded.Generation, end: End) -> None:
+    def ended(self, generation: MembershipOf, end: End) -> None:
         """Write down why a generation has ended."""
         self.write("ended", epoch=generation.epoch, cause=end.cause.value, why=str(end))
 
@@ -125,7 +139,10 @@ async def work(task: Task, journal: Journal) -> None:
 
 
 async def handle(
-    generation: Generation, partition: TopicPartition, task: Task, journal: Journal
+    generation: Generation | aio.Generation,
+    partition: TopicPartition,
+    task: Task,
+    journal: Journal,
 ) -> None:
     """Process a partition, and commit each batch."""
     here = {"epoch": generation.epoch, "partition": partition.partition}
@@ -136,12 +153,30 @@ async def handle(
             for message in batch:
                 if task.work == BLOCKING:
                     time.sleep(task.seconds)  # noqa: ASYNC251 # see BLOCKING
+                elif task.work == ASYNCIO:
+                    await asyncio.sleep(task.seconds)
                 else:
                     await trio.sleep(task.seconds)
                 journal.write("processed", **here, offset=message.offset())
             journal.write("committing", **here, offset=batch.next_offset)
             await generation.commit({partition: batch.next_offset})
         journal.write("committed", **here, offset=batch.next_offset)
+
+
+async def work_in_asyncio(task: Task, journal: Journal) -> None:
+    """Be a member until a generation is lost, with asyncio."""
+    loop = asyncio.get_running_loop()
+    async with aio.ConsumerGroup(GroupConfig(**task.config), on_event=journal.event) as group:
+        loop.add_reader(sys.stdin.fileno(), group.shutdown, "the test is over")
+        async for generation in group:
+            journal.begun(generation)
+            for partition in generation.assignment:
+                generation.start_soon(handle, generation, partition, task, journal)
+            end = await generation.wait_ended()
+            journal.ended(generation, end)
+            if not end.can_commit:
+                break
+        loop.remove_reader(sys.stdin.fileno())
 
 
 def work_in_threads(task: Task, journal: Journal) -> None:
@@ -197,6 +232,8 @@ def main() -> None:
     journal = Journal(Path(task.journal))
     if task.work == THREADS:
         work_in_threads(task, journal)
+    elif task.work == ASYNCIO:
+        asyncio.run(work_in_asyncio(task, journal))
     else:
         trio.run(work, task, journal)
 
