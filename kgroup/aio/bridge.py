@@ -139,8 +139,7 @@ def deliver_again(cancelled: asyncio.CancelledError) -> None:
     the task has waited would be raised nevertheless.
     """
     task = asyncio.current_task()
-    if task is None:
-        return
+    assert task is not None  # nothing else is cancelled
     requests = task.cancelling()
 
     def deliver() -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 import trio
+from confluent_kafka import Producer
 
 import kgroup
 from kgroup import aio
@@ -672,7 +673,7 @@ def test_a_simulation_is_refused(kafka: Kafka) -> None:
 
 
 def test_a_background_thread_that_dies(kafka: Kafka) -> None:
-    """The body is cancelled, handlers are told, and the block raises the reason."""
+    """The body is cancelled, handlers learn of it, and the block raises the reason."""
     here = Here(kafka)
 
     def crash() -> None:
@@ -689,3 +690,91 @@ def test_a_background_thread_that_dies(kafka: Kafka) -> None:
                 await forever()
 
     in_asyncio(main)
+
+
+def test_an_interrupt_in_a_handler(kafka: Kafka) -> None:
+    """A KeyboardInterrupt of a handler ends asyncio's loop, and the member leaves."""
+    here = Here(kafka)
+
+    async def interrupted() -> None:
+        await asyncio.sleep(0)
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        async with here.group() as group:
+            async for generation in group:
+                generation.start_soon(interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_asyncio(main)
+    assert len(here.of(Left)) == 1
+
+
+def test_a_coroutine_that_is_closed_inside_the_block(kafka: Kafka) -> None:
+    """It cannot wait: the member leaves without it, and the thread ends by itself."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        group = here.group()
+
+        async def member() -> None:
+            async with group:
+                await asyncio.sleep(SOON)
+
+        task = asyncio.create_task(member())
+        await asyncio.sleep(0.01)
+        coroutine: Any = task.get_coro()
+        task.cancel()
+        coroutine.close()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.to_thread(group._loop.join)
+
+    in_asyncio(main)
+
+
+def test_a_transaction(kafka: Kafka) -> None:
+    """Offsets are added to a producer's transaction without blocking the event loop."""
+    here = Here(kafka)
+    producer = Producer(
+        {
+            "bootstrap.servers": here.stage.bootstrap_servers,
+            "transactional.id": here.stage.group_id,
+        }
+    )
+    producer.init_transactions(SOON)
+    mine = here.stage.partition(0)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            producer.begin_transaction()
+            await generation.commit_in_transaction(producer, {mine: 2}, beyond_read=True)
+            producer.commit_transaction(SOON)
+            with pytest.raises(NotOwnedError):
+                await generation.commit_in_transaction(producer, {here.stage.partition(1): 2})
+
+    in_asyncio(main)
+    assert here.stage.committed() == 2
+
+
+def test_logins_are_looked_up_in_asyncio(kafka: Kafka) -> None:
+    """Async functions of ``Security`` run in asyncio's loop; the group shows the given settings."""
+    here = Here(kafka)
+    found: list[int] = []
+
+    async def look_up() -> kgroup.Credentials:
+        await asyncio.sleep(0)
+        found.append(threading.get_ident())
+        return kgroup.Credentials("worker", "secret")
+
+    security = kgroup.Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", credentials=look_up)
+
+    async def main() -> None:
+        # The broker has no logins, and says so.
+        with pytest.raises(kgroup.AuthenticationError, match="has no login"):
+            async with here.group(security=security) as group:
+                assert group.config.security.credentials is look_up
+                await group.next()
+
+    in_asyncio(main)
+    assert set(found) == {threading.get_ident()}
