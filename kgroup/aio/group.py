@@ -28,6 +28,7 @@ from kgroup.event_emitter import EventHandlers
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
+from kgroup.monitors import Monitor
 from kgroup.running_loop import group_for, running_library
 from kgroup.runtime import Runtime
 from kgroup.status import GroupStatus
@@ -65,18 +66,19 @@ class ConsumerGroup(GroupTwin):
         runtime: the network, clock and record source; by default TCP, the system's clock and
             librdkafka.
         on_event: called with each event, in asyncio's loop; it must not block. Its exceptions end
-            nothing: the first one is logged with its traceback.
+            nothing: the first one is logged with its traceback. A ``kgroup.monitors.Monitor`` is
+            called in the background thread.
 
-    Raises (from the constructor):
-        ArgumentError: an argument has a wrong type, or ``on_event`` cannot be called.
-        UsageError: the program is being simulated.
-
-    Raises (from ``async with``):
-        UsageError: no event loop of asyncio runs here, or the group was entered before.
-        ExceptionGroup: tasks of a generation raised. It has their exceptions, and the body's if
-            that raised too, without further nesting. Catch them with ``except*``. The body is
-            cancelled then.
-        FatalGroupError: a fatal error closed the group, and no `next()` has raised it yet.
+    Raises:
+        ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be
+            called.
+        UsageError: from the constructor; the program is being simulated. From ``async with``; no
+            event loop of asyncio runs here, or the group was entered before.
+        ExceptionGroup: from ``async with``; tasks of a generation raised. It has their exceptions,
+            and the body's if that raised too, without further nesting. Catch them with ``except*``.
+            The body is cancelled then.
+        FatalGroupError: from ``async with``; a fatal error closed the group, and no `next()` has
+            raised it yet.
     """
 
     def __init__(
@@ -89,11 +91,14 @@ class ConsumerGroup(GroupTwin):
         arguments.instance("config", config, GroupConfig)
         arguments.callback("on_event", on_event)
         super().__init__(config)
-        self._handlers = None if on_event is None else EventHandlers(config.group_id, on_event)
+        # A monitor measures times, which a busy event loop would falsify.
+        monitored = isinstance(on_event, Monitor)
+        passed_on = [] if on_event is None or monitored else [on_event]
+        self._handlers = EventHandlers(config.group_id, *passed_on)
         self._background = BackgroundGroup(
             in_asyncio(config, self._program_tasks),
             runtime,
-            None if on_event is None else self._pass_on,
+            self._pass_on if passed_on else on_event,
             package="kgroup.aio",
             on_error=self._cancel_body,
             watch=self._until_broken,
@@ -286,7 +291,6 @@ class ConsumerGroup(GroupTwin):
         self._loop.post(tasks.abandon)
 
     def _pass_on(self, event: Event) -> None:
-        assert self._handlers is not None  # the program has a handler
         self._program_tasks().bridge.post(partial(self._handlers, event))
 
     def _cancel_body(self) -> None:

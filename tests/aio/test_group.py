@@ -33,7 +33,9 @@ from kgroup.events import (
 from kgroup.generation.states import State
 from kgroup.group import default_runtime
 from kgroup.interfaces import Message
+from kgroup.monitors import HealthMonitor, Monitors
 from kgroup.runtime import default_runtime_factory
+from kgroup.status import Phase
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import EMBEDDED, Kafka
 from tests.threaded.stage import SOON, Stage
@@ -778,3 +780,39 @@ def test_logins_are_looked_up_in_asyncio(kafka: Kafka) -> None:
 
     in_asyncio(main)
     assert set(found) == {threading.get_ident()}
+
+
+def test_health_lag_and_monitors(kafka: Kafka) -> None:
+    """They are as in the trio group; a monitor is called in the background thread."""
+    here = Here(kafka, records=10)
+    threads: set[str] = set()
+
+    def note(_: Event) -> None:
+        threads.add(threading.current_thread().name)
+
+    async def main() -> None:
+        monitor = HealthMonitor()
+        both = Monitors(monitor, note)
+        group = aio.ConsumerGroup(here.stage.config(), on_event=both)
+        assert group.status().phase is Phase.NOT_ENTERED
+        async with group:
+            generation = await group.next()
+            assert await asyncio.to_thread(lambda: monitor.health().ready)
+            await anext(generation.records(max_records=4))
+            assert generation.lag() == {here.stage.partition(0): 6}
+            await group.aclose(promptly=True)
+        assert group.status().phase is Phase.CLOSED
+        assert group.health().reasons
+
+        async def cancelled() -> None:
+            async with here.group() as inside:
+                groups.append(inside)
+                raise asyncio.CancelledError
+
+        groups: list[aio.ConsumerGroup] = []
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled()
+        assert groups[0].status().phase is Phase.CLOSED
+
+    in_asyncio(main)
+    assert threads == {f"kgroup-{here.stage.group_id}"}

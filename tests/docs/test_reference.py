@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kgroup
-from kgroup import errors, threaded
+from kgroup import aio, errors, threaded
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 ERRORS = [
@@ -24,11 +24,12 @@ ENTRY = re.compile(r"^\.\. auto(?:class|function):: ([\w.]+)$", re.MULTILINE)
     ("page", "package", "names"),
     [
         ("kgroup.md", "kgroup", dir(kgroup)),
+        ("aio.md", "kgroup.aio", aio.__all__),
         ("threaded.md", "kgroup.threaded", threaded.__all__),
     ],
 )
 def test_every_public_name_has_an_entry(page: str, package: str, names: list[str]) -> None:
     """A name that programs import can be looked up; errors are listed as a module."""
     entries = Counter(ENTRY.findall((REFERENCE / page).read_text(encoding="utf-8")))
-    elsewhere = {"threaded", *(one.__name__ for one in ERRORS)}
+    elsewhere = {"aio", "threaded", *(one.__name__ for one in ERRORS)}
     assert entries == Counter(f"{package}.{one}" for one in names if one not in elsewhere)
