@@ -51,6 +51,11 @@ class Bridge:
         """Whether asyncio's loop was closed, so that none of its tasks will ever continue."""
         return self._loop.is_closed()
 
+    @property
+    def runs(self) -> bool:
+        """Whether asyncio's loop runs now; any thread may read it."""
+        return self._loop.is_running()
+
     def post(self, fn: Callable[[], object]) -> bool:
         """Schedule a function in asyncio's loop, from any thread; False if the loop is closed."""
         try:

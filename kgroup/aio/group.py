@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+from contextlib import suppress
 from functools import partial
 from typing import Final, Self, final
 
@@ -19,7 +20,7 @@ from kgroup.aio.blocks import CancellableBlock
 from kgroup.aio.bridge import Bridge, deliver_again
 from kgroup.aio.callbacks import in_asyncio
 from kgroup.aio.generation import Generation
-from kgroup.aio.tasks import Tasks
+from kgroup.aio.tasks import GRACE, Tasks
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
@@ -290,6 +291,12 @@ class ConsumerGroup(GroupTwin):
         self._background.leave()
         self._loop.post(tasks.abandon)
 
+    async def _abandon_tasks(self) -> None:
+        """At exit, wait for tasks only where asyncio's loop runs on, in a daemon thread."""
+        tasks = self._program_tasks()
+        await trio.sleep(GRACE if tasks.bridge.runs else 0)
+        tasks.abandon()
+
     def _pass_on(self, event: Event) -> None:
         self._program_tasks().bridge.post(partial(self._handlers, event))
 
@@ -336,5 +343,6 @@ class ConsumerGroup(GroupTwin):
         if not self._loop.forked:
             self._background.cancel()
             self._background.leave()
-            self._loop.post(self._program_tasks().abandon)
+            with suppress(LoopEndedError):
+                self._loop.run(self._abandon_tasks)
             self._loop.join()

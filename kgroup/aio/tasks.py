@@ -94,13 +94,23 @@ class ProgramTask(Generic[T]):
         """Start the task."""
         if self._call is None:
             return  # it was cancelled before
-        self._task = self._context.run(self._create)
-        self._task.add_done_callback(self._ended)
+        try:
+            self._task = self._context.run(self._create)
+        except Exception as error:  # noqa: BLE001 # a task factory of the program's; raised in trio
+            self._error = error
+            self._finish()
+        else:
+            self._task.add_done_callback(self._ended)
 
     def _create(self) -> asyncio.Task[None]:
         call, self._call = self._call, None  # its arguments are not kept for longer than the call
         assert call is not None  # it starts once
-        return asyncio.get_running_loop().create_task(self._run(call), name=self.name)
+        coroutine = self._run(call)
+        try:
+            return asyncio.get_running_loop().create_task(coroutine, name=self.name)
+        except BaseException:
+            coroutine.close()
+            raise
 
     async def _run(self, call: Callable[[], Awaitable[T]]) -> None:
         try:

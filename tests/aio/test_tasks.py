@@ -220,6 +220,23 @@ def test_a_task_that_is_cancelled_before_it_starts() -> None:
     in_asyncio(test)
 
 
+def test_a_task_that_cannot_be_made() -> None:
+    """An exception of the loop's task factory ends trio's task, as one of the function does."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise RuntimeError("no more tasks")
+
+    async def test(program: Program) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(refuse)
+        task = program.task(program.forever)
+        loop.set_task_factory(None)
+        with pytest.raises(RuntimeError, match="no more tasks"):
+            await program.wait(task)
+
+    in_asyncio(test)
+
+
 def test_tasks_of_a_closed_loop_are_given_up() -> None:
     """When asyncio's loop was closed, trio waits for none of its tasks."""
     loop = asyncio.new_event_loop()

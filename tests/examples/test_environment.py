@@ -25,7 +25,8 @@ def test_no_extra_is_installed(reader: Reader) -> None:
     assert extras
     program = """
 import importlib.util, sys
-import kgroup.broker, kgroup.testing.memory, kgroup.testing.plugin, kgroup.threaded
+import kgroup.aio, kgroup.broker, kgroup.testing.memory, kgroup.testing.plugin
+import kgroup.threaded
 print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name)])
 """
     assert reader.run("-c", program, *(extra.name for extra in extras)).stdout == "\n"
