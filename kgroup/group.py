@@ -347,6 +347,7 @@ class ConsumerGroup:
             detail=detail,
             without_generation=0.0 if since is None else max(0.0, now - since),
             was_assigned=recorder.started_at is not None,
+            cut_short=recorder.cut_short,
             loop_blocked=blocked or 0.0,
             buffered_records=buffered[0],
             buffered_bytes=buffered[1],

@@ -61,6 +61,7 @@ class GroupStatus:
         without_generation: the time since the last generation began to end, or since the group was
             entered; 0 while a generation runs.
         was_assigned: whether the program has ever received a generation.
+        cut_short: whether work of the last generation was still running at its drain's deadline.
         loop_blocked: the time since a call into the event loop was made that has not been run; 0 if
             there is none.
         generation_id: the coordinator's id of the generation, or -1.
@@ -80,6 +81,7 @@ class GroupStatus:
     detail: str = ""
     without_generation: float = 0.0
     was_assigned: bool = False
+    cut_short: bool = False
     loop_blocked: float = 0.0
     generation_id: int = -1
     epoch: int = 0
@@ -114,6 +116,7 @@ class StatusRecorder:
         started_at: when the program received its last generation, or None.
         without_generation_since: since when there has been none, or None while one runs.
         joined: whether the last JoinGroup was answered.
+        cut_short: whether the drain of the last generation was cut short.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -122,6 +125,7 @@ class StatusRecorder:
         self.started_at: float | None = None
         self.without_generation_since: float | None = None
         self.joined = False
+        self.cut_short = False
 
     def entered(self) -> None:
         """The program entered the group."""
@@ -138,6 +142,8 @@ class StatusRecorder:
                     self.without_generation_since = self._now()
             case Joining() | Joined():
                 self.joined = isinstance(event, Joined)
+        if isinstance(event, GenerationEnded):
+            self.cut_short = event.cut_short
         if isinstance(event, _FAILURES):
             request = f"{event.request}: " if isinstance(event, RequestFailed) else ""
             self.failure = f"{request}{event.reason}"

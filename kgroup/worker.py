@@ -13,6 +13,7 @@ that follows the last record it has processed. So what is committed is always wh
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -99,7 +100,7 @@ def run(
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:
         raise failure
-    report_end(config, received)
+    report_end(config, received, cut_short=group.status().cut_short)
 
 
 async def serve(
@@ -195,42 +196,57 @@ async def _called(
 async def _until_signal(group: ConsumerGroup, worker: Callable[[], Awaitable[None]]) -> list[int]:
     """Run a worker in its group, and close that at a signal; the signals that were received."""
     received: list[int] = []
-    with trio.open_signal_receiver(*SIGNALS) as signals:
-        async with trio.open_nursery() as nursery:
+    reacted = threading.Event()
+    token = trio.lowlevel.current_trio_token()
 
-            async def close() -> None:
-                async for number in signals:
-                    received.append(number)
-                    if len(received) > 1:
-                        nursery.cancel_scope.cancel()
-                        return
-                    group.shutdown(signal.Signals(number).name)
+    def shutdown(name: str) -> None:
+        def in_loop() -> None:
+            reacted.set()
+            group.shutdown(name)
 
-            nursery.start_soon(close)
+        token.run_sync_soon(in_loop)
+
+    with trio.CancelScope() as scope:
+        cancel = partial(token.run_sync_soon, scope.cancel)
+        with closed_by_signals(shutdown, cancel, received, reacted.is_set):
             async with group:
                 await worker()
-            nursery.cancel_scope.cancel()
     return received
 
 
 @contextmanager
 def closed_by_signals(
-    shutdown: Callable[[str], object], cancel: Callable[[], object], received: list[int]
+    shutdown: Callable[[str], object],
+    cancel: Callable[[], object],
+    received: list[int],
+    reacted: Callable[[], bool] = lambda: True,
 ) -> Iterator[None]:
-    """A block in which signals close a group of a program without trio.
+    """A block in which signals close a group.
+
+    The first signal closes it, and the second ends its handlers. A handler that blocks the event
+    loop, or that does not end when it is cancelled, would make the process deaf to signals. So
+    the third one, or the second one if nothing has reacted to the first, has its usual effect: it
+    kills the process.
 
     Args:
         shutdown: called at the first signal, with its name; it must not wait.
-        cancel: called at each further one; it must not wait.
+        cancel: called at the second one; it must not wait.
         received: gets the numbers of the signals.
+        reacted: whether the call of ``shutdown`` has had its effect.
     """
 
     def close(number: int, _: object) -> None:
         received.append(number)
         if len(received) == 1:
             shutdown(signal.Signals(number).name)
-        else:
+        elif len(received) == 2 and reacted():  # as the docstring counts
             cancel()
+        else:
+            name = signal.Signals(number).name
+            text = f"kgroup: the worker is killed by another {name}: a function blocks it\n"
+            os.write(2, text.encode())  # a buffered stream may be in use right now
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     before = {number: signal.signal(number, close) for number in SIGNALS}
     try:
@@ -273,8 +289,13 @@ def report(config: GroupConfig, reason: str) -> None:
     sys.stderr.write(f"kgroup: the worker of group {config.group_id!r} {reason}\n")
 
 
-def report_end(config: GroupConfig, received: Sequence[int]) -> None:
+def report_end(config: GroupConfig, received: Sequence[int], *, cut_short: bool = False) -> None:
     """Report the end of a worker that did not fail.
+
+    Args:
+        config: the group's.
+        received: the signals.
+        cut_short: whether functions were still running at the drain's deadline.
 
     Raises:
         SystemExit: there was a second signal.
@@ -284,12 +305,22 @@ def report_end(config: GroupConfig, received: Sequence[int]) -> None:
         report(config, f"was stopped at once by a second signal, {names[1]}: {_REPEATED}")
         raise SystemExit(_KILLED + received[1])
     left = "left" if config.group_instance_id is None else "stays in the group as a static member"
-    report(config, f"has finished its work and {left}: {names[0] if names else 'it was closed'}")
+    if not cut_short:
+        done = f"has finished its work and {left}"
+    else:
+        seconds = f"{config.drain_timeout:g} s (drain_timeout)"
+        done = f"{left}, although functions still ran after {seconds}; {_REPEATED}"
+    report(config, f"{done}: {names[0] if names else 'it was closed'}")
 
 
 def report_failure(config: GroupConfig, error: BaseException) -> BaseException:
     """Report the failure of a worker, and return it without groups that have a single exception."""
     found = list(_exceptions(error))
+    for one in found:
+        if isinstance(one, (SystemExit, KeyboardInterrupt)):
+            # A function wants the process to end; its exit status counts.
+            found = [one]
+            break
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     report(config, f"failed: {type(found[0]).__name__}: {found[0]}{more}")
     return error if more else found[0]

@@ -27,6 +27,9 @@ from tests.threaded.stage import QUICK, SOON
 
 OWN: Final[dict[str, dict[str, float]]] = {
     "still_running": {"drain_timeout": 1.0},
+    "cut on trio": {"drain_timeout": 1.0},
+    "cut in threads": {"drain_timeout": 1.0},
+    "cut on asyncio": {"drain_timeout": 1.0},
     "lost": {"session_timeout": 5.0, "drain_timeout": 20.0, "close_timeout": 0.5},
 }
 """Settings of one program."""
@@ -191,6 +194,39 @@ def run_on_asyncio(group: ConsumerGroup) -> None:
     aio.run(group.config, handle, on_event=print_events_and_drain)
 
 
+def block_on_trio(group: ConsumerGroup) -> None:
+    """A worker whose function blocks the event loop."""
+
+    async def handle(_: object, __: Batch) -> None:
+        await trio.lowlevel.checkpoint()
+        say("holding")
+        threading.Event().wait()
+
+    kgroup.run(group.config, handle)
+
+
+def block_on_asyncio(group: ConsumerGroup) -> None:
+    """A worker whose function blocks the event loop."""
+
+    async def handle(_: object, __: Batch) -> None:
+        await asyncio.sleep(0)
+        say("holding")
+        threading.Event().wait()
+
+    aio.run(group.config, handle)
+
+
+def exit_in_threads(group: ConsumerGroup) -> None:
+    """A worker of which several threads want to end the process."""
+    both = threading.Barrier(2)
+
+    def handle(_: object, __: Batch) -> None:
+        both.wait(SOON)
+        sys.exit(7)
+
+    run(group.config, handle, threads=2)
+
+
 def fail_on_trio(group: ConsumerGroup) -> None:
     """A worker whose function raises."""
 
@@ -271,6 +307,12 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "run on trio": run_on_trio,
     "run in threads": run_in_threads,
     "run on asyncio": run_on_asyncio,
+    "cut on trio": run_on_trio,
+    "cut in threads": run_in_threads,
+    "cut on asyncio": run_on_asyncio,
+    "block on trio": block_on_trio,
+    "block on asyncio": block_on_asyncio,
+    "exit in threads": exit_in_threads,
     "fail on asyncio": fail_on_asyncio,
     "interrupt asyncio": interrupt_asyncio,
     "exit inside asyncio": exit_inside_asyncio,

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import final
@@ -151,6 +152,47 @@ def test_a_second_signal_ends_a_worker(
     reason = f"was stopped at once by a second signal, {second.name}: records"
     assert any(f"the worker of group {here.group_id!r} {reason}" in line for line in running.said)
     assert here.committed() is None
+
+
+@once
+@pytest.mark.parametrize("name", ["cut on trio", "cut in threads", "cut on asyncio"])
+def test_a_worker_whose_drain_is_cut_short(kafka: Kafka, name: str) -> None:
+    """The line does not say that the work is finished; the records are read again."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program(name, here, errors=True) as running:
+        running.until("holding")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.ends() == 0
+    said = "left, although functions still ran after 1 s (drain_timeout); records that it has"
+    assert any(said in line for line in running.said)
+    assert not any("has finished its work" in line for line in running.said)
+    assert here.committed() is None
+
+
+@once
+@pytest.mark.parametrize(("name", "signals"), [("block on trio", 2), ("block on asyncio", 3)])
+def test_a_function_that_blocks_its_loop(kafka: Kafka, name: str, signals: int) -> None:
+    """The process is not deaf to signals: the second or the third one kills it."""
+    here = Stage(kafka)
+    here.create(1, 1)
+    with program(name, here, errors=True) as running:
+        running.until("holding")
+        for _ in range(signals):
+            assert running.process.poll() is None
+            running.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)  # signals that come together count as one
+        assert running.ends() == -signal.SIGTERM
+    assert any("killed by another SIGTERM: a function blocks it" in one for one in running.said)
+
+
+@once
+def test_functions_that_end_the_process(kafka: Kafka) -> None:
+    """The exit status is theirs, also if several of them exit."""
+    here = Stage(kafka)
+    here.create(2, 2)
+    with program("exit in threads", here, errors=True) as running:
+        assert running.ends() == 7
 
 
 @once
