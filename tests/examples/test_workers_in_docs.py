@@ -95,7 +95,6 @@ def program(page: str, number: int, topic: Topic) -> str:
         ("docs/poison_and_retry.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/coming_from.md", 0, signal.SIGTERM, "", False),
         ("docs/coming_from.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
-        ("docs/coming_from.md", 2, signal.SIGTERM, "", False),
         ("docs/coming_from.md", 3, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/coming_from.md", 4, signal.SIGINT, "KeyboardInterrupt", True),
         ("docs/exactly_once.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
