@@ -207,7 +207,10 @@ async def _until_signal(group: ConsumerGroup, worker: Callable[[], Awaitable[Non
         token.run_sync_soon(in_loop)
 
     with trio.CancelScope() as scope:
-        cancel = partial(token.run_sync_soon, scope.cancel)
+
+        def cancel() -> None:
+            token.run_sync_soon(scope.cancel)
+
         with closed_by_signals(shutdown, cancel, received, reacted.is_set):
             async with group:
                 await worker()
