@@ -19,7 +19,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.spark.offset_ranges import OffsetRange, in_order
 from kgroup.threaded.group import ConsumerGroup as ThreadedGroup
 from kgroup.types import OffsetAndMetadata, TopicPartition
-from tests.group.world import P0, P1, World, values, world
+from tests.group.harness import P0, P1, Harness, harness, values
 
 
 class Indexed:
@@ -93,9 +93,9 @@ def test_partitions() -> None:
 
 
 @pytest.fixture
-async def running(autojump_clock: MockClock) -> AsyncIterator[tuple[World, Generation]]:
+async def running(autojump_clock: MockClock) -> AsyncIterator[tuple[Harness, Generation]]:
     """A generation with three records to read."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         async with here.group() as group:
             yield here, await group.next()
@@ -115,7 +115,7 @@ WRONG: list[Callable[[Generation, Any], object]] = [
 
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_a_wrong_argument_changes_nothing(
-    running: tuple[World, Generation], wrong: Callable[[Generation, Any], object]
+    running: tuple[Harness, Generation], wrong: Callable[[Generation, Any], object]
 ) -> None:
     """After an argument of a wrong type, the generation continues as before."""
     here, generation = running
@@ -128,7 +128,7 @@ async def test_a_wrong_argument_changes_nothing(
     assert await here.committed() == {P0: 3}
 
 
-async def test_a_wrong_commit_sends_nothing(running: tuple[World, Generation]) -> None:
+async def test_a_wrong_commit_sends_nothing(running: tuple[Harness, Generation]) -> None:
     """One wrong item is enough, also in `commit_in_transaction`."""
     here, generation = running
     producer: Any = object()
@@ -151,7 +151,7 @@ async def test_a_wrong_commit_sends_nothing(running: tuple[World, Generation]) -
     await generation.commit({})
 
 
-async def test_a_coroutine_is_not_a_function(running: tuple[World, Generation]) -> None:
+async def test_a_coroutine_is_not_a_function(running: tuple[Harness, Generation]) -> None:
     """The error says how to pass the function; Python does not warn of the coroutine."""
     _, generation = running
 
@@ -167,7 +167,7 @@ async def test_a_coroutine_is_not_a_function(running: tuple[World, Generation]) 
 
 async def test_wrong_arguments_of_a_group(autojump_clock: MockClock) -> None:
     """A group refuses them in the constructor; the reason of a close must be a str."""
-    async with world() as here:
+    async with harness() as here:
         config: Any = here.config()
         for kind in (ConsumerGroup, ThreadedGroup):
             wrongs: tuple[Any, ...] = ({}, None, "group")

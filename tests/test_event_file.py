@@ -12,13 +12,13 @@ from trio.testing import MockClock
 from kgroup.cli.timeline.reader import read
 from kgroup.cli.timeline.story import RUNNING, story_of
 from kgroup.errors import ConfigError
-from tests.group.world import world
+from tests.group.harness import harness
 
 
 async def test_a_member_writes_its_events(tmp_path: Path, autojump_clock: MockClock) -> None:
     """A line has the time, the process and the event's own fields; the command can read it."""
     file = tmp_path / "events"
-    async with world() as here, here.group(events_to=file, client_id="worker-1") as group:
+    async with harness() as here, here.group(events_to=file, client_id="worker-1") as group:
         generation = await group.next()
         await generation.commit({})
         first = json.loads(file.read_text(encoding="utf-8").splitlines()[0])
@@ -35,7 +35,7 @@ async def test_a_member_writes_its_events(tmp_path: Path, autojump_clock: MockCl
 async def test_members_share_a_file(tmp_path: Path, autojump_clock: MockClock) -> None:
     """Each one appends whole lines."""
     file = tmp_path / "events"
-    async with world() as here:
+    async with harness() as here:
         for name in ("a", "b"):
             async with here.group(events_to=str(file), client_id=name) as group:
                 await group.next()
@@ -46,7 +46,7 @@ async def test_members_share_a_file(tmp_path: Path, autojump_clock: MockClock) -
 
 async def test_a_file_that_cannot_be_opened(tmp_path: Path, autojump_clock: MockClock) -> None:
     """The group does not begin, and the error names the setting."""
-    async with world() as here:
+    async with harness() as here:
         with pytest.raises(ConfigError, match=r"events_to=.*it must be a file .*No such file"):
             async with here.group(events_to=tmp_path / "no" / "events"):
                 raise AssertionError("it was opened")
@@ -55,6 +55,6 @@ async def test_a_file_that_cannot_be_opened(tmp_path: Path, autojump_clock: Mock
 @pytest.mark.parametrize("wrong", [7, "", b"x"])
 async def test_what_is_no_path(wrong: object, autojump_clock: MockClock) -> None:
     """It is refused when the settings are made."""
-    async with world() as here:
+    async with harness() as here:
         with pytest.raises(ConfigError, match="events_to"):
             here.config(events_to=wrong)

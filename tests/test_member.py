@@ -29,8 +29,8 @@ from kgroup.types import Cause, End
 from kgroup.worker_thread import compute_inline
 from tests.client.test_cluster import coordinator_of
 from tests.client.test_coordinator import left
-from tests.generation.bench import FakeSource
-from tests.nodes import Nodes
+from tests.fake_brokers import FakeBrokers
+from tests.generation.fakes import FakeSource
 
 LOST = ConnectionLostError("gone", sent=True)
 
@@ -44,7 +44,7 @@ class Between:
     """A member with an id, whose generation is over."""
 
     def __init__(self, nursery: trio.Nursery, **settings: Any) -> None:
-        self.nodes = Nodes(nursery)
+        self.nodes = FakeBrokers(nursery)
         self.nodes.add("a:1", find_coordinator=coordinator_of)
         self.coordinator = self.nodes.add("b:9", find_coordinator=coordinator_of, leave_group=left)
         self.events: list[Event] = []

@@ -14,10 +14,10 @@ from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import RecordFailed, RecordParked, RetriesEnded
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Message
-from tests.group.world import P0, World, world
+from tests.group.harness import P0, Harness, harness
 
 
-async def serve(here: World, handle: object, until: int, **options: object) -> None:
+async def serve(here: Harness, handle: object, until: int, **options: object) -> None:
     """Serve a group by a function that is retried, until this offset is committed."""
     async with here.group() as group, trio.open_nursery() as nursery:
 
@@ -32,7 +32,7 @@ async def serve(here: World, handle: object, until: int, **options: object) -> N
 
 async def test_a_record_that_fails_twice(autojump_clock: MockClock) -> None:
     """It is tried again after growing pauses, before the records that follow it."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(4)
         calls: list[tuple[int, float]] = []
 
@@ -56,7 +56,7 @@ async def test_a_record_that_fails_twice(autojump_clock: MockClock) -> None:
 
 async def test_a_record_that_keeps_failing_is_parked(autojump_clock: MockClock) -> None:
     """It is parked once, with its last error, before its offset is committed; the others go on."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         parked: list[tuple[int, str, int]] = []
         calls: list[int] = []
@@ -81,7 +81,7 @@ async def test_a_record_that_keeps_failing_is_parked(autojump_clock: MockClock) 
 
 async def test_without_a_place_to_park_the_worker_ends(autojump_clock: MockClock) -> None:
     """The last attempt's exception ends it, with notes, and nothing is committed."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
 
         async def handle(_: Generation, message: Message) -> None:
@@ -100,7 +100,7 @@ async def test_without_a_place_to_park_the_worker_ends(autojump_clock: MockClock
 
 async def test_a_place_to_park_that_fails(autojump_clock: MockClock) -> None:
     """The record is not committed: nothing is lost."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
 
         async def handle(_: Generation, message: Message) -> None:
@@ -120,7 +120,7 @@ async def test_a_place_to_park_that_fails(autojump_clock: MockClock) -> None:
 
 async def test_a_pause_ends_with_its_generation(autojump_clock: MockClock) -> None:
     """The drain does not wait for it, what came before is committed, and an event says so."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         calls: list[int] = []
 
@@ -149,7 +149,7 @@ async def test_a_pause_ends_with_its_generation(autojump_clock: MockClock) -> No
 
 async def test_heartbeats_continue_during_pauses(autojump_clock: MockClock) -> None:
     """A record that is tried for much longer than a session costs no rebalance."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(1)
         calls: list[float] = []
 
@@ -165,7 +165,7 @@ async def test_heartbeats_continue_during_pauses(autojump_clock: MockClock) -> N
 
 async def test_a_mistake_is_not_retried(autojump_clock: MockClock) -> None:
     """A function that is not async, and a wrong call of kgroup, end the worker at once."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(1)
 
         def handle(_: Generation, __: Message) -> None:

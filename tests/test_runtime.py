@@ -25,7 +25,7 @@ from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause, Membership, TopicPartition
 from kgroup.wire.streams import open_tcp
-from tests.group.world import P0, P1, World, values, world
+from tests.group.harness import P0, P1, Harness, harness, values
 
 CONFIG = GroupConfig(group_id="g", bootstrap_servers="localhost:9", topics=["t"])
 
@@ -56,8 +56,8 @@ class Onlooker:
         self.seeks.append((membership.epoch, partition, offset))
 
 
-def watched(here: World, onlooker: Onlooker) -> ConsumerGroup:
-    """A group in this world with an observer, whose events are recorded too."""
+def watched(here: Harness, onlooker: Onlooker) -> ConsumerGroup:
+    """A group on this broker with an observer, whose events are recorded too."""
     runtime = attrs.evolve(memory_runtime(here.broker), observer=onlooker)
     return ConsumerGroup(here.config(), runtime=runtime, on_event=here.events.append)
 
@@ -81,7 +81,7 @@ def test_a_group_has_the_default_runtime() -> None:
 
 async def test_in_memory_there_is_one_clock(autojump_clock: MockClock) -> None:
     """Both clocks are trio's, and the same seed gives the same random numbers."""
-    async with world() as here:
+    async with harness() as here:
         one, two = (memory_runtime(here.broker, seed=5) for _ in range(2))
         assert isinstance(one.clock, TrioClock)
         assert one.random.random() == two.random.random()
@@ -122,7 +122,7 @@ async def test_the_observer_gets_events_in_place_of_the_log(
 ) -> None:
     """The observer and the program's own handler get each event, and nothing is logged."""
     caplog.set_level(logging.DEBUG, "kgroup")
-    async with world() as here:
+    async with harness() as here:
         onlooker = Onlooker()
         async with watched(here, onlooker) as group:
             await group.next()
@@ -137,7 +137,7 @@ async def test_the_observer_gets_events_in_place_of_the_log(
 
 async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> None:
     """The observer gets the shutdown function of an entered group, and can close it by that."""
-    async with world() as here:
+    async with harness() as here:
         onlooker = Onlooker()
         unopened = watched(here, onlooker)
         assert onlooker.shutdowns == []
@@ -155,7 +155,7 @@ async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> 
 
 async def test_the_observer_sees_each_batch_before_the_handler(autojump_clock: MockClock) -> None:
     """The observer gets the batch and its membership first, and the handler the same batch."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(3)
         await here.append(3, partition=1)
         onlooker, got = Onlooker(), list[Batch]()
@@ -181,14 +181,14 @@ async def test_an_observer_that_lacks_a_method_is_refused(autojump_clock: MockCl
     """The runtime refuses it when it is made, and not at the program's first seek."""
     observer: Any = Onlooker()
     observer.sought = None
-    async with world(1) as here:
+    async with harness(1) as here:
         with pytest.raises(ConfigError, match=r"observer=.*sought\(\)"):
             attrs.evolve(memory_runtime(here.broker), observer=observer)
 
 
 async def test_the_observer_sees_where_the_program_seeks(autojump_clock: MockClock) -> None:
     """The observer sees the program's seeks, and none of the source's own starts."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         onlooker = Onlooker()
         async with watched(here, onlooker) as group:

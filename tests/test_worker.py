@@ -18,12 +18,12 @@ from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch
 from kgroup.types import TopicPartition
 from kgroup.worker import report_end, report_failure
-from tests.group.world import P0, P1, values, world
+from tests.group.harness import P0, P1, harness, values
 
 
 async def test_every_record_in_its_partitions_order(autojump_clock: MockClock) -> None:
     """Partitions are processed at the same time, each in its order, and all is committed."""
-    async with world(2) as here:
+    async with harness(2) as here:
         for number in range(2):
             await here.append(25, number)
         found: dict[TopicPartition, list[int]] = {P0: [], P1: []}
@@ -49,7 +49,7 @@ async def test_every_record_in_its_partitions_order(autojump_clock: MockClock) -
 
 async def test_a_batch_in_parts(autojump_clock: MockClock) -> None:
     """The offset that is returned is committed, and the function gets the records from there on."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         calls: list[list[int]] = []
 
@@ -69,7 +69,7 @@ async def test_a_batch_in_parts(autojump_clock: MockClock) -> None:
 
 async def test_the_end_of_a_generation_in_the_middle_of_a_batch(autojump_clock: MockClock) -> None:
     """What was processed is committed, the rest is read in the next generation, nothing twice."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(20)
         found: list[int] = []
 
@@ -97,7 +97,7 @@ async def test_the_end_of_a_generation_in_the_middle_of_a_batch(autojump_clock: 
 
 async def test_an_exception_commits_nothing(autojump_clock: MockClock) -> None:
     """It surfaces from the group's block with its note; the batch is not committed."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
 
         async def handle(_: Generation, batch: Batch) -> None:
@@ -115,7 +115,7 @@ async def test_an_exception_commits_nothing(autojump_clock: MockClock) -> None:
 
 async def test_a_function_that_is_not_async(autojump_clock: MockClock) -> None:
     """The error names the function and what to call in its place."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(1)
 
         def handle(_: Generation, batch: Batch) -> None:
@@ -129,7 +129,7 @@ async def test_a_function_that_is_not_async(autojump_clock: MockClock) -> None:
 
 async def test_wrong_arguments() -> None:
     """They are refused before anything is sent."""
-    async with world() as here:
+    async with harness() as here:
         group = here.group()
         with pytest.raises(ArgumentError, match="group"):
             await kgroup.serve(here.config(), print)  # type: ignore[arg-type]

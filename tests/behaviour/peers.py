@@ -18,7 +18,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from confluent_kafka import Consumer
 
 from kgroup.types import TopicPartition
-from tests.behaviour.stage import SOON, Processed, Stage, in_thread
+from tests.behaviour.harness import SOON, Harness, Processed, in_thread
 
 HEARTBEAT_MS: Final = 200
 SESSION_MS: Final = 30_000
@@ -42,7 +42,7 @@ class Node(Protocol):
 class Peer:
     """What the other clients share: a thread, and what they have processed."""
 
-    def __init__(self, here: Stage, name: str, strategy: str) -> None:
+    def __init__(self, here: Harness, name: str, strategy: str) -> None:
         self.name = name
         self._here = here
         self._strategy = strategy
@@ -53,7 +53,7 @@ class Peer:
         self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
 
     def start(self) -> None:
-        """Join the group; the thread ends with the stage at the latest."""
+        """Join the group; the thread ends with the harness at the latest."""
         self._thread.start()
         self._here.nursery.start_soon(self._outlived_by_nothing)
 

@@ -10,8 +10,8 @@ from typing import Any, Final, final
 import trio
 
 from kgroup.testing import admin
-from tests.behaviour.stage import SOON, in_thread
-from tests.broker.made import batch
+from tests.behaviour.harness import SOON, in_thread
+from tests.broker.record_batches import batch
 from tests.broker.wire import Client
 from tests.brokers import Kafka, unique
 

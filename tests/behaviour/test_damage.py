@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from kgroup.errors import FetchError
-from tests.behaviour.stage import SOON, numbers, stage
+from tests.behaviour.harness import SOON, harness, numbers
 from tests.brokers import Kafka
 
 DAMAGED: Final = b"damaged"
@@ -90,7 +90,7 @@ async def damage(kafka: Kafka) -> AsyncIterator[tuple[Damage, str]]:
 
 async def test_a_damaged_batch_is_an_error_and_is_not_skipped(kafka: Kafka) -> None:
     """With a wrong CRC the stream raises FetchError; other partitions and commits still work."""
-    async with damage(kafka) as (way, bootstrap_servers), stage(kafka) as here:
+    async with damage(kafka) as (way, bootstrap_servers), harness(kafka) as here:
         await here.create(2)
         await here.produce([DAMAGED], 0)
         await here.produce(["0", "1"], 1)

@@ -22,7 +22,7 @@ import pytest
 import trio
 
 from tests.behaviour import worker
-from tests.behaviour.stage import EXPIRING, SOON, Stage, SteadyProducer, in_thread, stage
+from tests.behaviour.harness import EXPIRING, SOON, Harness, SteadyProducer, harness, in_thread
 from tests.behaviour.worker import BLOCKING, TASKS, THREADS, Task
 from tests.brokers import Kafka
 
@@ -130,8 +130,8 @@ def frozen_worker(task: Task) -> Iterator[FrozenWorker]:
         process.end()
 
 
-def task_of(here: Stage, journal: Path, *, work: str, lease: bool) -> Task:
-    """The task of a worker for this stage."""
+def task_of(here: Harness, journal: Path, *, work: str, lease: bool) -> Task:
+    """The task of a worker for this harness."""
     config = {
         "group_id": here.group_id,
         "bootstrap_servers": here.bootstrap_servers,
@@ -189,7 +189,7 @@ async def freeze_and_wake(
         lease: whether it has a lease that ends.
     """
     count = 2 * handlers
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(count)
         for number in range(count):
             await here.produce([f"{number}/{n}" for n in range(BACKLOG)], number)

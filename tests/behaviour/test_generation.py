@@ -16,14 +16,14 @@ from kgroup.group import default_runtime
 from kgroup.testing import admin
 from kgroup.types import Cause
 from tests.behaviour.faults import Heartbeats
-from tests.behaviour.stage import EXPIRING, in_thread, numbers, stage
+from tests.behaviour.harness import EXPIRING, harness, in_thread, numbers
 from tests.behaviour.worker import BackwardClock
 from tests.brokers import Kafka
 
 
 async def test_a_returning_task_ends_the_generation(kafka: Kafka) -> None:
     """After a task returns, the next generation has the same member."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         async with here.group() as group:
             first = await group.next()
@@ -45,7 +45,7 @@ async def test_a_returning_task_ends_the_generation(kafka: Kafka) -> None:
 
 async def test_a_raising_task_ends_the_generation_and_surfaces(kafka: Kafka) -> None:
     """When a task raises, its siblings finish and commit before the error surfaces."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         await here.produce(["0", "1", "2"])
 
@@ -69,7 +69,7 @@ async def test_a_raising_task_ends_the_generation_and_surfaces(kafka: Kafka) -> 
 
 async def test_a_drain_commits_under_the_old_id(kafka: Kafka) -> None:
     """Work that is finished and committed in a drain is not repeated."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         await here.produce([str(number) for number in range(10)], 0)
         await here.produce([str(number) for number in range(10)], 1)
@@ -113,7 +113,7 @@ async def test_the_coordinator_refuses_a_stale_commit(kafka: Kafka) -> None:
 
     The member's heartbeats do not arrive, and its clock does not let the lease end.
     """
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce([str(number) for number in range(10)])
         heartbeats = Heartbeats()
@@ -149,7 +149,7 @@ async def test_the_coordinator_refuses_a_stale_commit(kafka: Kafka) -> None:
 
 async def test_the_lease_stops_what_the_coordinator_cannot_reach(kafka: Kafka) -> None:
     """After the lease has ended without heartbeats, nothing is handed out or committed."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce([str(number) for number in range(10)])
         heartbeats = Heartbeats()
@@ -179,7 +179,7 @@ async def test_partitions_that_are_not_owned_and_offsets_that_go_back_are_refuse
     kafka: Kafka,
 ) -> None:
     """Both are refused before anything is sent, after a restart too."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce([str(number) for number in range(10)])
         async with here.group() as group:
@@ -201,7 +201,7 @@ async def test_partitions_that_are_not_owned_and_offsets_that_go_back_are_refuse
 
 async def test_concurrent_commits_each_get_a_response(kafka: Kafka) -> None:
     """Concurrent commits each get a response, and the last offset of each is kept."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(20)
         async with here.group() as group:
             generation = await group.next()
@@ -216,7 +216,7 @@ async def test_concurrent_commits_each_get_a_response(kafka: Kafka) -> None:
 
 async def test_a_closed_member_gives_its_partitions_at_once(kafka: Kafka) -> None:
     """When a member closes, the other gets everything long before a session expires."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         one = here.start("one", session_timeout=60.0, rebalance_timeout=60.0)
         two = here.start("two", session_timeout=60.0, rebalance_timeout=60.0)

@@ -13,14 +13,14 @@ from kgroup.events import CommitRefused, Event, Joined, Joining
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause
-from tests.behaviour.stage import (
+from tests.behaviour.harness import (
     SOON,
+    Harness,
     Member,
-    Stage,
     SteadyProducer,
+    harness,
     in_thread,
     numbers,
-    stage,
 )
 from tests.brokers import Kafka
 
@@ -39,7 +39,7 @@ def shared_by(*members: Member) -> bool:
 
 async def test_hand_over_loses_and_repeats_nothing(kafka: Kafka) -> None:
     """While members come and go every record is processed once and in order."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS)
         producer.start()
@@ -84,7 +84,7 @@ async def test_hand_over_loses_and_repeats_nothing(kafka: Kafka) -> None:
 
 async def test_closing_a_member_whose_join_waits(kafka: Kafka) -> None:
     """A member whose JoinGroup is parked leaves at once when it closes."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         async with here.group() as keeper:
             kept = await keeper.next()
@@ -102,7 +102,7 @@ async def test_closing_a_member_whose_join_waits(kafka: Kafka) -> None:
 
 async def test_a_next_that_is_given_up_loses_nothing(kafka: Kafka) -> None:
     """A generation joined during a cancelled next() is returned by the following one."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(["0", "1"])
         given_up, joined = trio.CancelScope(), trio.Event()
@@ -130,7 +130,7 @@ async def test_a_next_that_is_given_up_loses_nothing(kafka: Kafka) -> None:
 
 async def test_another_task_shuts_down(kafka: Kafka) -> None:
     """After shutdown() the loop ends without an error, after the drain's commit and the leave."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(["0", "1", "2"])
         partition = here.partition(0)
@@ -161,7 +161,7 @@ async def test_another_task_shuts_down(kafka: Kafka) -> None:
 
 async def test_a_raising_task_lets_the_others_finish_and_leaves(kafka: Kafka) -> None:
     """Siblings commit, the member leaves, and one exception group holds the errors."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         present: list[int] = []
 
@@ -191,8 +191,8 @@ async def closed_in_next(group: ConsumerGroup) -> None:
         await group.next()
 
 
-async def members(here: Stage) -> list[str]:
-    """The ids of the members that the coordinator has in the stage's group."""
+async def members(here: Harness) -> list[str]:
+    """The ids of the members that the coordinator has in the harness's group."""
 
     def describe() -> list[str]:
         client = AdminClient({"bootstrap.servers": here.bootstrap_servers, "log_level": 0})

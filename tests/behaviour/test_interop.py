@@ -10,15 +10,15 @@ from itertools import pairwise
 
 import pytest
 
+from tests.behaviour.harness import Harness, Member, SteadyProducer, harness
 from tests.behaviour.peers import AiokafkaPeer, ConfluentPeer, Node
-from tests.behaviour.stage import Member, Stage, SteadyProducer, stage
 from tests.brokers import Kafka
 
 PARTITIONS = 6
 KINDS = ("kgroup", "confluent", "aiokafka")
 
 
-def start(here: Stage, kind: str, strategy: str) -> Node:
+def start(here: Harness, kind: str, strategy: str) -> Node:
     """Start a member of one kind."""
     if kind == "kgroup":
         return here.start(kind, assignors=[strategy])
@@ -27,7 +27,7 @@ def start(here: Stage, kind: str, strategy: str) -> Node:
     return peer
 
 
-async def until_shared(here: Stage, nodes: Mapping[str, Node]) -> None:
+async def until_shared(here: Harness, nodes: Mapping[str, Node]) -> None:
     """Wait until these members share all partitions, and each has processed some."""
     share = PARTITIONS // len(nodes)
     await here.processed.until(
@@ -41,7 +41,7 @@ async def until_shared(here: Stage, nodes: Mapping[str, Node]) -> None:
     )
 
 
-async def check_account(here: Stage, nodes: Mapping[str, Node], produced: int) -> None:
+async def check_account(here: Harness, nodes: Mapping[str, Node], produced: int) -> None:
     """Check that every record was processed once and in order, and all is committed."""
     everything = set(map(str, range(produced)))
     try:
@@ -63,7 +63,7 @@ async def check_account(here: Stage, nodes: Mapping[str, Node], produced: int) -
 @pytest.mark.parametrize("first", KINDS)
 async def test_one_group_of_three_clients(kafka: Kafka, first: str, strategy: str) -> None:
     """Whichever member leads, all three own their share, and every record is processed once."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS, per_second=200)
         producer.start()
@@ -85,7 +85,7 @@ async def test_one_group_of_three_clients(kafka: Kafka, first: str, strategy: st
 
 async def test_rolling_restarts(kafka: Kafka) -> None:
     """Each client in turn leaves and comes back while the others continue."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS, per_second=200)
         producer.start()

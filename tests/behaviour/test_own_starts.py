@@ -10,7 +10,7 @@ from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup as ThreadedGroup
 from kgroup.types import TopicPartition
 from kgroup.worker import serve
-from tests.behaviour.stage import SOON, Stage, in_thread, numbers, stage
+from tests.behaviour.harness import SOON, Harness, harness, in_thread, numbers
 from tests.brokers import Kafka
 
 Partitions = tuple[TopicPartition, ...]
@@ -19,7 +19,7 @@ Partitions = tuple[TopicPartition, ...]
 class Store:
     """A store of offsets, and the partitions for which it was asked."""
 
-    def __init__(self, here: Stage, **offsets: int) -> None:
+    def __init__(self, here: Harness, **offsets: int) -> None:
         self.offsets = {here.partition(int(name[1:])): at for name, at in offsets.items()}
         self.asked: list[Partitions] = []
 
@@ -29,7 +29,7 @@ class Store:
         return {one: self.offsets.get(one) for one in partitions}
 
 
-async def first_batches(here: Stage, count: int, store: Store) -> dict[int, Batch]:
+async def first_batches(here: Harness, count: int, store: Store) -> dict[int, Batch]:
     """The first batch of each partition, of the first generation of a new member."""
     found: dict[int, Batch] = {}
     with trio.fail_after(SOON):
@@ -42,7 +42,7 @@ async def first_batches(here: Stage, count: int, store: Store) -> dict[int, Batc
     raise AssertionError(f"only {found}")
 
 
-async def produced(here: Stage) -> None:
+async def produced(here: Harness) -> None:
     """Three partitions of ten records; the group has committed 4 of the first and second."""
     await here.create(3)
     for number in range(3):
@@ -54,7 +54,7 @@ async def produced(here: Stage) -> None:
 
 async def test_the_store_comes_before_commits(kafka: Kafka) -> None:
     """What it has counts, be it behind or past a commit; without it the commit, then the policy."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await produced(here)
         store = Store(here, p0=2)
         found = await first_batches(here, 3, store)
@@ -69,7 +69,7 @@ async def test_the_store_comes_before_commits(kafka: Kafka) -> None:
 
 async def test_commits_may_follow_the_store(kafka: Kafka) -> None:
     """A commit behind the group's own is no mistake where the store is behind, too."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await produced(here)
         with trio.fail_after(SOON):
             async with here.group(starts=Store(here, p0=1, p1=9)) as group:
@@ -81,7 +81,7 @@ async def test_commits_may_follow_the_store(kafka: Kafka) -> None:
 @pytest.mark.parametrize("commit", [True, False])
 async def test_each_generation_asks_again(kafka: Kafka, commit: bool) -> None:
     """A worker that keeps its offsets gets each record once, with commits and without."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         for number in range(2):
             await here.produce([str(at) for at in range(300)], number)
@@ -121,7 +121,7 @@ async def test_each_generation_asks_again(kafka: Kafka, commit: bool) -> None:
 
 async def test_an_offset_that_is_not_in_the_log(kafka: Kafka) -> None:
     """It is reset as any other, and reported: the store has results of another log."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await produced(here)
         resets: list[OffsetReset] = []
 
@@ -144,7 +144,7 @@ async def test_what_the_store_raises_ends_the_group(kafka: Kafka) -> None:
     def fail(_: Partitions) -> dict[TopicPartition, int]:
         raise problem
 
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(1)
         with trio.fail_after(SOON), pytest.raises(OSError, match="is away") as caught:
             async with here.group(starts=fail) as group:
@@ -167,7 +167,7 @@ async def test_a_slow_store_costs_no_membership(kafka: Kafka) -> None:
         await delayed.wait()  # longer than the session
         return dict.fromkeys(partitions, 3)
 
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(1)
         await here.produce([str(at) for at in range(10)])
         with trio.fail_after(SOON):
@@ -191,7 +191,7 @@ async def test_a_rebalance_does_not_wait_for_the_store(kafka: Kafka) -> None:
             await trio.sleep_forever()
         return {}
 
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         with trio.fail_after(SOON):
             async with here.group(starts=load) as group, trio.open_nursery() as nursery:
@@ -212,7 +212,7 @@ async def test_a_rebalance_does_not_wait_for_the_store(kafka: Kafka) -> None:
 
 async def test_a_threaded_group_asks_too(kafka: Kafka) -> None:
     """A plain function serves plain programs."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await produced(here)
         store = Store(here, p0=8, p1=9, p2=7)
 

@@ -21,7 +21,7 @@ from kgroup.interfaces import RecordSource
 from kgroup.records.consumer_thread import CHUNK
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.testing import admin
-from tests.behaviour.stage import SOON, Stage, in_thread, numbers, stage
+from tests.behaviour.harness import SOON, Harness, harness, in_thread, numbers
 from tests.brokers import Kafka
 
 
@@ -48,7 +48,7 @@ def texts(count: int, start: int = 0) -> list[str]:
 
 async def test_batches_continue_each_other(kafka: Kafka) -> None:
     """Batches have at most the requested records, follow each other, and name the next offset."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         await here.produce(texts(250), 0)
         await here.produce(texts(30), 1)
@@ -71,7 +71,7 @@ async def test_batches_continue_each_other(kafka: Kafka) -> None:
 
 async def test_streams_share_no_partition(kafka: Kafka) -> None:
     """A second stream of a partition, or a stream of a partition not owned, is refused."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         await here.produce(["0"], 0)
         async with here.group() as group:
@@ -96,7 +96,7 @@ async def test_a_slow_handler_stops_the_fetching(kafka: Kafka) -> None:
         sources.append(LibrdkafkaSource(config, on_fault=on_fault))
         return sources[-1]
 
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(texts(count))
         runtime = attrs.evolve(default_runtime(), record_source=make)
@@ -129,7 +129,7 @@ async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Ka
     def broken() -> None:
         raise RuntimeError("as scripted")
 
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(texts(4))
         runtime = attrs.evolve(default_runtime(), record_source=make)
@@ -152,7 +152,7 @@ async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Ka
 
 async def test_pause_and_resume(kafka: Kafka) -> None:
     """A paused partition is silent while others are not, and resumes where it was."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         await here.produce(texts(20), 0)
         await here.produce(texts(20), 1)
@@ -171,7 +171,7 @@ async def test_pause_and_resume(kafka: Kafka) -> None:
 
 async def test_seek_goes_back_and_forward(kafka: Kafka) -> None:
     """After a seek, the record at that offset comes next, and commits are allowed from there."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(texts(100))
         partition = here.partition(0)
@@ -193,7 +193,7 @@ async def test_seek_goes_back_and_forward(kafka: Kafka) -> None:
 async def test_a_half_read_queue_survives_a_rebalance(kafka: Kafka) -> None:
     """No record of a kept partition is lost or repeated, although many were fetched."""
     count = 5000
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         await here.produce(texts(count), 0)
         await here.produce(texts(count), 1)
@@ -243,7 +243,7 @@ async def test_a_half_read_queue_survives_a_rebalance(kafka: Kafka) -> None:
         assert found[given] + rest == list(range(count))
 
 
-async def cut(here: Stage, before: int) -> None:
+async def cut(here: Harness, before: int) -> None:
     """Delete the records of partition 0 before an offset."""
     client = AdminClient({"bootstrap.servers": here.bootstrap_servers, "log_level": 0})
     wanted = KafkaPartition(here.topic, 0, before)
@@ -254,7 +254,7 @@ async def cut(here: Stage, before: int) -> None:
 @pytest.mark.parametrize(("reset", "first"), [("earliest", 60), ("latest", 100)])
 async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: int) -> None:
     """A committed offset before the log's start is reset as ``auto_offset_reset`` says."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(texts(100))
         async with here.group() as group:
@@ -291,7 +291,7 @@ async def test_a_committed_offset_that_is_gone(kafka: Kafka, reset: str, first: 
 
 async def test_an_offset_that_is_gone_is_an_error_with_error(kafka: Kafka) -> None:
     """With ``error`` the handler gets the error and may seek."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(texts(100))
         async with here.group() as group:
@@ -310,7 +310,7 @@ async def test_an_offset_that_is_gone_is_an_error_with_error(kafka: Kafka) -> No
 
 async def test_the_log_is_cut_under_a_reader(kafka: Kafka) -> None:
     """Records that are deleted before they are fetched are skipped and reported."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce([str(number).rjust(1000) for number in range(3000)])
         events: list[Event] = []
@@ -333,7 +333,7 @@ async def test_the_log_is_cut_under_a_reader(kafka: Kafka) -> None:
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 async def test_transactions_and_isolation(kafka: Kafka, level: str) -> None:
     """Only readers of uncommitted records get aborted and open ones."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         producer = Producer(
             {
@@ -373,7 +373,7 @@ async def test_transactions_and_isolation(kafka: Kafka, level: str) -> None:
 
 async def test_a_restart_behind_a_transaction_marker_repeats_nothing(kafka: Kafka) -> None:
     """After a commit before a marker, reading continues behind it."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         settings = {"bootstrap.servers": here.bootstrap_servers, "log_level": 0}
         producer = Producer({**settings, "transactional.id": here.group_id})
@@ -396,7 +396,7 @@ async def test_a_restart_behind_a_transaction_marker_repeats_nothing(kafka: Kafk
 
 async def test_big_records_come_through_a_small_buffer(kafka: Kafka) -> None:
     """Records far larger than the buffer still come once and in order."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         big = [str(number).rjust(900_000) for number in range(8)]
         await here.produce(big)
@@ -407,7 +407,7 @@ async def test_big_records_come_through_a_small_buffer(kafka: Kafka) -> None:
 
 async def test_nothing_is_delivered_after_the_end(kafka: Kafka) -> None:
     """A stream of an ended generation ends, although records are fetched; the next continues."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(texts(1000))
         async with here.group() as group:
@@ -426,7 +426,7 @@ async def test_nothing_is_delivered_after_the_end(kafka: Kafka) -> None:
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 async def test_where_a_new_group_starts(kafka: Kafka, reset: str) -> None:
     """Without an offset ``auto_offset_reset`` decides; latest is committed at once."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(texts(5))
         async with here.group(auto_offset_reset=reset) as group:

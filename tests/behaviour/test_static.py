@@ -14,7 +14,7 @@ from kgroup.group import default_runtime
 from kgroup.testing import admin
 from kgroup.types import Cause
 from tests.behaviour.faults import Heartbeats
-from tests.behaviour.stage import SOON, in_thread, numbers, stage
+from tests.behaviour.harness import SOON, harness, in_thread, numbers
 from tests.behaviour.worker import BackwardClock
 from tests.brokers import Kafka
 
@@ -24,7 +24,7 @@ SESSION: Final = 60.0
 
 async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
     """A static member that comes back gets its partitions again without a rebalance."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         other = here.start("other", session_timeout=SESSION)
         await here.processed.until(lambda: other.owned() == 2, "not joined")
@@ -54,7 +54,7 @@ async def test_a_restart_causes_no_rebalance(kafka: Kafka) -> None:
 
 async def test_a_static_leader_that_comes_back_still_watches(kafka: Kafka) -> None:
     """A restarted leader still finds new partitions."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(1)
         settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}
         async with here.group(**settings) as group:
@@ -71,7 +71,7 @@ async def test_a_static_leader_that_comes_back_still_watches(kafka: Kafka) -> No
 
 async def test_partitions_added_while_the_leader_was_away_are_read(kafka: Kafka) -> None:
     """The restarted leader notices that its old assignment lacks new partitions."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(1)
         settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout": SESSION}
         async with here.group(**settings) as group:
@@ -88,7 +88,7 @@ async def test_partitions_added_while_the_leader_was_away_are_read(kafka: Kafka)
 
 async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> None:
     """A new subscription causes no rebalance by itself; the member leaves and joins."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         other = here.start("other", session_timeout=SESSION)
         await here.processed.until(lambda: other.owned() == 2, "not joined")
@@ -106,7 +106,7 @@ async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> N
 
 async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
     """Of two members with one instance id, the later stays; the earlier is fenced and ends."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce(["0", "1"])
         partition = here.partition(0)
@@ -137,7 +137,7 @@ async def test_a_commit_finds_the_fence_first(kafka: Kafka) -> None:
 
     Its heartbeats do not arrive, and its clock does not let the lease end.
     """
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         partition = here.partition(0)
         events: list[Event] = []

@@ -11,12 +11,12 @@ from kgroup.events import CommitRefused, Event, RequestFailed
 from kgroup.generation.states import State
 from kgroup.group import default_runtime
 from tests.behaviour.faults import Heartbeats
-from tests.behaviour.stage import EXPIRING, SOON, Stage, in_thread, numbers, stage
+from tests.behaviour.harness import EXPIRING, SOON, Harness, harness, in_thread, numbers
 from tests.behaviour.worker import BackwardClock
 from tests.brokers import Kafka
 
 
-async def producer_for(here: Stage) -> Producer:
+async def producer_for(here: Harness) -> Producer:
     """A transactional producer that is initialized."""
     producer = Producer(
         {
@@ -31,8 +31,8 @@ async def producer_for(here: Stage) -> Producer:
 
 async def test_records_and_offsets_are_committed_together(kafka: Kafka) -> None:
     """Records of an aborted transaction are read again, those of a committed one are not."""
-    async with stage(kafka) as here:
-        target = Stage(kafka, here.nursery)
+    async with harness(kafka) as here:
+        target = Harness(kafka, here.nursery)
         await here.create()
         await target.create()
         await here.produce([str(number) for number in range(10)])
@@ -62,7 +62,7 @@ async def test_records_and_offsets_are_committed_together(kafka: Kafka) -> None:
 
 async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
     """Offsets of an open transaction are waited for and never count as missing."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce([str(number) for number in range(10)])
         partition = here.partition(0)
@@ -86,8 +86,8 @@ async def test_a_new_member_waits_for_an_open_transaction(kafka: Kafka) -> None:
 
 async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
     """Offsets of an old generation make their transaction abort."""
-    async with stage(kafka) as here:
-        target = Stage(kafka, here.nursery)
+    async with harness(kafka) as here:
+        target = Harness(kafka, here.nursery)
         await here.create()
         await target.create()
         await here.produce([str(number) for number in range(10)])

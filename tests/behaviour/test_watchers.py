@@ -7,13 +7,13 @@ import re
 from kgroup.events import TopicsMissing
 from kgroup.testing import admin
 from kgroup.types import Cause, TopicPartition
-from tests.behaviour.stage import Stage, in_thread, stage
+from tests.behaviour.harness import Harness, harness, in_thread
 from tests.brokers import Kafka, unique
 
 
 async def test_added_partitions_are_read(kafka: Kafka) -> None:
     """The leader finds new partitions, all are assigned, and no record is repeated."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create(2)
         for number in range(2):
             await here.produce(["a", "b"], number)
@@ -34,7 +34,7 @@ async def test_added_partitions_are_read(kafka: Kafka) -> None:
 
 async def test_added_partitions_are_read_from_their_start_with_latest(kafka: Kafka) -> None:
     """With ``latest`` the first records of a partition added later are read too."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         one = here.start("one", auto_offset_reset="latest", partition_watch_interval=1.0)
         await here.processed.until(lambda: one.owned() == 1, "not joined")
@@ -45,8 +45,8 @@ async def test_added_partitions_are_read_from_their_start_with_latest(kafka: Kaf
 
 async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
     """A missing topic does not keep a group from reading the others."""
-    async with stage(kafka) as here:
-        other = Stage(kafka, here.nursery)
+    async with harness(kafka) as here:
+        other = Harness(kafka, here.nursery)
         await other.create()
         await other.produce(["here"])
         member = here.start("one", topics=[here.topic, other.topic])
@@ -62,7 +62,7 @@ async def test_a_topic_that_is_created_later_is_read(kafka: Kafka) -> None:
 
 async def test_a_group_waits_for_its_only_topic(kafka: Kafka) -> None:
     """A generation without partitions ends when the topic is created."""
-    async with stage(kafka) as here, here.group() as group:
+    async with harness(kafka) as here, here.group() as group:
         empty = await group.next()
         assert not empty.assignment
         await here.create(2)
@@ -73,8 +73,8 @@ async def test_a_group_waits_for_its_only_topic(kafka: Kafka) -> None:
 
 async def test_the_partitions_of_a_deleted_topic_are_given_up(kafka: Kafka) -> None:
     """The next generation does not have them; other topics are still read."""
-    async with stage(kafka) as here:
-        other = Stage(kafka, here.nursery)
+    async with harness(kafka) as here:
+        other = Harness(kafka, here.nursery)
         await here.create(2)
         await other.create()
         await here.produce(["gone soon"])
@@ -95,7 +95,7 @@ async def test_the_partitions_of_a_deleted_topic_are_given_up(kafka: Kafka) -> N
 
 async def test_a_topic_that_is_created_again_is_read_from_its_start(kafka: Kafka) -> None:
     """If the leader has noticed the deletion, all records of the new topic are read."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce([f"old {number}" for number in range(5)])
         member = here.start("one")
@@ -117,7 +117,7 @@ async def test_a_topic_that_is_created_again_unnoticed_is_read_on(
     A fetch position has no topic id in librdkafka, and an offset has none in OffsetCommit up to
     version 9, so offset 5 of the old topic looks like offset 5 of the new one.
     """
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         await here.create()
         await here.produce([f"old {number}" for number in range(5)])
         member = here.start("one", partition_watch_interval=3.0)
@@ -138,9 +138,9 @@ async def test_a_topic_that_is_created_again_unnoticed_is_read_on(
 
 async def test_a_pattern_finds_new_topics(kafka: Kafka) -> None:
     """A member with a pattern reads a matching topic that is created later."""
-    async with stage(kafka) as here:
+    async with harness(kafka) as here:
         prefix = unique("pattern")
-        first, second = Stage(kafka, here.nursery), Stage(kafka, here.nursery)
+        first, second = Harness(kafka, here.nursery), Harness(kafka, here.nursery)
         first.topic, second.topic = f"{prefix}-a", f"{prefix}-b"
         await first.create()
         await first.produce(["a"])

@@ -13,7 +13,7 @@ from kio.records.readers import read_batch
 from kgroup.broker import batches
 from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
-from tests.broker.made import NOW, batch
+from tests.broker.record_batches import NOW, batch
 
 
 def test_a_batch_is_read_by_another_implementation() -> None:

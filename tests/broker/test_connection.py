@@ -17,7 +17,7 @@ from kgroup.broker.apis import APIS
 from kgroup.broker.handlers import metadata
 from kgroup.wire.codec import encode_request
 from kgroup.wire.versions import API_KEYS
-from tests.broker.made import batch
+from tests.broker.record_batches import batch
 from tests.broker.wire import LENGTH, Client, connected
 
 PREFIX = struct.Struct(">hhih")

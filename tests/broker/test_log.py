@@ -16,7 +16,7 @@ from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.time_slices import TimeSlices, Work
 from kgroup.error_codes import ErrorCode
-from tests.broker.made import NOW, append, batch, compressed
+from tests.broker.record_batches import NOW, append, batch, compressed
 
 
 def work() -> Work:

@@ -9,7 +9,7 @@ import trio.testing
 from kgroup.broker import in_memory
 from kgroup.errors import FetchError, OffsetOutOfRangeError
 from kgroup.types import IsolationLevel, TopicPartition
-from tests.broker.made import append, batch, compressed
+from tests.broker.record_batches import append, batch, compressed
 
 TP = TopicPartition("t", 0)
 COMMITTED = IsolationLevel.READ_COMMITTED

@@ -8,7 +8,7 @@ from kgroup.broker.batches import BatchHeader, header_of
 from kgroup.broker.producer_state import REMEMBERED, ProducerState
 from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
-from tests.broker.made import batch
+from tests.broker.record_batches import batch
 
 
 def sent(sequence: int, count: int = 1, epoch: int = 0) -> BatchHeader:

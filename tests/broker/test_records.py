@@ -20,7 +20,7 @@ from kgroup.broker.records import (
     records_of,
 )
 from kgroup.records.memory import StoredRecord
-from tests.broker.made import NOW, batch, compressed
+from tests.broker.record_batches import NOW, batch, compressed
 
 RECORDS = st.builds(
     NewRecord,

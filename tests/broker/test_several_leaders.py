@@ -25,7 +25,7 @@ from tests.broker.clusters import (
     metadata,
     to,
 )
-from tests.broker.made import batch
+from tests.broker.record_batches import batch
 
 
 async def test_every_broker_describes_the_whole_cluster(

@@ -12,7 +12,7 @@ from kgroup.broker.request_error import RequestError
 from kgroup.broker.topics import EFFECTIVE_CONFIGS, PASSIVE_CONFIGS, Topics
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
-from tests.broker.made import append, batch
+from tests.broker.record_batches import append, batch
 
 
 @pytest.fixture

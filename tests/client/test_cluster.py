@@ -24,7 +24,7 @@ from kgroup.security.settings import Security
 from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition
 from kgroup.wire.codec import RequestFrame
 from kgroup.wire.versions import SUPPORTED_REQUESTS
-from tests.nodes import SILENCE, Nodes, metadata
+from tests.fake_brokers import SILENCE, FakeBrokers, metadata
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 ALONE = {1: "a:1"}
@@ -41,7 +41,7 @@ async def test_metadata_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int, topics: set[str] | None
 ) -> None:
     """All versions return brokers, topics and leaders; auto-creation is off in all of them."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     node = nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1, -1], "__own": [1]}))
     node.ranges["metadata"] = (0, version)
     result = await nodes.cluster().metadata(topics)
@@ -67,7 +67,7 @@ async def test_a_missing_topic_empties_no_other(
     nursery: trio.Nursery, autojump_clock: MockClock, code: int
 ) -> None:
     """The topic is in ``missing``, and the others are in ``topics``."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": [1], "absent": int(code)}))
     result = await nodes.cluster().metadata({"t", "absent"})
     assert list(result.topics) == ["t"]
@@ -78,7 +78,7 @@ async def test_a_topic_without_permission_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The error names the topic and the permissions that the principal needs."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}))
     with pytest.raises(AuthorizationError, match=r"topic 't' .*the READ and DESCRIBE"):
         await nodes.cluster().metadata({"t"})
@@ -90,7 +90,7 @@ async def test_racks_are_those_of_the_replicas(
     """Each partition has the racks of its replicas; a broker without a rack adds none."""
     answer: dict[str, Any] = dict(metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2]}))
     answer["brokers"][0]["rack"] = "east"
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=answer)
     result = await nodes.cluster().metadata({"t"})
     assert attrs.evolve(result.topics["t"], topic_id=None) == TopicInfo(
@@ -105,7 +105,7 @@ async def test_the_next_broker_is_tried_if_one_is_unavailable(
 
     In a second round, the brokers that responded in the first are tried first.
     """
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("b:1", metadata=lambda _: None)
     last = nodes.add("c:1", metadata=metadata(ALONE))
     cluster = nodes.cluster(bootstrap_servers="a:1,b:1,c:1")
@@ -121,7 +121,7 @@ async def test_known_brokers_come_before_the_bootstrap_servers(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A broker with an open connection is tried first, and the bootstrap servers last."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     topology = metadata({1: "b:1", 2: "c:1"})
     boot = nodes.add("a:1", metadata=topology)
     others = [nodes.add(address, metadata=topology) for address in ("b:1", "c:1")]
@@ -144,7 +144,7 @@ async def test_a_broker_that_did_not_respond_is_tried_last(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A silent broker costs its timeout only once, until it responds again."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     topology = metadata({1: "a:1", 2: "b:1"})
     first = nodes.add("a:1", metadata=SILENCE)
     second = nodes.add("b:1", metadata=topology)
@@ -165,7 +165,7 @@ async def test_brokers_are_not_forgotten_for_an_empty_answer(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A starting broker may list no brokers, not even itself."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=metadata({1: "b:1"}))
     nodes.add("b:1", metadata=metadata({}))
     cluster = nodes.cluster()
@@ -178,7 +178,7 @@ async def test_a_rebootstrap_forgets_all_brokers(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """KIP-1102: after it, requests go to the bootstrap servers again."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=metadata({1: "b:1"}))
     nodes.add("b:1", metadata=metadata({}, error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED)))
     cluster = nodes.cluster()
@@ -193,7 +193,7 @@ async def test_a_broker_that_is_too_old_is_passed_over(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Another broker with a common version is tried; if there is none, the error says so."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1").ranges["metadata"] = (0, 3)
     newer = nodes.add("b:1", metadata=metadata(ALONE))
     cluster = nodes.cluster(bootstrap_servers="a:1,b:1")
@@ -220,7 +220,7 @@ async def test_the_coordinator_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
 ) -> None:
     """By the group's id, or since v4 in a list of one (KIP-699), with the key type of groups."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     node = nodes.add("a:1", find_coordinator=coordinator_of)
     node.ranges["find_coordinator"] = (0, version)
     assert await nodes.cluster().find_coordinator("g") == BrokerAddress(3, "b", 9)
@@ -235,7 +235,7 @@ async def test_a_coordinator_that_is_not_known(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
 ) -> None:
     """The error is read from where the version has it, and it names the group."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
 
     def refuse(request: RequestFrame) -> dict[str, Any]:
         answer = coordinator_of(request)
@@ -273,7 +273,7 @@ async def test_offsets_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
 ) -> None:
     """Each leader gets its own partitions, with the isolation level if the version has it."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     for address in ("a:1", "b:1"):
         node = nodes.add(
             address,
@@ -296,7 +296,7 @@ async def test_partitions_without_a_leader_have_an_error_each(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The topic is deleted, has no leader, or has a leader that no broker lists."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add(
         "a:1",
         metadata=metadata(ALONE, {"t": [1, -1, 9], "gone": 3}),
@@ -318,7 +318,7 @@ async def test_a_partition_s_error_is_its_own(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The other partitions of the same leader have their offsets."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
 
     def some(request: RequestFrame) -> dict[str, Any]:
         answer = offsets_of(request)
@@ -346,7 +346,7 @@ async def test_a_response_about_other_partitions_is_an_error(
     nursery: trio.Nursery, autojump_clock: MockClock, parts: list[int], wrong: str
 ) -> None:
     """A partition that the response left out must not start at 0."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
 
     def others(_: RequestFrame) -> dict[str, Any]:
         fields = {"error_code": 0, "timestamp": -1, "offset": 7}
@@ -365,7 +365,7 @@ async def test_a_leader_that_does_not_respond_raises_after_the_deadline(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """No other broker can respond in its place; the deadline is that of the request."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=metadata({1: "a:1", 2: "b:1"}, {"t": [2]}))
 
     async def silent(host: str, port: int) -> trio.abc.Stream:
@@ -386,7 +386,7 @@ async def test_cached_leaders_get_one_request_each(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A hundred partitions of two leaders need two requests, and Metadata only the first time."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     topology = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2] * 50})
     for address in ("a:1", "b:1"):
         nodes.add(address, metadata=topology, list_offsets=offsets_of)
@@ -407,7 +407,7 @@ async def test_only_topics_without_cached_leaders_are_looked_up(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Every Metadata response is cached, and a topic that was requested later is added."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     node = nodes.add("a:1", metadata=metadata(ALONE, {"t": [1]}), list_offsets=offsets_of)
     cluster = nodes.cluster()
     await cluster.metadata({"t"})
@@ -424,7 +424,7 @@ async def test_a_leader_that_moved_is_looked_up_for_the_next_request(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The old leader's error causes a lookup; the other partitions keep their leaders."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     moved = False
 
     def topology(_: RequestFrame) -> Mapping[str, Any]:
@@ -455,7 +455,7 @@ async def test_an_unavailable_leader_does_not_affect_the_others(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Its partitions have the failure, and are looked up for the next request."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     topology = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
     nodes.add("a:1", metadata=topology, list_offsets=offsets_of)
     away = nodes.add("b:1", metadata=topology, list_offsets=lambda _: None)
@@ -481,7 +481,7 @@ async def test_the_isolation_level_is_the_group_s_by_default(
     nursery: trio.Nursery, autojump_clock: MockClock, asked: str | None, level: int
 ) -> None:
     """The level decides whether the end is the last stable offset."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": [1]}), list_offsets=offsets_of)
     cluster = nodes.cluster(isolation_level="read_committed")
     given = None if asked is None else IsolationLevel(asked)
@@ -494,7 +494,7 @@ async def test_closing_closes_all_and_can_be_cancelled(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """All connections are closed, even in a cancelled scope; closing again does nothing."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     topology = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2]})
     for address in ("a:1", "b:1"):
         nodes.add(address, metadata=topology, list_offsets=offsets_of)
@@ -525,7 +525,7 @@ async def test_addresses_of_every_form(
         await trio.lowlevel.checkpoint()
         raise ConnectionRefusedError("no")
 
-    cluster = Nodes(nursery).cluster(bootstrap_servers=server)
+    cluster = FakeBrokers(nursery).cluster(bootstrap_servers=server)
     cluster._open_stream = refuse
     with pytest.raises(ConnectionLostError):
         await cluster.metadata(None)
@@ -536,7 +536,7 @@ async def test_a_request_has_one_deadline_however_many_brokers_are_unavailable(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A hundred silent brokers cost three request timeouts; a bootstrap server is the second."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     many = {number: f"b{number}:1" for number in range(100)}
     node = nodes.add("a:1", metadata=metadata(many, {"t": [1]}))
     for address in many.values():
@@ -559,7 +559,7 @@ async def test_connections_to_removed_brokers_are_closed(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """An address that the cluster no longer lists, and that is no bootstrap server, has none."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     node = nodes.add("a:1", metadata=metadata({1: "b:1"}, {"t": [1]}))
     alone = metadata(ALONE, {"t": [1]})
     nodes.add("b:1", list_offsets=offsets_of, metadata=alone)
@@ -577,7 +577,7 @@ async def test_polls_with_other_logins_are_requests_of_their_own(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """What a member may read depends on its login, so only equal logins share a request."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": [1], "u": [1]}))
     login: dict[str, Any] = {
         "protocol": "SASL_PLAINTEXT",

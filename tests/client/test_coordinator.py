@@ -35,8 +35,8 @@ from kgroup.wire.codec import RequestFrame
 from kgroup.wire.consumer_protocol import encode_assignment, encode_subscription
 from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.client.test_cluster import coordinator_of
-from tests.group.world import P0, P1, world
-from tests.nodes import SILENCE, Answer, Node, Nodes
+from tests.fake_brokers import SILENCE, Answer, FakeBroker, FakeBrokers
+from tests.group.harness import P0, P1, harness
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 MEMBERSHIP: Final = Membership(
@@ -86,7 +86,7 @@ async def test_a_member_s_life_in_every_version(
 ) -> None:
     """A member joins, reads, commits, resumes at its offset, and leaves, without a failure."""
     hold_to(monkeypatch, api, version)
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(3)
         async with here.group() as group:
             generation = await group.next()
@@ -114,7 +114,7 @@ async def test_a_static_member_needs_brokers_with_static_members(
     """Versions since KIP-345 carry the instance id; for older ones there is an error."""
     hold_to(monkeypatch, api, version)
     refused: Exception | None = None
-    async with world() as here:
+    async with harness() as here:
         try:
             async with here.group(group_instance_id="one") as group:
                 generation = await group.next()
@@ -146,7 +146,7 @@ async def test_a_retention_is_carried_by_old_commits_only(
 ) -> None:
     """With a retention, v4 is the latest version; without, old versions leave it to the broker."""
     hold_to(monkeypatch, "offset_commit", version)
-    async with world() as here:
+    async with harness() as here:
         async with here.group(offset_retention=retention) as group:
             await (await group.next()).commit(
                 {P0: OffsetAndMetadata(0, 5, "note")}, beyond_read=True
@@ -175,9 +175,9 @@ async def test_a_broker_without_a_version_that_carries_a_retention(
 @asynccontextmanager
 async def coordinator(
     nursery: trio.Nursery, *, static: str | None = None, **settings: Any
-) -> AsyncIterator[tuple[CoordinatorClient, Node, Nodes]]:
+) -> AsyncIterator[tuple[CoordinatorClient, FakeBroker, FakeBrokers]]:
     """A coordinator that is found at b:9."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", find_coordinator=coordinator_of)
     node = nodes.add("b:9", find_coordinator=coordinator_of)
     cluster = nodes.cluster(group_instance_id=static, **settings)
@@ -561,7 +561,7 @@ async def test_two_lookups_at_once_leave_no_connection_behind(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A heartbeat and a commit that both look up the coordinator find the same one."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     nodes.add("a:1", find_coordinator=coordinator_of)
     nodes.add("b:9", heartbeat={"error_code": 0}, offset_commit=committed(0))
     cluster = nodes.cluster()
@@ -613,7 +613,7 @@ async def test_an_unreadable_assignment_is_requested_again_with_backoff(
         return b"\0\0\0\0\0\5ab"
 
     monkeypatch.setattr("kgroup.client.coordinator.encode_assignment", spoil)
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         assert generation.assignment.partitions == (P0,)
     failures = [event for event in here.events_of(RequestFailed) if event.request == "SyncGroup"]

@@ -9,12 +9,12 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.client.subscription import Subscription
-from tests.nodes import Nodes, metadata
+from tests.fake_brokers import FakeBrokers, metadata
 
 
 async def test_names_need_no_broker(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     """Topics are subscribed to whether they exist or not; the call is a checkpoint."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     subscription = Subscription(("b", "a"), nodes.cluster())
     with trio.testing.assert_checkpoints():
         assert await subscription.resolve() == {"a", "b"}
@@ -38,7 +38,7 @@ async def test_patterns_match_whole_names(
     nursery: trio.Nursery, autojump_clock: MockClock, patterns: list[str], matched: set[str]
 ) -> None:
     """Patterns match existing topics, but never internal ones; names are added unchanged."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     names = ("orders", "orders-2", "other", "__consumer_offsets")
     nodes.add("a:1", metadata=metadata({1: "a:1"}, {name: [1] for name in names}))
     compiled = tuple(re.compile(pattern) for pattern in patterns)
@@ -52,7 +52,7 @@ async def test_the_matches_of_a_pattern_change(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Each call requests the topics again."""
-    nodes = Nodes(nursery)
+    nodes = FakeBrokers(nursery)
     node = nodes.add("a:1", metadata=metadata({1: "a:1"}, {}))
     subscription = Subscription((re.compile("orders.*"),), nodes.cluster())
     assert await subscription.resolve() == frozenset()

@@ -11,9 +11,9 @@ import trio
 from kgroup.error_codes import ErrorCode
 from kgroup.events import BackingOff, GenerationDraining, GenerationEnded
 from kgroup.generation.generation import Generation
-from tests.closing.stage import (
+from tests.closing.harness import (
     SHIELDED,
-    Stage,
+    Harness,
     State,
     blocks,
     commits,
@@ -25,27 +25,27 @@ from tests.closing.stage import (
 )
 
 
-def _task_returns(_: Stage, generation: Generation) -> None:
+def _task_returns(_: Harness, generation: Generation) -> None:
     """Let a second task return, so that the first one drains."""
     generation.start_soon(returns, generation)
 
 
-def _rebalances(stage: Stage, _: Generation) -> None:
+def _rebalances(harness: Harness, _: Generation) -> None:
     """Start a rebalance: the next heartbeat reports it, and the JoinGroup is parked."""
-    stage.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
-    stage.hold()
+    harness.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
+    harness.hold()
 
 
-def _loses_its_coordinator(stage: Stage, _: Generation) -> None:
-    stage.lose_coordinator()
+def _loses_its_coordinator(harness: Harness, _: Generation) -> None:
+    harness.lose_coordinator()
 
 
-async def _holds(stage: Stage, _: Generation) -> None:
+async def _holds(harness: Harness, _: Generation) -> None:
     """Hold the generation and do something else for as long as the group is open."""
-    await stage.group.wait_closed()
+    await harness.group.wait_closed()
 
 
-async def _awaits_work(_: Stage, generation: Generation) -> None:
+async def _awaits_work(_: Harness, generation: Generation) -> None:
     with generation.scope():
         await generation.run(trio.sleep_forever)
 

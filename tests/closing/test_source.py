@@ -16,7 +16,7 @@ from kgroup.interfaces import RecordSource
 from kgroup.records.buffered_source import OnFault
 from kgroup.records.memory import MemorySource
 from kgroup.testing.memory import config_for, memory_runtime
-from tests.closing.stage import AT_ONCE
+from tests.closing.harness import AT_ONCE
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.closing.stage import Away, Case, Way, When, play
+from tests.closing.harness import Case, Outage, Way, When, play
 from tests.closing.states import STATES
 
 SESSIONS: Final = (6.0, 10.0, 30.0)
@@ -16,23 +16,23 @@ SESSIONS: Final = (6.0, 10.0, 30.0)
 WAYS: Final = {When.BEFORE: len(Way), When.AMID: 2, When.EARLIER: 2}
 
 
-def cases(name: str, away: Away) -> Iterator[Case]:
+def cases(name: str, outage: Outage) -> Iterator[Case]:
     """Cases in one state while one part is unavailable."""
-    turn = list(STATES).index(name) + list(Away).index(away)
+    turn = list(STATES).index(name) + list(Outage).index(outage)
     number = turn
     for when, ways in WAYS.items():
-        if away is Away.NOTHING and when is When.AMID:
+        if outage is Outage.NOTHING and when is When.AMID:
             continue
         for way in islice(cycle(Way), turn, turn + ways):
-            yield Case(STATES[name], away, when, way, SESSIONS[number % len(SESSIONS)])
+            yield Case(STATES[name], outage, when, way, SESSIONS[number % len(SESSIONS)])
             number += 1
 
 
-@pytest.mark.parametrize("away", Away, ids=lambda away: away.name.lower())
+@pytest.mark.parametrize("outage", Outage, ids=lambda outage: outage.name.lower())
 @pytest.mark.parametrize("name", STATES)
-def test_closing_ends(name: str, away: Away) -> None:
+def test_closing_ends(name: str, outage: Outage) -> None:
     """Closing ends within ``longest_close``; connections and record source are closed."""
-    played = [(case, play(case)) for case in cases(name, away)]
+    played = [(case, play(case)) for case in cases(name, outage)]
     wrong = {
         f"{case.way.value}, {case.when.value}, {case.session_timeout:g} s": outcome.faults
         for case, outcome in played
@@ -44,8 +44,8 @@ def test_closing_ends(name: str, away: Away) -> None:
 def test_the_walk_has_every_combination() -> None:
     """Each state occurs with each unavailable part, way, moment and session time-out."""
     for name in STATES:
-        met = [case for away in Away for case in cases(name, away)]
-        assert {case.away for case in met} == set(Away)
+        met = [case for outage in Outage for case in cases(name, outage)]
+        assert {case.outage for case in met} == set(Outage)
         assert {(case.when, case.way) for case in met} == {
             (when, way) for when in When for way in Way
         }

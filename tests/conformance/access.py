@@ -35,7 +35,7 @@ from kgroup.broker.security.acl_filters import PatternType, PermissionType
 from kgroup.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener
-from tests.broker.made import batch
+from tests.broker.record_batches import batch
 from tests.conformance.golden import HERE
 from tests.conformance.handshakes import plain
 from tests.conformance.player import tcp

@@ -35,7 +35,7 @@ class ScenarioError(Exception):
 
 
 @dataclass(kw_only=True)
-class Stage:
+class ScenarioRun:
     """The environment of one scenario."""
 
     pool: Pool
@@ -74,7 +74,7 @@ class Call:
 
     def __init__(
         self,
-        stage: Stage,
+        scenario_run: ScenarioRun,
         api: str,
         version: int,
         fields: Fields,
@@ -82,7 +82,7 @@ class Call:
         said: Text,
         learn: Callable[[Fields], None] | None = None,
     ) -> None:
-        self._stage = stage
+        self._scenario_run = scenario_run
         self._api = api
         self._version = version
         self._fields = fields
@@ -102,7 +102,7 @@ class Call:
         """Send without waiting for anything; a call is sent once."""
         if self._sent_at is None:
             self._sent_at = trio.current_time()
-            self._stage.nursery.start_soon(self._ask)
+            self._scenario_run.nursery.start_soon(self._ask)
         return self
 
     async def answer(self, *, near: float | None = None, since: float | None = None) -> Fields:
@@ -122,7 +122,7 @@ class Call:
         assert start is not None
         elapsed = self._answered_at - start
         if near is not None and self._answered.is_set():
-            timing = self._stage.timing(elapsed, near)
+            timing = self._scenario_run.timing(elapsed, near)
         elif direct and elapsed > _LATE:
             timing = " (late)"
         self._write(lambda names: f"{arrow} {self._shown(names)}{timing}")
@@ -163,21 +163,23 @@ class Call:
         with trio.move_on_after(PATIENCE):
             await self._answered.wait()
         if isinstance(self._answer, str):
-            raise ScenarioError(f"{self._actor} {self._said(self._stage.names)}: {self._answer}")
+            raise ScenarioError(
+                f"{self._actor} {self._said(self._scenario_run.names)}: {self._answer}"
+            )
         return self._answer
 
     async def good(self) -> Fields:
         """As `quiet`, but anything else than success ends the scenario."""
         answer = await self.quiet()
         if show_error(answer) != "NONE":
-            request = self._said(self._stage.names)
+            request = self._said(self._scenario_run.names)
             raise ScenarioError(f"{self._actor} {request}: {show_error(answer)}")
         return answer
 
     async def _ask(self) -> None:
         with self._scope:
             try:
-                self._answer = await self._stage.pool.request(
+                self._answer = await self._scenario_run.pool.request(
                     self._api, self._version, self._fields, client_id=self._actor
                 )
             except NoAnswerError as error:
@@ -197,4 +199,6 @@ class Call:
         return show_answer(self._api, self._answer, names)
 
     def _write(self, outcome: Text) -> None:
-        self._stage.write(lambda names: f"{self._actor} {self._said(names)} {outcome(names)}")
+        self._scenario_run.write(
+            lambda names: f"{self._actor} {self._said(names)} {outcome(names)}"
+        )

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import trio
 
-from tests.conformance.calls import PATIENCE, Call, ScenarioError, Stage, Text
+from tests.conformance.calls import PATIENCE, Call, ScenarioError, ScenarioRun, Text
 from tests.conformance.transcript import Names, encode_subscription, show_answer, show_error
 from tests.conformance.wire import Fields
 
@@ -168,7 +168,7 @@ class Member:
         said: Text,
         learn: Callable[[Fields], None] | None = None,
     ) -> Call:
-        return Call(self.group.stage, api, version, fields, self.label, said, learn)
+        return Call(self.group.scenario_run, api, version, fields, self.label, said, learn)
 
     def words(self, request: str, details: str | Text) -> Text:
         """The words for a request, with this member's id as it is now."""
@@ -194,7 +194,7 @@ class Member:
         error = show_error(answer)
         if error in ("NONE", "MEMBER_ID_REQUIRED"):
             self.id = answer["member_id"]
-            self.group.stage.names.own_member(self.label, self.id)
+            self.group.scenario_run.names.own_member(self.label, self.id)
         if error == "NONE":
             self.generation = answer["generation_id"]
             self.protocol = answer["protocol_name"]
@@ -203,15 +203,17 @@ class Member:
 class Group:
     """One consumer group of a scenario, and what an administrator can do with it."""
 
-    def __init__(self, stage: Stage, label: str = "g", group_id: str | None = None) -> None:
-        self.stage = stage
+    def __init__(
+        self, scenario_run: ScenarioRun, label: str = "g", group_id: str | None = None
+    ) -> None:
+        self.scenario_run = scenario_run
         self.label = label
-        self.id = f"conformance-{stage.run_id}-{label}" if group_id is None else group_id
-        stage.names.own_group(label, self.id)
+        self.id = f"conformance-{scenario_run.run_id}-{label}" if group_id is None else group_id
+        scenario_run.names.own_group(label, self.id)
 
     def sibling(self, label: str, group_id: str | None = None) -> Group:
         """Another group, whose members' ids are named in the same transcript."""
-        return Group(self.stage, label, group_id)
+        return Group(self.scenario_run, label, group_id)
 
     def member(self, label: str, **attributes: Any) -> Member:
         """A client that is not in the group yet; by default it knows protocol range, topic t1."""
@@ -220,7 +222,7 @@ class Group:
 
     def producer(self, label: str) -> Producer:
         """A client with a transactional id of its own."""
-        return Producer(self.stage, label)
+        return Producer(self.scenario_run, label)
 
     def now(self) -> float:
         """The time, for `since`."""
@@ -228,7 +230,7 @@ class Group:
 
     def note(self, text: str) -> None:
         """Write a remark."""
-        self.stage.write(lambda names: f"-- {text}")
+        self.scenario_run.write(lambda names: f"-- {text}")
 
     # Requests
 
@@ -398,14 +400,14 @@ class Group:
     async def state(self, expected: str, *, near: float | None = None, since: float = 0.0) -> None:
         """Wait for a state and write it with the group's members, or the state found instead."""
         found = await self._poll(lambda group: group["group_state"] == expected)
-        timing = "" if near is None else self.stage.timing(self.now() - since, near)
+        timing = "" if near is None else self.scenario_run.timing(self.now() - since, near)
         ids = [member["member_id"] for member in found["members"]]
 
         def line(names: Names) -> str:
             members = " ".join(sorted(names.member(member) for member in ids)) or "no members"
             return f"-- {self.label} is {found['group_state']}: {members}{timing}"
 
-        self.stage.write(line)
+        self.scenario_run.write(line)
 
     async def wait_for(self, state: str, members: int) -> None:
         """Wait, writing nothing, until the broker has taken in what was sent."""
@@ -440,7 +442,7 @@ class Group:
             raise ScenarioError(f"members are in different generations: {generations}")
         ids = [member.id for member in members]
         generation = leader.generation
-        self.stage.write(
+        self.scenario_run.write(
             lambda names: (
                 f"-- {self.label} is {state} in generation {generation}: "
                 f"{' '.join(names.member(member) for member in ids)}"
@@ -459,16 +461,16 @@ class Group:
         self, api: str, version: int, fields: Fields, said: str | Text, actor: str | None = None
     ) -> Call:
         words = said if callable(said) else lambda names: str(said)
-        return Call(self.stage, api, version, fields, actor or "admin", words)
+        return Call(self.scenario_run, api, version, fields, actor or "admin", words)
 
 
 class Producer:
     """A transactional producer that commits offsets on behalf of group members."""
 
-    def __init__(self, stage: Stage, label: str) -> None:
-        self._stage = stage
+    def __init__(self, scenario_run: ScenarioRun, label: str) -> None:
+        self._scenario_run = scenario_run
         self._label = label
-        self._transactional_id = f"conformance-{stage.run_id}-{label}"
+        self._transactional_id = f"conformance-{scenario_run.run_id}-{label}"
         self._identity: Fields = {}
 
     async def begin(self, group: Group) -> None:
@@ -485,7 +487,7 @@ class Producer:
                 "producer_epoch": answer["producer_epoch"],
             }
         await self._step("add_offsets_to_txn", 3, {**self._identity, "group_id": group.id})
-        self._stage.write(lambda names: f"-- {self._label} begins a transaction")
+        self._scenario_run.write(lambda names: f"-- {self._label} begins a transaction")
 
     def commit(self, member: Member, offsets: Offsets, version: int = 3) -> Call:
         """Commit offsets in the transaction as `member`; before version 3 without a member."""
@@ -517,14 +519,14 @@ class Producer:
         while await self._is_open(group, *partitions) and trio.current_time() < deadline:  # noqa: ASYNC110 # a broker can only be asked
             await trio.sleep(_POLL)
         outcome = "commits" if committed else "aborts"
-        self._stage.write(lambda names: f"-- {self._label} {outcome} the transaction")
+        self._scenario_run.write(lambda names: f"-- {self._label} {outcome} the transaction")
 
     async def _is_open(self, group: Group, *partitions: str) -> bool:
         answer = await group.fetch(*partitions, version=7, stable=True).quiet()
-        return "UNSTABLE" in show_answer("offset_fetch", answer, self._stage.names)
+        return "UNSTABLE" in show_answer("offset_fetch", answer, self._scenario_run.names)
 
     def _call(self, api: str, version: int, fields: Fields, said: Text) -> Call:
-        return Call(self._stage, api, version, fields, self._label, said)
+        return Call(self._scenario_run, api, version, fields, self._label, said)
 
     async def _step(self, api: str, version: int, fields: Fields) -> Fields:
         """One of the transaction's own requests, repeated while its coordinator is busy."""

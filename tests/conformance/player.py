@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from tests.conformance.calls import ScenarioError, Stage
+from tests.conformance.calls import ScenarioError, ScenarioRun
 from tests.conformance.driver import Group, Scenario
 from tests.conformance.golden import TOPICS
 from tests.conformance.transcript import show_error
@@ -78,7 +78,7 @@ async def play(scenario: Scenario, open_stream: Opener, slack: float = SLACK) ->
     """Play one scenario and return its transcript."""
     pool = Pool(open_stream)
     async with trio.open_nursery() as nursery:
-        stage = Stage(
+        scenario_run = ScenarioRun(
             pool=pool,
             nursery=nursery,
             run_id=f"{scenario.name}-{uuid.uuid4().hex[:8]}",
@@ -87,7 +87,7 @@ async def play(scenario: Scenario, open_stream: Opener, slack: float = SLACK) ->
         failure = ""
         try:
             with trio.fail_after(_DEADLINE):
-                await scenario.play(Group(stage))
+                await scenario.play(Group(scenario_run))
         except trio.TooSlowError:
             failure = f"!! not finished after {_DEADLINE:g} s"
         except ScenarioError as error:
@@ -95,10 +95,10 @@ async def play(scenario: Scenario, open_stream: Opener, slack: float = SLACK) ->
         except Exception as error:  # noqa: BLE001 # a broken broker must not stop other scenarios
             failure = f"!! cannot continue: {error!r}"
         nursery.cancel_scope.cancel()
-    lines = [line(stage.names) for line in stage.lines]
-    await stage.clean_up()
+    lines = [line(scenario_run.names) for line in scenario_run.lines]
+    await scenario_run.clean_up()
     await pool.aclose()
-    return [*lines, stage.names.scrub(failure)] if failure else lines
+    return [*lines, scenario_run.names.scrub(failure)] if failure else lines
 
 
 async def play_all(

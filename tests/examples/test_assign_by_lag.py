@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from kgroup.assignors.validation import check_assignments
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
-from tests.examples.loaded import load
+from tests.examples.loading import load
 from tests.examples.reader import Reader
 from tests.examples.topic import Topic
 from tests.examples.worker import Worker

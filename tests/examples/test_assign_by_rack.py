@@ -11,7 +11,7 @@ from kgroup.broker import in_memory
 from kgroup.runtime import default_runtime_factory
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import MemberSubscription, TopicInfo
-from tests.examples.loaded import load
+from tests.examples.loading import load
 
 EXAMPLE = load("assign_by_rack")
 EAST, WEST, BOTH = ("east",), ("west",), ("east", "west")

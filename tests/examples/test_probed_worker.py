@@ -17,8 +17,8 @@ from kgroup.group import ConsumerGroup
 from kgroup.metrics.prometheus import PrometheusMetrics
 from kgroup.monitors import HealthMonitor, Monitors
 from kgroup.testing.memory import memory_runtime
-from tests.examples.loaded import load
-from tests.group.world import world
+from tests.examples.loading import load
+from tests.group.harness import harness
 
 
 def fetched(url: str) -> tuple[int, str]:
@@ -50,7 +50,7 @@ async def test_probes_and_metrics(capfd: pytest.CaptureFixture[str]) -> None:
         status, health = await asked("/ready")
         assert (status, health["reasons"]) == (503, ["the program has not entered a group yet"])
         assert (await asked("/live"))[0] == 200
-        async with world() as here:
+        async with harness() as here:
             await here.append(5)
             # The probes read the clock in their own thread, where trio's has no time.
             runtime = attrs.evolve(memory_runtime(here.broker), clock=SuspendAwareClock())

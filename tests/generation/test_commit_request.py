@@ -25,40 +25,40 @@ from kgroup.errors import (
 )
 from kgroup.generation.commit_request import CommitRequest
 from kgroup.types import Cause
-from tests.generation.bench import P0, P1, P2, Bench, Reply, at
+from tests.generation.fakes import P0, P1, P2, FakeGeneration, Reply, at
 
 LOST = ConnectionLostError("gone", sent=True)
 NOT_SENT = ConnectionLostError("connection refused")
 
 
-def attempt(bench: Bench, offsets: Mapping[Any, Any]) -> CommitRequest:
+def attempt(fake: FakeGeneration, offsets: Mapping[Any, Any]) -> CommitRequest:
     """A commit request for these offsets."""
     return CommitRequest(
-        bench.member, bench.lifecycle, bench.positions, offsets, bench.positions.moves(offsets)
+        fake.member, fake.lifecycle, fake.positions, offsets, fake.positions.moves(offsets)
     )
 
 
 async def test_all_applied(autojump_clock: MockClock) -> None:
     """No caller gets an error; committed positions and lease advance; one event reports it."""
-    bench = Bench()
+    fake = FakeGeneration()
     await trio.sleep(10)
-    made = attempt(bench, at(p0=3, p1=4))
+    made = attempt(fake, at(p0=3, p1=4))
     await made.run()
     assert made.outcome(at(p0=3)) is None
     assert made.outcome(at(p0=3, p1=4)) is None
-    assert (bench.positions.lower_bound(P0), bench.positions.lower_bound(P1)) == (3, 4)
-    assert bench.committed == [{P0: 3, P1: 4}]
-    assert bench.lease.left == pytest.approx(30)
-    assert bench.refused == []
+    assert (fake.positions.lower_bound(P0), fake.positions.lower_bound(P1)) == (3, 4)
+    assert fake.committed == [{P0: 3, P1: 4}]
+    assert fake.lease.left == pytest.approx(30)
+    assert fake.refused == []
 
 
 async def test_a_refused_partition_fails_the_callers_that_named_it(
     autojump_clock: MockClock,
 ) -> None:
     """The other partitions are committed, and callers that named only those get no error."""
-    bench = Bench()
-    bench.coordinator.replies = [{P1: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
-    made = attempt(bench, at(p0=1, p1=2, p2=3))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P1: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
+    made = attempt(fake, at(p0=1, p1=2, p2=3))
     await made.run()
     assert made.outcome(at(p0=1, p2=3)) is None
     error = made.outcome(at(p0=1, p1=2))
@@ -66,31 +66,31 @@ async def test_a_refused_partition_fails_the_callers_that_named_it(
     assert {name: why.name for name, why in error.partitions.items()} == {
         P1: "OFFSET_METADATA_TOO_LARGE"
     }
-    assert bench.committed == [{P0: 1, P2: 3}]
-    assert bench.refused == [({P1: 2}, "t-1: OFFSET_METADATA_TOO_LARGE", False)]
-    assert bench.lifecycle.recorded_end is None
+    assert fake.committed == [{P0: 1, P2: 3}]
+    assert fake.refused == [({P1: 2}, "t-1: OFFSET_METADATA_TOO_LARGE", False)]
+    assert fake.lifecycle.recorded_end is None
 
 
 async def test_only_partitions_with_a_transient_error_are_sent_again(
     autojump_clock: MockClock,
 ) -> None:
     """After a wait, the next attempt has only the partitions without an outcome."""
-    bench = Bench()
-    bench.coordinator.replies = [{P1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}]
-    made = attempt(bench, at(p0=1, p1=2))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}]
+    made = attempt(fake, at(p0=1, p1=2))
     before = trio.current_time()
     await made.run()
-    assert bench.coordinator.commits == [at(p0=1, p1=2), at(p1=2)]
+    assert fake.coordinator.commits == [at(p0=1, p1=2), at(p1=2)]
     assert trio.current_time() - before == pytest.approx(0.1, rel=0.21)
     assert made.outcome(at(p0=1, p1=2)) is None
-    assert [reaction.action for _, reaction in bench.reports] == [Action.RETRY]
+    assert [reaction.action for _, reaction in fake.reports] == [Action.RETRY]
 
 
 async def test_the_deadline_passes_after_transient_errors(autojump_clock: MockClock) -> None:
     """Every attempt was answered, so the partition is refused with its last error code."""
-    bench = Bench()
-    bench.coordinator.replies = [{P0: ErrorCode.REBALANCE_IN_PROGRESS}] * 100
-    made = attempt(bench, at(p0=1, p1=2))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P0: ErrorCode.REBALANCE_IN_PROGRESS}] * 100
+    made = attempt(fake, at(p0=1, p1=2))
     with trio.move_on_after(3):
         await made.run()
     error = made.outcome(at(p0=1))
@@ -103,9 +103,9 @@ async def test_the_deadline_passes_after_attempts_that_were_not_sent(
     autojump_clock: MockClock,
 ) -> None:
     """The last response counts, even if later attempts could not reach the coordinator."""
-    bench = Bench()
-    bench.coordinator.replies = [{P0: ErrorCode.REBALANCE_IN_PROGRESS}, *[NOT_SENT] * 100]
-    made = attempt(bench, at(p0=1))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P0: ErrorCode.REBALANCE_IN_PROGRESS}, *[NOT_SENT] * 100]
+    made = attempt(fake, at(p0=1))
     with trio.move_on_after(3):
         await made.run()
     error = made.outcome(at(p0=1))
@@ -115,9 +115,9 @@ async def test_the_deadline_passes_after_attempts_that_were_not_sent(
 
 async def test_the_deadline_passes_before_anything_was_sent(autojump_clock: MockClock) -> None:
     """The error says that nothing was sent, and not that the outcome is unknown."""
-    bench = Bench()
-    bench.coordinator.replies = [NOT_SENT] * 100
-    made = attempt(bench, at(p0=1))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [NOT_SENT] * 100
+    made = attempt(fake, at(p0=1))
     with trio.move_on_after(3):
         await made.run()
     error = made.outcome(at(p0=1))
@@ -139,27 +139,27 @@ async def test_a_missing_response_makes_the_outcome_unknown(
     autojump_clock: MockClock, after: list[Reply]
 ) -> None:
     """Whatever a later attempt returns, the first may have been applied; one event reports it."""
-    bench = Bench()
-    bench.coordinator.replies = [LOST, *after]
-    made = attempt(bench, at(p0=1))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [LOST, *after]
+    made = attempt(fake, at(p0=1))
     with trio.move_on_after(3):
         await made.run()
     assert isinstance(made.outcome(at(p0=1)), CommitUnknownError)
-    assert bench.committed == []
-    assert [offsets for offsets, _, _ in bench.refused] == [{P0: 1}]
+    assert fake.committed == []
+    assert [offsets for offsets, _, _ in fake.refused] == [{P0: 1}]
 
 
 async def test_a_commit_cancelled_after_it_was_sent(autojump_clock: MockClock) -> None:
     """The outcome of a commit that was sent is unknown, and the event says so."""
-    bench = Bench()
-    bench.coordinator.replies = [trio.sleep_forever]
-    made = attempt(bench, at(p0=1, p1=2))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [trio.sleep_forever]
+    made = attempt(fake, at(p0=1, p1=2))
     with trio.move_on_after(3):
         await made.run()
     error = made.outcome(at(p1=2))
     assert isinstance(error, CommitUnknownError)
     assert "t-1 at 2" in str(error)
-    assert bench.refused == [({P1: 2}, "no answer came; the outcome is unknown", False)]
+    assert fake.refused == [({P1: 2}, "no answer came; the outcome is unknown", False)]
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ async def test_a_refused_generation_fails_every_caller(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """One partition's refusal ends the generation; partitions without an outcome are stale."""
-    bench = Bench()
-    bench.coordinator.replies = [{P0: code, P1: code}]
-    made = attempt(bench, at(p0=1, p1=2, p2=3))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P0: code, P1: code}]
+    made = attempt(fake, at(p0=1, p1=2, p2=3))
     await made.run()
-    end = bench.lifecycle.recorded_end
+    end = fake.lifecycle.recorded_end
     assert end is not None
     assert end.cause is (reaction_to_code(Request.COMMIT, code).cause or Cause.MEMBERSHIP_LOST)
     assert not end.can_commit
@@ -188,7 +188,7 @@ async def test_a_refused_generation_fails_every_caller(
         assert error.end is end
         assert code.name in str(error)
     assert made.outcome(at(p2=3)) is None
-    assert [stale for _, _, stale in bench.refused] == [True]
+    assert [stale for _, _, stale in fake.refused] == [True]
 
 
 @pytest.mark.parametrize("error", [UnsupportedVersionError("too old"), ValueError("no")])
@@ -196,21 +196,21 @@ async def test_an_error_before_sending_is_raised_as_it_is(
     autojump_clock: MockClock, error: Exception
 ) -> None:
     """A request that cannot be sent is not tried again."""
-    bench = Bench()
-    bench.coordinator.replies = [error]
-    made = attempt(bench, at(p0=1))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [error]
+    made = attempt(fake, at(p0=1))
     await made.run()
     assert made.outcome(at(p0=1)) is error
-    assert len(bench.coordinator.commits) == 1
+    assert len(fake.coordinator.commits) == 1
 
 
 async def test_an_error_of_the_whole_response_counts_for_each_partition(
     autojump_clock: MockClock,
 ) -> None:
     """An example is a broker that refuses ApiVersions."""
-    bench = Bench()
-    bench.coordinator.replies = [BrokerError(-1, "UNKNOWN_SERVER_ERROR", "ApiVersions")]
-    made = attempt(bench, at(p0=1, p1=2))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [BrokerError(-1, "UNKNOWN_SERVER_ERROR", "ApiVersions")]
+    made = attempt(fake, at(p0=1, p1=2))
     await made.run()
     error = made.outcome(at(p0=1, p1=2))
     assert isinstance(error, CommitFailedError)
@@ -219,9 +219,9 @@ async def test_an_error_of_the_whole_response_counts_for_each_partition(
 
 async def test_a_time_out_before_the_request_was_sent(autojump_clock: MockClock) -> None:
     """A request that was not sent is known not to be applied."""
-    bench = Bench()
-    bench.coordinator.replies = [RequestTimeoutError("not connected", sent=False)]
-    made = attempt(bench, at(p0=1))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [RequestTimeoutError("not connected", sent=False)]
+    made = attempt(fake, at(p0=1))
     await made.run()
     error = made.outcome(at(p0=1))
     assert isinstance(error, CommitFailedError)
@@ -234,10 +234,10 @@ async def test_an_unauthorized_find_coordinator(
 ) -> None:
     """The authorization error is raised, unless an earlier attempt may have been applied."""
     forbidden = broker_error(Request.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    bench = Bench()
-    bench.coordinator.replies = [LOST if unanswered else {P0: ErrorCode.NOT_COORDINATOR}]
-    bench.coordinator.finds = [forbidden]
-    made = attempt(bench, at(p0=1))
+    fake = FakeGeneration()
+    fake.coordinator.replies = [LOST if unanswered else {P0: ErrorCode.NOT_COORDINATOR}]
+    fake.coordinator.finds = [forbidden]
+    made = attempt(fake, at(p0=1))
     await made.run()
     error = made.outcome(at(p0=1))
     if unanswered:
@@ -269,9 +269,9 @@ def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> N
     """A partition is applied or refused as its own response code says, whatever the others get."""
 
     async def scenario() -> None:
-        bench = Bench()
-        bench.coordinator.replies = list(replies)
-        made = attempt(bench, at(p0=1, p1=2, p2=3))
+        fake = FakeGeneration()
+        fake.coordinator.replies = list(replies)
+        made = attempt(fake, at(p0=1, p1=2, p2=3))
         await made.run()
         outcomes: dict[Any, int] = {}
         for reply in [*replies, {}]:
@@ -288,10 +288,10 @@ def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> N
             error = made.outcome({name: at(p0=offset)[P0]})
             if outcomes[name] == 0:
                 assert error is None
-                assert bench.positions.lower_bound(name) == offset
+                assert fake.positions.lower_bound(name) == offset
             else:
                 assert isinstance(error, CommitFailedError)
                 assert [why.code for why in error.partitions.values()] == [outcomes[name]]
-                assert bench.positions.lower_bound(name) == 0
+                assert fake.positions.lower_bound(name) == 0
 
     trio.run(scenario, clock=MockClock(autojump_threshold=0))

@@ -23,7 +23,7 @@ from kgroup.errors import (
 from kgroup.events import Committed
 from kgroup.generation.commits import group_metadata
 from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
-from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
+from tests.generation.fakes import MEMBERSHIP, P0, P1, P2, FakeGeneration, at
 
 OVER = End(Cause.MEMBERSHIP_LOST, "forgotten")
 
@@ -37,24 +37,24 @@ async def test_an_event_handler_that_raises_acknowledges_nothing(
     autojump_clock: MockClock,
 ) -> None:
     """Each caller whose offsets were in the request gets the exception, and none a success."""
-    bench = Bench()
-    bench.coordinator.replies = [for_a_second]
+    fake = FakeGeneration()
+    fake.coordinator.replies = [for_a_second]
     errors = []
 
     def explode(kind: object, **fields: object) -> None:
-        if kind is Committed and bench.coordinator.commits[1:]:
+        if kind is Committed and fake.coordinator.commits[1:]:
             raise RuntimeError("an event handler")
 
-    bench.emitter.emit = explode  # type: ignore[method-assign]
+    fake.emitter.emit = explode  # type: ignore[method-assign]
 
     async def commit(offset: int) -> None:
         try:
-            await bench.commit(p0=offset)
+            await fake.commit(p0=offset)
         except RuntimeError as error:
             errors.append(error)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.commit_first)
+        nursery.start_soon(fake.commit_first)
         await trio.sleep(0.5)
         nursery.start_soon(commit, 2)
         await trio.sleep(0.1)
@@ -64,56 +64,56 @@ async def test_an_event_handler_that_raises_acknowledges_nothing(
 
 async def test_a_seek_between_two_commits_of_one_request(autojump_clock: MockClock) -> None:
     """After a seek back, the later commit counts, although its offset is lower."""
-    bench = Bench()
-    bench.coordinator.replies = [for_a_second]
+    fake = FakeGeneration()
+    fake.coordinator.replies = [for_a_second]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.commit_first)
+        nursery.start_soon(fake.commit_first)
         await trio.sleep(0.1)
-        nursery.start_soon(lambda: bench.commit(p0=100))
+        nursery.start_soon(lambda: fake.commit(p0=100))
         await trio.sleep(0.1)
-        bench.positions.move(P0, 10)
-        nursery.start_soon(lambda: bench.commit(p0=11))
-    assert bench.coordinator.commits[1] == at(p0=11)
-    assert bench.positions.lower_bound(P0) == 11
+        fake.positions.move(P0, 10)
+        nursery.start_soon(lambda: fake.commit(p0=11))
+    assert fake.coordinator.commits[1] == at(p0=11)
+    assert fake.positions.lower_bound(P0) == 11
 
 
 async def test_a_commit_behind_a_waiting_one_is_refused_as_a_whole(
     autojump_clock: MockClock,
 ) -> None:
     """None of its partitions is sent; the waiting commit is."""
-    bench = Bench()
-    bench.coordinator.replies = [for_a_second]
+    fake = FakeGeneration()
+    fake.coordinator.replies = [for_a_second]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.commit_first)
+        nursery.start_soon(fake.commit_first)
         await trio.sleep(0.1)
-        nursery.start_soon(lambda: bench.commit(p0=100))
+        nursery.start_soon(lambda: fake.commit(p0=100))
         await trio.sleep(0.1)
         with pytest.raises(OffsetBehindCommitError, match="99 is behind 100, whose commit was"):
-            await bench.commit(p0=99, p1=5)
-    assert bench.coordinator.commits[1] == at(p0=100)
+            await fake.commit(p0=99, p1=5)
+    assert fake.coordinator.commits[1] == at(p0=100)
 
 
 async def test_an_earlier_deadline_holds_for_commits_that_were_sent(
     autojump_clock: MockClock,
 ) -> None:
     """The deadline of a drain may come before the request time-out, and is never postponed."""
-    bench = Bench()
-    bench.coordinator.replies = [trio.sleep_forever]
+    fake = FakeGeneration()
+    fake.coordinator.replies = [trio.sleep_forever]
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
 
         async def commit() -> None:
             with pytest.raises(CommitUnknownError):
-                await bench.commit(p0=1)
+                await fake.commit(p0=1)
             assert trio.current_time() - began == pytest.approx(3)
 
         nursery.start_soon(commit)
         await trio.sleep(1)
-        bench.lifecycle._bound_commits(began + 3)
-        bench.lifecycle._bound_commits(began + 9)
-    bench.coordinator.replies = [trio.sleep_forever]
+        fake.lifecycle._bound_commits(began + 3)
+        fake.lifecycle._bound_commits(began + 9)
+    fake.coordinator.replies = [trio.sleep_forever]
     with pytest.raises(CommitFailedError, match="NETWORK_EXCEPTION"):
-        await bench.commit(p0=2)
+        await fake.commit(p0=2)
     assert trio.current_time() - began == pytest.approx(3)
 
 
@@ -121,77 +121,77 @@ async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(
     autojump_clock: MockClock,
 ) -> None:
     """A cancelled caller whose offsets are in another caller's request gives up then too."""
-    bench = Bench()
-    bench.coordinator.replies = [for_a_second, trio.sleep_forever]
+    fake = FakeGeneration()
+    fake.coordinator.replies = [for_a_second, trio.sleep_forever]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.commit_first)
+        nursery.start_soon(fake.commit_first)
         await trio.sleep(0.1)
 
         async def second() -> None:
             with pytest.raises(CommitUnknownError):
-                await bench.commit(p0=2)
+                await fake.commit(p0=2)
 
         nursery.start_soon(second)
         await trio.sleep(0.1)
         with trio.CancelScope() as scope:
             nursery.start_soon(cancel_later, scope, 2.0)
             with pytest.raises(CommitUnknownError):
-                await bench.commit(p1=2)
+                await fake.commit(p1=2)
         assert trio.current_time() < 12
 
 
 async def test_past_the_lease_every_waiting_caller_gets_an_error(autojump_clock: MockClock) -> None:
     """Nothing is sent past the lease; a heartbeat that is answered in time lets commits out."""
-    bench = Bench()
+    fake = FakeGeneration()
     await trio.sleep(31)
     with pytest.raises(LeaseExpiredError, match="the lease has ended, .* the commit was not sent"):
-        await bench.commit(p0=1)
-    assert bench.coordinator.commits == []
-    assert [stale for _, _, stale in bench.refused] == [True]
+        await fake.commit(p0=1)
+    assert fake.coordinator.commits == []
+    assert [stale for _, _, stale in fake.refused] == [True]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.commit_first)
+        nursery.start_soon(fake.commit_first)
         await trio.sleep(1)
-        bench.lease.confirm(trio.current_time())
-    assert bench.coordinator.commits == [at(p2=1)]
+        fake.lease.confirm(trio.current_time())
+    assert fake.coordinator.commits == [at(p2=1)]
 
 
 async def test_commits_that_wait_when_the_generation_ends_are_stale(
     autojump_clock: MockClock,
 ) -> None:
     """A commit that was not sent is refused with the end; one that was has its own outcome."""
-    bench = Bench()
-    bench.coordinator.replies = [for_a_second]
+    fake = FakeGeneration()
+    fake.coordinator.replies = [for_a_second]
 
     async def waits() -> None:
         with pytest.raises(StaleGenerationError, match="forgotten") as caught:
-            await bench.commit(p0=1)
+            await fake.commit(p0=1)
         assert caught.value.end is OVER
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.commit_first)
+        nursery.start_soon(fake.commit_first)
         await trio.sleep(0.1)
         nursery.start_soon(waits)
         await trio.sleep(0.1)
-        bench.lifecycle.end(OVER)
-    assert bench.coordinator.commits == [at(p2=1)]
-    assert [(offsets, stale) for offsets, _, stale in bench.refused] == [({P0: 1}, True)]
+        fake.lifecycle.end(OVER)
+    assert fake.coordinator.commits == [at(p2=1)]
+    assert [(offsets, stale) for offsets, _, stale in fake.refused] == [({P0: 1}, True)]
 
 
 async def test_a_cancelled_waiter_s_own_deadline(autojump_clock: MockClock) -> None:
     """If a cancelled caller's deadline comes before the request's, its outcome is unknown."""
-    bench = Bench()
-    bench.coordinator.replies = [for_a_second, trio.sleep_forever]
+    fake = FakeGeneration()
+    fake.coordinator.replies = [for_a_second, trio.sleep_forever]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.commit_first)
+        nursery.start_soon(fake.commit_first)
         await trio.sleep(0.1)
 
         async def carries() -> None:
             with pytest.raises(CommitUnknownError):
-                await bench.commit(p0=2)
+                await fake.commit(p0=2)
 
         async def hurry() -> None:
             await trio.sleep(3)
-            waiting = max(bench.lifecycle._commit_scopes, key=lambda scope: scope.deadline)
+            waiting = max(fake.lifecycle._commit_scopes, key=lambda scope: scope.deadline)
             waiting.deadline = trio.current_time()
 
         nursery.start_soon(carries)
@@ -200,7 +200,7 @@ async def test_a_cancelled_waiter_s_own_deadline(autojump_clock: MockClock) -> N
         with trio.CancelScope() as scope:
             nursery.start_soon(cancel_later, scope, 2.0)
             with pytest.raises(CommitUnknownError, match="t-1 at 2"):
-                await bench.commit(p1=2)
+                await fake.commit(p1=2)
         assert trio.current_time() < 4
 
 
@@ -234,17 +234,17 @@ class FakeProducer:
             raise self.outcome
 
 
-def transact(bench: Bench, producer: FakeProducer, **offsets: int) -> Any:
+def transact(fake: FakeGeneration, producer: FakeProducer, **offsets: int) -> Any:
     """Commit in the producer's transaction."""
-    return bench.committer.commit_in_transaction(producer, at(**offsets))  # type: ignore[arg-type]
+    return fake.committer.commit_in_transaction(producer, at(**offsets))  # type: ignore[arg-type]
 
 
 async def test_offsets_go_to_the_producer_under_the_generation_s_id() -> None:
     """The producer gets sorted offsets, their metadata, the generation, and the time left."""
-    bench = Bench()
+    fake = FakeGeneration()
     producer = FakeProducer()
     offsets = {P1: OffsetAndMetadata(5, -1, "note"), P0: OffsetAndMetadata(4)}
-    await bench.committer.commit_in_transaction(producer, offsets)  # type: ignore[arg-type]
+    await fake.committer.commit_in_transaction(producer, offsets)  # type: ignore[arg-type]
     ((positions, metadata, seconds),) = producer.given
     assert [(it.topic, it.partition, it.offset, it.metadata) for it in positions] == [
         ("t", 0, 4, ""),
@@ -252,19 +252,19 @@ async def test_offsets_go_to_the_producer_under_the_generation_s_id() -> None:
     ]
     assert metadata == group_metadata(MEMBERSHIP)
     assert 9 < seconds <= 10
-    assert bench.committed == [{P0: 4, P1: 5}]
-    assert bench.positions.lower_bound(P0) == 0
+    assert fake.committed == [{P0: 4, P1: 5}]
+    assert fake.positions.lower_bound(P0) == 0
 
 
 async def test_a_producer_that_does_not_answer_in_time() -> None:
     """The outcome is unknown: committing that transaction could lose the offsets."""
     answered = trio.Event()
-    bench = Bench(commit_timeout=0.05)
+    fake = FakeGeneration(commit_timeout=0.05)
     producer = FakeProducer(answer=lambda: trio.from_thread.run(answered.wait))
     with pytest.raises(CommitUnknownError, match=r"t-0 .*abort the transaction"):
-        await transact(bench, producer, p0=1)
-    assert bench.committed == []
-    assert [stale for _, _, stale in bench.refused] == [False]
+        await transact(fake, producer, p0=1)
+    assert fake.committed == []
+    assert [stale for _, _, stale in fake.refused] == [False]
     answered.set()
     await trio.testing.wait_all_tasks_blocked()
 
@@ -279,66 +279,66 @@ async def test_a_producer_that_does_not_answer_in_time() -> None:
 )
 async def test_a_refused_transaction_ends_the_generation(code: int, cause: Cause) -> None:
     """The coordinator's refusal ends the generation, although a producer sent the request."""
-    bench = Bench()
+    fake = FakeGeneration()
     refusal = KafkaException(KafkaError(code))
     with pytest.raises(StaleGenerationError, match="abort the transaction") as caught:
-        await transact(bench, FakeProducer(refusal), p0=1)
+        await transact(fake, FakeProducer(refusal), p0=1)
     assert caught.value.__cause__ is refusal
-    end = bench.lifecycle.recorded_end
+    end = fake.lifecycle.recorded_end
     assert end is not None
     assert caught.value.end is end
     assert end.cause is cause
-    assert [stale for _, _, stale in bench.refused] == [True]
+    assert [stale for _, _, stale in fake.refused] == [True]
 
 
 async def test_the_producer_s_own_error_is_raised_as_it_is() -> None:
     """The error itself says whether to retry or to abort; the generation continues."""
-    bench = Bench()
+    fake = FakeGeneration()
     failure = KafkaException(KafkaError(KafkaError._STATE, "no transaction"))
     with pytest.raises(KafkaException) as caught:
-        await transact(bench, FakeProducer(failure), p0=1)
+        await transact(fake, FakeProducer(failure), p0=1)
     assert caught.value is failure
-    assert bench.lifecycle.recorded_end is None
+    assert fake.lifecycle.recorded_end is None
 
 
 async def test_nothing_is_given_to_the_producer_past_the_lease(
     autojump_clock: MockClock,
 ) -> None:
     """The call waits for a heartbeat, and then raises LeaseExpiredError."""
-    bench = Bench()
+    fake = FakeGeneration()
     producer = FakeProducer()
     await trio.sleep(31)
     with pytest.raises(LeaseExpiredError):
-        await transact(bench, producer, p0=1)
+        await transact(fake, producer, p0=1)
     assert trio.current_time() == pytest.approx(41)
     assert producer.given == []
 
 
 async def test_nothing_is_given_to_the_producer_after_the_end(autojump_clock: MockClock) -> None:
     """The same holds if the generation ended while the call waited for the lease."""
-    bench = Bench()
+    fake = FakeGeneration()
     producer = FakeProducer()
     await trio.sleep(31)
     async with trio.open_nursery() as nursery:
 
         async def commit() -> None:
             with pytest.raises(StaleGenerationError, match="forgotten") as caught:
-                await transact(bench, producer, p0=1)
+                await transact(fake, producer, p0=1)
             assert caught.value.end is OVER
 
         nursery.start_soon(commit)
         await trio.sleep(1)
-        bench.lifecycle.end(OVER)
+        fake.lifecycle.end(OVER)
     assert producer.given == []
 
 
 async def test_a_cancelled_caller_gives_the_producer_nothing(autojump_clock: MockClock) -> None:
     """A caller that is cancelled before calls no producer."""
-    bench = Bench()
+    fake = FakeGeneration()
     producer = FakeProducer()
     with trio.CancelScope() as scope:
         scope.cancel()
-        await transact(bench, producer, p0=1)
+        await transact(fake, producer, p0=1)
     assert scope.cancelled_caught
     assert producer.given == []
 
@@ -370,12 +370,12 @@ class Calls:
     """Callers, the outcome of each, and what the coordinator did, request by request."""
 
     def __init__(self, replies: Sequence[Any]) -> None:
-        self.bench = Bench(commit_timeout=60.0, session_timeout=3600.0)
+        self.fake = FakeGeneration(commit_timeout=60.0, session_timeout=3600.0)
         self.requests: list[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = []
         self.outcomes: list[tuple[dict[TopicPartition, int], Any]] = []
         self._replies = list(replies)
         self._sending = False
-        self.bench.coordinator.commit = self._answer  # type: ignore[assignment, method-assign]
+        self.fake.coordinator.commit = self._answer  # type: ignore[assignment, method-assign]
 
     async def _answer(self, _: object, offsets: Any, on_sent: Any) -> Any:
         assert not self._sending  # one request at a time
@@ -396,7 +396,7 @@ class Calls:
             if until is not None:
                 scope.deadline = trio.current_time() + until / 10
             try:
-                await self.bench.committer.commit(self.bench.positions.check(offsets))
+                await self.fake.committer.commit(self.fake.positions.check(offsets))
             except (CommitFailedError, OffsetBehindCommitError) as caught:
                 error = caught
         self.outcomes.append((offsets, "cancelled" if scope.cancelled_caught else error))
@@ -406,7 +406,7 @@ class Calls:
         for name in NAMES:
             mine = [offset for it, offset in self._applied() if it == name]
             assert mine == sorted(mine)
-            assert self.bench.positions.lower_bound(name) == max(mine, default=0)
+            assert self.fake.positions.lower_bound(name) == max(mine, default=0)
 
     def check_requests(self) -> None:
         """Each offset that was sent was committed by some caller."""

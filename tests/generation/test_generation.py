@@ -23,7 +23,7 @@ from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
 from kgroup.threaded import Generation as ThreadedGeneration
 from kgroup.types import Assignment, Cause, End, Membership, TopicPartition
-from tests.generation.bench import MEMBERSHIP, P0, P1, P2, Bench, at
+from tests.generation.fakes import MEMBERSHIP, P0, P1, P2, FakeGeneration, at
 from tests.generation.test_commits import FakeProducer
 
 LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
@@ -34,16 +34,16 @@ class Made:
     """A generation of t-0 and t-1, with the parts that it uses."""
 
     def __init__(self) -> None:
-        self.bench = bench = Bench(owned=(P0, P1), start={P0: 5})
-        self.source = bench.source
-        self.life = bench.lifecycle
-        starts = StartOffsets(bench.member, bench.lifecycle, bench.positions, bench.committer)
+        self.fake = fake = FakeGeneration(owned=(P0, P1), start={P0: 5})
+        self.source = fake.source
+        self.life = fake.lifecycle
+        starts = StartOffsets(fake.member, fake.lifecycle, fake.positions, fake.committer)
         parts = GenerationParts(
-            member=bench.member,
-            lifecycle=bench.lifecycle,
-            positions=bench.positions,
+            member=fake.member,
+            lifecycle=fake.lifecycle,
+            positions=fake.positions,
             starts=starts,
-            committer=bench.committer,
+            committer=fake.committer,
         )
         self.generation = Generation(parts, Assignment((P0, P1)))
 
@@ -77,7 +77,7 @@ async def test_the_lease_is_never_negative(autojump_clock: MockClock) -> None:
     assert made.generation.lease == pytest.approx(10)
     await trio.sleep(20)
     assert made.generation.lease == 0
-    made.bench.lease.confirm(trio.current_time())
+    made.fake.lease.confirm(trio.current_time())
     assert made.generation.lease == pytest.approx(30)
     made.life.end(LOSS)
     assert made.generation.lease == 0
@@ -153,7 +153,7 @@ async def test_commits_follow_a_seek_back(autojump_clock: MockClock) -> None:
     made.generation.seek(P0, 2)
     await made.generation.commit({P0: 2}, beyond_read=True)
     assert made.source.log == [("seek", 3, P0, 2)]
-    assert made.bench.coordinator.commits == [at(p0=2)]
+    assert made.fake.coordinator.commits == [at(p0=2)]
 
 
 @pytest.mark.parametrize("bad", [-1, 2**63])
@@ -164,7 +164,7 @@ async def test_seek_to_an_impossible_offset(autojump_clock: MockClock, bad: int)
         ValueError, match=f"t-0: offset={bad} is refused: it must be a whole number from 0 to"
     ):
         made.generation.seek(P0, bad)
-    assert made.bench.positions.lower_bound(P0) == 5
+    assert made.fake.positions.lower_bound(P0) == 5
     assert made.source.log == []
 
 
@@ -173,7 +173,7 @@ async def test_a_commit_of_nothing_sends_nothing(autojump_clock: MockClock) -> N
     made = Made()
     with trio.testing.assert_checkpoints():
         await made.generation.commit({})
-    assert made.bench.coordinator.commits == []
+    assert made.fake.coordinator.commits == []
 
 
 async def test_after_the_end_nothing_is_committed(autojump_clock: MockClock) -> None:
@@ -207,7 +207,7 @@ async def test_a_transaction_s_offsets_go_to_the_producer() -> None:
     producer = FakeProducer()
     await made.generation.commit_in_transaction(producer, {P0: 9}, beyond_read=True)  # type: ignore[arg-type]
     assert [[it.offset for it in positions] for positions, *_ in producer.given] == [[9]]
-    assert made.bench.positions.lower_bound(P0) == 5
+    assert made.fake.positions.lower_bound(P0) == 5
 
 
 async def test_scope_ends_with_the_tasks(autojump_clock: MockClock) -> None:

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from kgroup.errors import StaleGenerationError, UsageError
 from kgroup.generation.states import State
-from tests.group.world import world
+from tests.group.harness import harness
 
 
 async def test_run_returns_and_raises_as_the_function_does(autojump_clock: MockClock) -> None:
@@ -24,7 +24,7 @@ async def test_run_returns_and_raises_as_the_function_does(autojump_clock: MockC
         await trio.sleep(1)
         raise LookupError("here")
 
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         assert await generation.run(answer) == 42
         with pytest.raises(LookupError, match="here"):
@@ -34,7 +34,7 @@ async def test_run_returns_and_raises_as_the_function_does(autojump_clock: MockC
 
 async def test_the_drain_waits_for_run(autojump_clock: MockClock) -> None:
     """`run` may begin in a drain, and the drain lasts until the function has returned."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         group.shutdown()
         assert generation.state is State.DRAINING
@@ -56,7 +56,7 @@ async def test_the_end_waits_for_a_function_that_stops_slowly(autojump_clock: Mo
                 await trio.sleep(40)
             stopped.append(trio.current_time())
 
-    async with world() as here:
+    async with harness() as here:
         async with here.group(drain_timeout=1.0) as group:
             generation = await group.next()
             with trio.move_on_after(5):
@@ -82,7 +82,7 @@ async def refused(generation: object, fn: object) -> None:
 
 async def test_next_within_run_is_an_error(autojump_clock: MockClock) -> None:
     """The group's next() would wait for its own caller, so it raises."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         with pytest.raises(UsageError, match="by a task of one of its own"):
             await generation.run(group.next)

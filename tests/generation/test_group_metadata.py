@@ -12,7 +12,7 @@ from kgroup.errors import UsageError
 from kgroup.generation import commits
 from kgroup.generation.commits import group_metadata
 from kgroup.types import Membership
-from tests.generation.bench import MEMBERSHIP
+from tests.generation.fakes import MEMBERSHIP
 
 #: NUL ends a text in these bytes, and librdkafka's configuration takes no blanks before a value.
 TEXT = st.text(

@@ -24,8 +24,8 @@ from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
 from kgroup.interfaces import Compute, JoinResult
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from kgroup.worker_thread import WorkerThread, compute_inline
-from tests.generation.bench import MEMBERSHIP, member_context
-from tests.nodes import Nodes, metadata
+from tests.fake_brokers import FakeBrokers, metadata
+from tests.generation.fakes import MEMBERSHIP, member_context
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ALONE = {1: "a:1"}
@@ -62,7 +62,7 @@ class Led:
         compute: Compute = compute_inline,
         **answer: Any,
     ) -> None:
-        self.nodes = Nodes(nursery)
+        self.nodes = FakeBrokers(nursery)
         self.node = self.nodes.add("a:1", metadata=metadata(ALONE, {"t": [1, 1]}))
         self.events: list[Event] = []
         member = member_context(

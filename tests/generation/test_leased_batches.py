@@ -16,7 +16,7 @@ from kgroup.generation.leased_batches import LeasedBatches
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.types import Cause, End
-from tests.generation.bench import P0, P1, Bench
+from tests.generation.fakes import P0, P1, FakeGeneration
 from tests.generation.test_generation import Made
 
 LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
@@ -33,10 +33,10 @@ def a_batch(of: Sequence[Any]) -> Batch:
     return Batch(partition=P0, messages=of, next_offset=len(of), epoch=3)
 
 
-def leased(bench: Bench, of: Sequence[Any]) -> Batch:
+def leased(fake: FakeGeneration, of: Sequence[Any]) -> Batch:
     """A batch of t-0, as a stream returns it."""
-    assert bench.lease.left > 0  # read in the event loop, as a stream does before it returns one
-    return LeasedBatches(bench.lifecycle, bench.member.clock).bind(a_batch(of))
+    assert fake.lease.left > 0  # read in the event loop, as a stream does before it returns one
+    return LeasedBatches(fake.lifecycle, fake.member.clock).bind(a_batch(of))
 
 
 def take(rest: Iterator[Message], count: int) -> list[int]:
@@ -47,7 +47,7 @@ def take(rest: Iterator[Message], count: int) -> list[int]:
 async def test_within_the_lease_it_is_the_source_s_batch(autojump_clock: MockClock) -> None:
     """Every iteration hands out all messages in their order; len, truth and equality stay."""
     made = messages(3)
-    batch = leased(Bench(), made)
+    batch = leased(FakeGeneration(), made)
     assert list(batch) == made
     assert list(batch) == made
     assert batch == a_batch(made)
@@ -59,8 +59,8 @@ async def test_within_the_lease_it_is_the_source_s_batch(autojump_clock: MockClo
 
 async def test_past_the_lease_nothing_more_is_handed_out(autojump_clock: MockClock) -> None:
     """Each further record raises an error with all details; `messages` can still be read."""
-    bench = Bench()
-    batch = leased(bench, messages(5))
+    fake = FakeGeneration()
+    batch = leased(fake, messages(5))
     rest = iter(batch)
     assert take(rest, 3) == [0, 1, 2]
     await trio.sleep(30)
@@ -81,38 +81,38 @@ async def test_past_the_lease_nothing_more_is_handed_out(autojump_clock: MockClo
 
 async def test_a_refused_record_ends_the_generation(autojump_clock: MockClock) -> None:
     """Without that, no member would read its partitions; a late heartbeat changes nothing."""
-    bench = Bench()
-    rest = iter(leased(bench, messages(5)))
+    fake = FakeGeneration()
+    rest = iter(leased(fake, messages(5)))
     await trio.sleep(31)
     with pytest.raises(LeaseExpiredError) as caught:
         next(rest)
-    end = bench.lifecycle.recorded_end
+    end = fake.lifecycle.recorded_end
     assert end is not None
     assert caught.value.end is end
     assert end.cause is Cause.COORDINATOR_LOST
     assert end.detail == "the lease ended while the program processed a batch of t-0"
-    assert bench.lifecycle.state is State.ENDED
-    bench.lease.confirm(trio.current_time())
+    assert fake.lifecycle.state is State.ENDED
+    fake.lease.confirm(trio.current_time())
     with pytest.raises(StaleGenerationError, match="the generation has ended"):
         next(rest)
 
 
 async def test_an_extended_lease_lets_the_iteration_continue(autojump_clock: MockClock) -> None:
     """A batch may be held for many sessions while heartbeats are answered."""
-    bench = Bench()
-    rest = iter(leased(bench, messages(9)))
+    fake = FakeGeneration()
+    rest = iter(leased(fake, messages(9)))
     for number in range(9):
         assert take(rest, 1) == [number]
         await trio.sleep(29)
-        bench.lease.confirm(trio.current_time())
+        fake.lease.confirm(trio.current_time())
 
 
 async def test_a_lost_generation_hands_out_nothing(autojump_clock: MockClock) -> None:
     """Even if the lease had time left, the next record raises, with the generation's end."""
-    bench = Bench()
-    rest = iter(leased(bench, messages(5)))
+    fake = FakeGeneration()
+    rest = iter(leased(fake, messages(5)))
     assert take(rest, 1) == [0]
-    bench.lifecycle.end(LOSS)
+    fake.lifecycle.end(LOSS)
     with pytest.raises(StaleGenerationError) as caught:
         next(rest)
     assert type(caught.value) is StaleGenerationError
@@ -127,11 +127,11 @@ async def test_a_lost_generation_hands_out_nothing(autojump_clock: MockClock) ->
 
 async def test_a_drain_does_not_stop_the_iteration(autojump_clock: MockClock) -> None:
     """A batch may be finished until the drain is over; then the next record raises."""
-    bench = Bench()
-    batch = leased(bench, messages(5))
+    fake = FakeGeneration()
+    batch = leased(fake, messages(5))
     rest = iter(batch)
-    async with bench.lifecycle.open():
-        bench.lifecycle.end(PLANNED)
+    async with fake.lifecycle.open():
+        fake.lifecycle.end(PLANNED)
         assert take(rest, 2) == [0, 1]
         assert len(list(batch)) == 5
     with pytest.raises(StaleGenerationError, match="3 of the 5 messages") as caught:
@@ -141,25 +141,25 @@ async def test_a_drain_does_not_stop_the_iteration(autojump_clock: MockClock) ->
 
 async def test_past_the_lease_a_drain_becomes_a_loss(autojump_clock: MockClock) -> None:
     """What was not handed out cannot be committed either, so the drain has nothing to wait for."""
-    bench = Bench()
-    rest = iter(leased(bench, messages(5)))
-    bench.lifecycle.end(PLANNED)
+    fake = FakeGeneration()
+    rest = iter(leased(fake, messages(5)))
+    fake.lifecycle.end(PLANNED)
     await trio.sleep(31)
     with pytest.raises(LeaseExpiredError):
         next(rest)
-    end = bench.lifecycle.final_end
+    end = fake.lifecycle.final_end
     assert end is not None
     assert end.cause is Cause.COORDINATOR_LOST
 
 
 async def test_after_the_last_record_the_lease_does_not_matter(autojump_clock: MockClock) -> None:
     """The iteration ends, because nothing is withheld; the commit that follows waits or fails."""
-    bench = Bench()
-    rest = iter(leased(bench, messages(2)))
+    fake = FakeGeneration()
+    rest = iter(leased(fake, messages(2)))
     assert take(rest, 2) == [0, 1]
     await trio.sleep(31)
     assert list(rest) == []
-    assert bench.lifecycle.state is State.RUNNING
+    assert fake.lifecycle.state is State.RUNNING
 
 
 @final
@@ -181,7 +181,7 @@ class Lazy(Sequence[Any]):
 
 async def test_messages_may_be_any_sequence(autojump_clock: MockClock) -> None:
     """If a source's messages are no list, the error still counts those that were left."""
-    rest = iter(leased(Bench(), Lazy()))
+    rest = iter(leased(FakeGeneration(), Lazy()))
     assert take(rest, 1) == [0]
     await trio.sleep(31)
     with pytest.raises(LeaseExpiredError, match="3 of the 4 messages"):
@@ -204,21 +204,21 @@ async def test_every_stream_gives_its_lease(autojump_clock: MockClock) -> None:
 
 async def test_another_thread_is_stopped_too(autojump_clock: MockClock) -> None:
     """The thread gets the error, and the event loop ends the generation."""
-    bench = Bench()
-    rest = iter(leased(bench, messages(5)))
+    fake = FakeGeneration()
+    rest = iter(leased(fake, messages(5)))
     assert await trio.to_thread.run_sync(take, rest, 2) == [0, 1]
     await trio.sleep(31)
     with pytest.raises(LeaseExpiredError, match="3 of the 5 messages"):
         await trio.to_thread.run_sync(next, rest)
-    await bench.lifecycle.ending.wait()
-    end = bench.lifecycle.final_end
+    await fake.lifecycle.ending.wait()
+    end = fake.lifecycle.final_end
     assert end is not None
     assert end.cause is Cause.COORDINATOR_LOST
 
 
 async def test_threads_that_share_an_iteration_get_each_record_once() -> None:
     """A pool of threads can take the records of one iterator, and no record is given twice."""
-    rest = iter(leased(Bench(), messages(2000)))
+    rest = iter(leased(FakeGeneration(), messages(2000)))
 
     def drain() -> list[int]:
         return [message.offset() for message in rest]

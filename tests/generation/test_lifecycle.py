@@ -13,7 +13,7 @@ from kgroup.events import GenerationDraining
 from kgroup.generation.lifecycle import Lifecycle, inside_of, without_stale_errors
 from kgroup.generation.states import State
 from kgroup.types import Cause, End
-from tests.generation.bench import MEMBERSHIP, FakeSource, RecordingEmitter, member_context
+from tests.generation.fakes import MEMBERSHIP, FakeSource, RecordingEmitter, member_context
 
 OWNER = object()
 REBALANCE = End(Cause.REBALANCE)

@@ -15,7 +15,7 @@ from kgroup.events import Event, StartsDelayed
 from kgroup.generation.own_starts import REPORTED_AFTER, OwnStarts
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import WorkerThread
-from tests.generation.bench import P0, P1, P2, Bench, member_context
+from tests.generation.fakes import P0, P1, P2, FakeGeneration, member_context
 
 Starts = dict[TopicPartition, Any]
 
@@ -44,9 +44,9 @@ class Store:
         return stored_async(partitions)
 
 
-async def load(function: Callable[..., object], bench: Bench | None = None) -> Starts:
+async def load(function: Callable[..., object], fake: FakeGeneration | None = None) -> Starts:
     """What the generation gets by this function for two partitions, given in any order."""
-    it = bench or Bench(settings={"starts": function})
+    it = fake or FakeGeneration(settings={"starts": function})
     async with it.lifecycle.open():
         found = await OwnStarts(it.member, it.lifecycle).load({P1, P0})
     return dict(found)
@@ -62,10 +62,10 @@ async def test_every_kind_of_function(
 
 async def test_without_a_function_nothing_is_loaded(autojump_clock: MockClock) -> None:
     """Nothing is called without a function, or without partitions."""
-    bench = Bench()
-    assert await OwnStarts(bench.member, bench.lifecycle).load([P0]) == {}
-    bench = Bench(settings={"starts": lambda _: 1 / 0})
-    assert await OwnStarts(bench.member, bench.lifecycle).load([]) == {}
+    fake = FakeGeneration()
+    assert await OwnStarts(fake.member, fake.lifecycle).load([P0]) == {}
+    fake = FakeGeneration(settings={"starts": lambda _: 1 / 0})
+    assert await OwnStarts(fake.member, fake.lifecycle).load([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ async def test_a_wrong_result_is_refused(
 
 async def refused(function: Callable[..., object]) -> None:
     """Load, and raise the very exception."""
-    bench = Bench(settings={"starts": function})
+    fake = FakeGeneration(settings={"starts": function})
     raised: Exception | None = None
-    async with bench.lifecycle.open():
+    async with fake.lifecycle.open():
         try:
-            await OwnStarts(bench.member, bench.lifecycle).load([P0, P1])
+            await OwnStarts(fake.member, fake.lifecycle).load([P0, P1])
         except (ArgumentError, OSError) as error:
             raised = error
     assert raised is not None, "nothing was refused"
@@ -142,11 +142,11 @@ async def test_a_function_that_takes_long_is_reported(autojump_clock: MockClock)
         await trio.sleep(2.5 * REPORTED_AFTER)
         return stored(partitions)
 
-    bench = Bench(settings={"starts": slowly})
-    async with bench.lifecycle.open():
-        await OwnStarts(bench.member, bench.lifecycle).load([P0, P1])
+    fake = FakeGeneration(settings={"starts": slowly})
+    async with fake.lifecycle.open():
+        await OwnStarts(fake.member, fake.lifecycle).load([P0, P1])
         await trio.sleep(5 * REPORTED_AFTER)
-    events: list[Event] = bench.emitter.events
+    events: list[Event] = fake.emitter.events
     delays = [event for event in events if isinstance(event, StartsDelayed)]
     assert [event.waited for event in delays] == [REPORTED_AFTER, 2 * REPORTED_AFTER]
     assert all(event.partitions == 2 for event in delays)
@@ -163,9 +163,9 @@ async def test_a_function_of_the_program_blocks_no_event_loop() -> None:
         assert may_return.wait(60)
         return {P0: 1}
 
-    bench = Bench(settings={"starts": blocking})
-    bench.member = member_context(starts=blocking, starts_thread=WorkerThread())
-    async with bench.lifecycle.open(), trio.open_nursery() as nursery:
+    fake = FakeGeneration(settings={"starts": blocking})
+    fake.member = member_context(starts=blocking, starts_thread=WorkerThread())
+    async with fake.lifecycle.open(), trio.open_nursery() as nursery:
 
         async def let_go() -> None:
             while not names:  # noqa: ASYNC110 # a thread sets it
@@ -173,5 +173,5 @@ async def test_a_function_of_the_program_blocks_no_event_loop() -> None:
             may_return.set()
 
         nursery.start_soon(let_go)
-        assert await OwnStarts(bench.member, bench.lifecycle).load([P0]) == {P0: 1}
+        assert await OwnStarts(fake.member, fake.lifecycle).load([P0]) == {P0: 1}
     assert names == ["kgroup-starts g"]

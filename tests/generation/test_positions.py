@@ -17,7 +17,7 @@ from kgroup.errors import (
 )
 from kgroup.generation.positions import Positions
 from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
-from tests.generation.bench import MEMBERSHIP, P0, P1, P2
+from tests.generation.fakes import MEMBERSHIP, P0, P1, P2
 
 
 def positions_at(**positions: int) -> Positions:

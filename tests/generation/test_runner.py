@@ -27,13 +27,13 @@ from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause, TopicPartition
 from kgroup.worker_thread import compute_inline
-from tests.group.world import P0, P1, World, values, world
+from tests.group.harness import P0, P1, Harness, harness, values
 from tests.watchers.test_heartbeat import Jumping
 
 T = TypeVar("T")
 
 
-def jumping_group(here: World, clock: Jumping, **settings: object) -> ConsumerGroup:
+def jumping_group(here: Harness, clock: Jumping, **settings: object) -> ConsumerGroup:
     """A member whose clock the test can move ahead."""
     runtime = attrs.evolve(memory_runtime(here.broker), clock=clock)
     return ConsumerGroup(here.config(**settings), runtime=runtime, on_event=here.events.append)
@@ -41,7 +41,7 @@ def jumping_group(here: World, clock: Jumping, **settings: object) -> ConsumerGr
 
 async def test_the_events_of_a_generation_are_in_order(autojump_clock: MockClock) -> None:
     """From JoinGroup to the end, each event comes once and names the same generation."""
-    async with world(2) as here:
+    async with harness(2) as here:
         async with here.group() as group:
             generation = await group.next()
         kinds = (Joined, Assigned, GenerationStarted, GenerationDraining, GenerationEnded)
@@ -58,7 +58,7 @@ async def test_the_events_of_a_generation_are_in_order(autojump_clock: MockClock
 
 async def test_an_assignment_knows_the_one_before(autojump_clock: MockClock) -> None:
     """Epochs rise, and the partitions owned before are kept."""
-    async with world(2) as here, here.group() as group:
+    async with harness(2) as here, here.group() as group:
         first = await group.next()
         await here.broker.add_partitions("topic", 3)
         second = await group.next()
@@ -71,7 +71,7 @@ async def test_an_assignment_knows_the_one_before(autojump_clock: MockClock) -> 
 async def test_a_drain_ends_before_the_rebalance_does(autojump_clock: MockClock) -> None:
     """A drain ends a margin before the time-out, counted from the last answered heartbeat."""
     settings: dict[str, object] = {"rebalance_timeout": 12.0, "drain_timeout": 25.0}
-    async with world() as here, here.group(**settings) as group:
+    async with harness() as here, here.group(**settings) as group:
         first = await group.next()
         first.start_soon(trio.sleep_forever)
         await trio.sleep(20.3)
@@ -86,7 +86,7 @@ async def test_a_drain_ends_before_the_rebalance_does(autojump_clock: MockClock)
 
 async def test_reading_waits_for_the_lease(autojump_clock: MockClock) -> None:
     """A process stopped past its lease reads nothing until a heartbeat confirms membership."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         clock = Jumping()
         async with jumping_group(here, clock) as group:
@@ -109,7 +109,7 @@ async def test_a_lease_that_cannot_be_confirmed_ends_the_reading(
     autojump_clock: MockClock,
 ) -> None:
     """A stream that waits for the lease ends with the generation."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         clock = Jumping()
         async with jumping_group(here, clock) as group:
@@ -129,7 +129,7 @@ async def test_a_generation_that_ends_before_the_hand_over(
     autojump_clock: MockClock,
 ) -> None:
     """After a rebalance between JoinGroup and hand-over the program gets the next generation."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         here.broker.slow(5.0, "offset_fetch", times=1)
         here.broker.inject("heartbeat", 27)
         generation = await group.next()
@@ -144,7 +144,7 @@ async def test_a_generation_is_handed_over_only_within_its_lease(
     autojump_clock: MockClock, error: int | None, epoch: int
 ) -> None:
     """A process suspended after SyncGroup waits for a heartbeat before the hand-over."""
-    async with world() as here:
+    async with harness() as here:
         clock = Jumping()
         here.broker.slow(5.0, "offset_fetch", times=1)
 
@@ -168,7 +168,7 @@ async def test_a_group_closed_by_an_event_handler_hands_nothing_over(
     autojump_clock: MockClock,
 ) -> None:
     """An event handler may close the group at any event, also just before the hand-over."""
-    async with world() as here:
+    async with harness() as here:
         events: list[Event] = []
 
         def hear(event: Event) -> None:
@@ -186,7 +186,7 @@ async def test_a_group_closed_by_an_event_handler_hands_nothing_over(
 
 async def test_heartbeats_begin_after_the_join_response(autojump_clock: MockClock) -> None:
     """Heartbeats are sent while the fetch of committed offsets takes long."""
-    async with world() as here:
+    async with harness() as here:
         here.broker.slow(5.0, "offset_fetch", times=1)
         async with here.group() as group:
             await group.next()
@@ -201,7 +201,7 @@ async def test_the_runtime_s_clock_measures_only_the_lease(autojump_clock: MockC
     clock = Jumping()
     assert clock.now() == TrioClock().now()
     events: list[Event] = []
-    async with world() as here, jumping_group(here, clock) as group:
+    async with harness() as here, jumping_group(here, clock) as group:
         generation = await group.next()
         await trio.sleep(5)
         assert generation.lease == pytest.approx(30, abs=1.01)
@@ -224,7 +224,7 @@ async def test_a_long_assignment_is_checked_in_a_thread(
             computed.append(name)
             return await compute_inline(work, name)
 
-    async with world(2) as here:
+    async with harness(2) as here:
         runtime = attrs.evolve(memory_runtime(here.broker), compute=Noting)
         async with ConsumerGroup(here.config(), runtime=runtime) as group:
             generation = await group.next()

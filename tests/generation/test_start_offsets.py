@@ -24,9 +24,9 @@ from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
 from kgroup.types import AutoOffsetReset as Rule
 from kgroup.wire.codec import RequestFrame
 from tests.client.test_cluster import offsets_of
-from tests.generation.bench import P0, P1, P2, Bench, FakeCoordinator, at
+from tests.fake_brokers import SILENCE, FakeBrokers, metadata
+from tests.generation.fakes import P0, P1, P2, FakeCoordinator, FakeGeneration, at
 from tests.generation.test_lifecycle import LOSS
-from tests.nodes import SILENCE, Nodes, metadata
 
 LATEST, EARLIEST, ERROR = Rule.LATEST, Rule.EARLIEST, Rule.ERROR
 ALONE = {1: "a:1"}
@@ -36,24 +36,24 @@ class Lookup:
     """StartOffsets beside one broker that leads three partitions of topic t."""
 
     def __init__(self, nursery: trio.Nursery, reset: Rule, **settings: Any) -> None:
-        self.nodes = Nodes(nursery)
+        self.nodes = FakeBrokers(nursery)
         self.node = self.nodes.add(
             "a:1", metadata=metadata(ALONE, {"t": [1, 1, 1]}), list_offsets=offsets_of
         )
         self.coordinator = FakeCoordinator()
-        self.bench = Bench(
+        self.fake = FakeGeneration(
             coordinator=self.coordinator,
             cluster=self.nodes.cluster(),
             owned=(P0, P1),
             settings={"auto_offset_reset": reset, **settings},
         )
-        bench = self.bench
-        self.starts = StartOffsets(bench.member, bench.lifecycle, bench.positions, bench.committer)
+        fake = self.fake
+        self.starts = StartOffsets(fake.member, fake.lifecycle, fake.positions, fake.committer)
 
     @property
     def reports(self) -> list[Request]:
         """The requests whose failures were reported."""
-        return [request for request, _ in self.bench.reports]
+        return [request for request, _ in self.fake.reports]
 
 
 class Starting:
@@ -61,17 +61,17 @@ class Starting:
 
     def __init__(self, nursery: trio.Nursery, rule: Rule, *, commit_latest: bool = True) -> None:
         self.lookup = Lookup(nursery, rule, commit_initial_position=commit_latest)
-        self.bench = self.lookup.bench
+        self.fake = self.lookup.fake
         self.starts = self.lookup.starts
-        self.life = self.bench.lifecycle
+        self.life = self.fake.lifecycle
         self.own: dict[TopicPartition, int] = {}
 
     async def before(self) -> dict[TopicPartition, int]:
         """Do what happens before the hand-over."""
         found = await self.starts.begin(Assignment((P0, P1)), self.own)
         await self.starts.commit_latest(found)
-        self.bench.source.log.clear()
-        return dict(self.bench.positions.start_offsets)
+        self.fake.source.log.clear()
+        return dict(self.fake.positions.start_offsets)
 
     async def locate(
         self, *partitions: TopicPartition, error: OffsetOutOfRangeError | None = None
@@ -84,14 +84,14 @@ class Starting:
         """The events, without those of commits."""
         return [
             event
-            for event in self.bench.emitter.events
+            for event in self.fake.emitter.events
             if not isinstance(event, Committed | CommitRefused)
         ]
 
     @property
     def seeks(self) -> list[tuple[TopicPartition, int]]:
         """Where the source had to seek after the hand-over."""
-        return [entry[2:] for entry in self.bench.source.log if entry[0] == "seek"]
+        return [entry[2:] for entry in self.fake.source.log if entry[0] == "seek"]
 
     def resets(self) -> list[tuple[TopicPartition, int, bool]]:
         """The resets that were reported."""
@@ -264,7 +264,7 @@ async def test_committed_partitions_need_no_reset_policy(
     it.lookup.coordinator.stable = {P0: 3, P1: 4}
     assert await it.before() == {P0: 3, P1: 4}
     await it.locate(P0, P1)
-    assert (it.events, it.seeks, it.bench.coordinator.commits) == ([], [], [])
+    assert (it.events, it.seeks, it.fake.coordinator.commits) == ([], [], [])
 
 
 async def test_the_programs_store_comes_first(
@@ -273,12 +273,12 @@ async def test_the_programs_store_comes_first(
     """The commits of partitions that it has are not requested; offset 0 is an offset."""
     it = Starting(nursery, ERROR)
     it.own = {P0: 0, P1: 40}
-    it.bench.coordinator.stable = {P0: 7, P1: 8}
+    it.fake.coordinator.stable = {P0: 7, P1: 8}
     assert await it.before() == {P0: 0, P1: 40}
-    assert it.bench.coordinator.fetched == []
+    assert it.fake.coordinator.fetched == []
     it.own = {P1: 3}
     assert await it.before() == {P0: 7, P1: 3}
-    assert it.bench.coordinator.fetched == [(P0,)]
+    assert it.fake.coordinator.fetched == [(P0,)]
 
 
 async def test_a_partition_added_later_by_the_store(
@@ -304,7 +304,7 @@ async def test_the_end_of_the_log_is_committed_at_once(
     """A restart before the first record then skips nothing; a setting can forbid the commit."""
     it = Starting(nursery, LATEST, commit_latest=commit_latest)
     assert await it.before() == {P0: 5, P1: 15}
-    assert it.bench.coordinator.commits == ([at(p0=5, p1=15)] if commit_latest else [])
+    assert it.fake.coordinator.commits == ([at(p0=5, p1=15)] if commit_latest else [])
     assert it.resets() == [(P0, 5, False), (P1, 15, False)]
 
 
@@ -314,7 +314,7 @@ async def test_the_beginning_is_not_committed(
     """A restart finds the beginning again, so that a commit is not needed."""
     it = Starting(nursery, EARLIEST)
     assert await it.before() == {P0: 0, P1: 10}
-    assert it.bench.coordinator.commits == []
+    assert it.fake.coordinator.commits == []
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ async def test_a_commit_of_the_end_that_fails_harms_nothing(
 ) -> None:
     """The committer reports the failure; the program's first commit has the same effect."""
     it = Starting(nursery, LATEST)
-    it.bench.coordinator.replies = [failure] * 500
+    it.fake.coordinator.replies = [failure] * 500
     assert await it.before() == {P0: 5, P1: 15}
 
 
@@ -348,8 +348,8 @@ async def test_a_start_without_an_answer_is_found_at_the_first_read(
     await it.locate(P0)
     await it.locate(P0)
     assert it.seeks == [(P0, 5)]
-    assert it.bench.positions.lower_bound(P0) == 5
-    assert it.bench.coordinator.commits == [at(p0=5)]
+    assert it.fake.positions.lower_bound(P0) == 5
+    assert it.fake.coordinator.commits == [at(p0=5)]
     await it.locate(P1, P2)
     assert it.seeks == [(P0, 5), (P1, 15)]
     assert it.resets() == [(P0, 5, False), (P1, 15, False)]
@@ -383,11 +383,11 @@ async def test_a_reset_is_reported_as_skipped_records(
     it = Starting(nursery, rule)
     it.lookup.coordinator.stable = {P0: 3, P1: 999}
     await it.before()
-    it.bench.positions.move(P1, 999)
+    it.fake.positions.move(P1, 999)
     await it.locate(P1, error=OffsetOutOfRangeError("gone", P1, 999))
     assert it.seeks == [(P1, offset)]
-    assert it.bench.positions.lower_bound(P1) == offset
-    assert it.bench.coordinator.commits == commits
+    assert it.fake.positions.lower_bound(P1) == offset
+    assert it.fake.coordinator.commits == commits
     assert it.resets() == [(P1, offset, True)]
 
 
@@ -411,5 +411,5 @@ async def test_the_end_cancels_the_search_for_a_position(
             await it.locate(P0, error=error)
         assert caught.value.end == LOSS
         assert trio.current_time() == began + 3
-    assert (it.events, it.seeks, it.bench.coordinator.commits) == ([], [], [])
-    assert it.bench.positions.moves([P0]) == {P0: 0}
+    assert (it.events, it.seeks, it.fake.coordinator.commits) == ([], [], [])
+    assert it.fake.positions.moves([P0]) == {P0: 0}

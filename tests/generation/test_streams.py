@@ -24,14 +24,14 @@ from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, RecordStream
 from kgroup.interfaces import Batch
 from kgroup.types import Assignment, TopicPartition
-from tests.generation.bench import (
+from tests.generation.fakes import (
     MEMBERSHIP,
     P0,
     P1,
     FakeSource,
     member_context,
 )
-from tests.group.world import world
+from tests.group.harness import harness
 
 EPOCH = MEMBERSHIP.epoch
 TOPIC_0, TOPIC_1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
@@ -352,7 +352,7 @@ async def test_repr_of_a_record_stream(autojump_clock: MockClock) -> None:
 
 async def test_begin_end_and_first(autojump_clock: MockClock) -> None:
     """`begin` has the committed offset or the reset policy's; `end` and `first` are the log's."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(10, 0)
         await here.append(4, 1)
         async with here.group() as group:
@@ -372,7 +372,7 @@ async def test_begin_end_and_first(autojump_clock: MockClock) -> None:
 
 async def test_partitions_of_an_offset_stream_count_as_read(autojump_clock: MockClock) -> None:
     """No other stream may read them meanwhile, and no warning says that they are not read."""
-    async with world(2) as here, here.group() as group:
+    async with harness(2) as here, here.group() as group:
         generation = await group.next()
         offsets = generation.offsets()
         with pytest.raises(UsageError, match="topic-0: another stream"):
@@ -388,7 +388,7 @@ async def test_partitions_of_an_offset_stream_count_as_read(autojump_clock: Mock
 
 async def test_reset_of_an_offset_that_is_not_in_the_log(autojump_clock: MockClock) -> None:
     """The reset policy decides where to continue, and earlier offsets can then be committed."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             generation = await group.next()
@@ -403,14 +403,14 @@ async def test_reset_of_an_offset_that_is_not_in_the_log(autojump_clock: MockClo
 
 async def test_begin_without_any_offset(autojump_clock: MockClock) -> None:
     """With auto_offset_reset=error the program gets the error."""
-    async with world() as here, here.group(auto_offset_reset="error") as group:
+    async with harness() as here, here.group(auto_offset_reset="error") as group:
         with pytest.raises(NoOffsetError):
             await (await group.next()).offsets().begin()
 
 
 async def test_confirmed_after_the_end(autojump_clock: MockClock) -> None:
     """`confirmed` is true while the generation runs, and false once its end has begun."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         offsets = (await group.next()).offsets()
         assert await offsets.confirmed()
         group.shutdown()
@@ -419,7 +419,7 @@ async def test_confirmed_after_the_end(autojump_clock: MockClock) -> None:
 
 async def test_working_for_too_long(autojump_clock: MockClock) -> None:
     """``max_processing_time`` counts from the moment the program reports that it works."""
-    async with world() as here, here.group(max_processing_time=5.0) as group:
+    async with harness() as here, here.group(max_processing_time=5.0) as group:
         generation = await group.next()
         offsets = generation.offsets()
         await trio.sleep(20)

@@ -15,10 +15,10 @@ from kgroup.events import Left
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import JoinResult
-from tests.group.world import World, world
+from tests.group.harness import Harness, harness
 
 
-async def generations(here: World, *offers: list[Any]) -> list[Generation]:
+async def generations(here: Harness, *offers: list[Any]) -> list[Generation]:
     """The generations of one group whose members offer these assignors."""
     found: dict[int, Generation] = {}
     async with trio.open_nursery() as nursery:
@@ -54,7 +54,7 @@ async def test_the_group_s_choice_is_used(
     autojump_clock: MockClock, offers: list[list[Any]], chosen: str
 ) -> None:
     """Every member of the generation uses the chosen assignor, whichever member leads."""
-    async with world(6) as here:
+    async with harness(6) as here:
         taken = await generations(here, *offers)
         assert {generation.assignor for generation in taken} == {chosen}
         assert [len(generation.assignment) for generation in taken] == [2, 2, 2]
@@ -71,7 +71,7 @@ async def test_a_leader_refuses_an_assignor_that_it_did_not_offer(
         return attrs.evolve(await join(self, *args), assignor="consistent")
 
     monkeypatch.setattr(CoordinatorClient, "join", answer)
-    async with world(2) as here:
+    async with harness(2) as here:
         with pytest.raises(UsageError, match="'consistent', which this member did not offer"):
             async with here.group() as group:
                 await group.next()

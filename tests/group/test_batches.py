@@ -15,14 +15,14 @@ from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause, TopicPartition
-from tests.group.world import P0, World, values, world
+from tests.group.harness import P0, Harness, harness, values
 from tests.watchers.test_heartbeat import Jumping
 
 WOKEN = 1000.0
 """Seconds by which the clock of a suspended member is ahead when it wakes."""
 
 
-def jumping_group(here: World, clock: Jumping) -> ConsumerGroup:
+def jumping_group(here: Harness, clock: Jumping) -> ConsumerGroup:
     """A member whose clock the test can jump."""
     runtime = attrs.evolve(memory_runtime(here.broker), clock=clock)
     return ConsumerGroup(here.config(), runtime=runtime, on_event=here.events.append)
@@ -32,7 +32,7 @@ async def test_each_handler_processes_one_record_after_a_suspension(
     autojump_clock: MockClock,
 ) -> None:
     """Each processes the record that it had taken; the next generation begins at the commits."""
-    async with world(3) as here:
+    async with harness(3) as here:
         for number in range(3):
             await here.append(50, number)
         clock, processed = Jumping(), list[tuple[int, int, int]]()
@@ -66,7 +66,7 @@ async def test_a_body_continues_with_the_next_generation(
     autojump_clock: MockClock, in_scope: bool
 ) -> None:
     """The next generation comes even if the coordinator did not notice the suspension."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         clock, processed, epochs = Jumping(), list[int](), list[int]()
 
@@ -94,7 +94,7 @@ async def test_a_body_continues_with_the_next_generation(
 
 async def test_a_batch_in_hand_is_finished_in_a_drain(autojump_clock: MockClock) -> None:
     """A planned end does not stop the iteration, and what it hands out can be committed."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group() as group:
             generation = await group.next()
@@ -115,7 +115,7 @@ async def test_a_batch_in_hand_is_finished_in_a_drain(autojump_clock: MockClock)
 
 async def test_the_program_may_keep_what_it_was_given(autojump_clock: MockClock) -> None:
     """The messages of a batch can be read after the generation and its group."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         async with here.group() as group:
             generation = await group.next()

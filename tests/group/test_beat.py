@@ -18,7 +18,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Task
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause, End
-from tests.group.world import World, world
+from tests.group.harness import Harness, harness
 
 INTERVAL = 3.0
 LOST = End(Cause.MEMBERSHIP_LOST, "a test says so")
@@ -33,7 +33,9 @@ async def moments(generation: Generation) -> None:
 class Member:
     """A member with one task a generation, and when its generations began to end."""
 
-    def __init__(self, here: World, name: str, *, work: Task = moments, **settings: object) -> None:
+    def __init__(
+        self, here: Harness, name: str, *, work: Task = moments, **settings: object
+    ) -> None:
         self.drained: list[float] = []
         self.left: list[float] = []
         self.generations: list[Generation] = []
@@ -62,9 +64,9 @@ class Member:
 
 
 @asynccontextmanager
-async def members(*names: str, **settings: Any) -> AsyncIterator[tuple[World, list[Member]]]:
+async def members(*names: str, **settings: Any) -> AsyncIterator[tuple[Harness, list[Member]]]:
     """Members that were begun at different moments and are in one generation."""
-    async with world(6) as here, trio.open_nursery() as nursery:
+    async with harness(6) as here, trio.open_nursery() as nursery:
         running = [Member(here, name, **settings) for name in names]
         for member in running:
             nursery.start_soon(member.run)
@@ -94,7 +96,7 @@ async def test_members_with_different_intervals_learn_of_it_at_common_moments(
     autojump_clock: MockClock,
 ) -> None:
     """If one interval is a multiple of the other, the slower member is never early."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         slow, quick = (
             Member(here, "a", heartbeat_interval=2.0),
             Member(here, "bb", heartbeat_interval=1.0),

@@ -12,14 +12,14 @@ from trio.testing import MockClock
 from kgroup.errors import OffsetBeyondReadError
 from kgroup.events import CommitRefused
 from kgroup.types import OffsetAndMetadata
-from tests.group.world import P0, P1, world
+from tests.group.harness import P0, P1, harness
 
 
 async def test_records_that_were_never_handed_out_cannot_be_skipped(
     autojump_clock: MockClock,
 ) -> None:
     """With 3 of 8 records handed out, 3 is committed and 8 is refused; nothing is lost."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(8)
         async with here.group() as group:
             generation = await group.next()
@@ -38,7 +38,7 @@ async def test_records_that_were_never_handed_out_cannot_be_skipped(
 
 async def test_a_program_may_skip_records_on_purpose(autojump_clock: MockClock) -> None:
     """It may pass beyond_read=True, seek first, or read by other means."""
-    async with world(2) as here:
+    async with harness(2) as here:
         async with here.group() as group:
             generation = await group.next()
             await generation.commit({P0: 5}, beyond_read=True)
@@ -55,7 +55,7 @@ async def test_a_program_may_skip_records_on_purpose(autojump_clock: MockClock) 
 
 async def test_two_streams_and_one_that_was_never_opened(autojump_clock: MockClock) -> None:
     """Each partition has its own upper bound; without a stream it is the start position."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(4)
         await here.append(4, 1)
         async with here.group() as group:
@@ -72,7 +72,7 @@ async def test_two_streams_and_one_that_was_never_opened(autojump_clock: MockClo
 
 async def test_a_kept_partition_keeps_its_upper_bound(autojump_clock: MockClock) -> None:
     """A program that keeps results over a rebalance may commit them in the next generation."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(8)
         async with here.group() as group:
             before = await group.next()
@@ -93,7 +93,7 @@ async def test_a_kept_partition_keeps_its_upper_bound(autojump_clock: MockClock)
 
 async def test_past_the_latest_position(autojump_clock: MockClock) -> None:
     """kgroup commits a start position by ``latest``, and it is the upper bound."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="latest") as group:
             generation = await group.next()

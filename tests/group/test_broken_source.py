@@ -17,12 +17,12 @@ from kgroup.records.buffered_source import BufferedSource
 from kgroup.records.fetcher import FetcherBroken
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
-from tests.group.world import P0, P1, values, world
+from tests.group.harness import P0, P1, harness, values
 
 
 async def test_the_next_generation_reads(autojump_clock: MockClock) -> None:
     """Every stream of the generation fails, no stream of the next one does; an event says why."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(3)
         runtime = memory_runtime(here.broker)
         made: list[BufferedSource] = []

@@ -17,7 +17,7 @@ from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.types import TopicPartition
 from kgroup.wire.consumer_protocol import decode_subscription
-from tests.group.world import World, world
+from tests.group.harness import Harness, harness
 
 COOPERATIVE = {"assignors": ["cooperative-sticky"]}
 
@@ -25,7 +25,7 @@ COOPERATIVE = {"assignors": ["cooperative-sticky"]}
 class Program:
     """A member that records its generations."""
 
-    def __init__(self, here: World, **settings: Any) -> None:
+    def __init__(self, here: Harness, **settings: Any) -> None:
         self.group = here.group(**settings)
         self.generations: list[Generation] = []
 
@@ -45,7 +45,7 @@ class Program:
                 await generation.wait_ended()
 
 
-def claims(here: World) -> list[tuple[set[int], int]]:
+def claims(here: Harness) -> list[tuple[set[int], int]]:
     """The partitions, and their generation, that each JoinGroup with a member id claimed."""
     events = []
     for _, join in here.requests_for("join_group"):
@@ -58,7 +58,7 @@ def claims(here: World) -> list[tuple[set[int], int]]:
 
 async def test_a_partition_that_moves_is_given_up_first(autojump_clock: MockClock) -> None:
     """In a first step no member has it, in a second the new one; other partitions stay."""
-    async with world(4) as here, trio.open_nursery() as nursery:
+    async with harness(4) as here, trio.open_nursery() as nursery:
         one, other = Program(here, **COOPERATIVE), Program(here, **COOPERATIVE)
         await nursery.start(one.run)
         await trio.sleep(20)
@@ -85,7 +85,7 @@ async def test_an_evicted_member_claims_no_partition(autojump_clock: MockClock) 
     """After an eviction, JoinGroup claims none of the partitions owned before."""
     from tests.group.test_stale import evict
 
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         one = Program(here, **COOPERATIVE)
         await nursery.start(one.run)
         await trio.sleep(20)
@@ -98,7 +98,7 @@ async def test_an_evicted_member_claims_no_partition(autojump_clock: MockClock) 
 
 async def test_one_eager_assignor_makes_a_member_eager(autojump_clock: MockClock) -> None:
     """During an upgrade from range to cooperative-sticky no member claims a partition (KIP-429)."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         both = {"assignors": ["cooperative-sticky", "range"]}
         one, other = Program(here, **both), Program(here, assignors=["range"])
         await nursery.start(one.run)
@@ -114,7 +114,7 @@ async def test_one_eager_assignor_makes_a_member_eager(autojump_clock: MockClock
 
 async def test_sticky_members_keep_what_they_had(autojump_clock: MockClock) -> None:
     """An eager member sends its partitions in its user data; few move when a third one joins."""
-    async with world(6) as here, trio.open_nursery() as nursery:
+    async with harness(6) as here, trio.open_nursery() as nursery:
         programs = [Program(here, assignors=["sticky"]) for _ in range(3)]
         for program in programs[:2]:
             await nursery.start(program.run)
@@ -156,7 +156,7 @@ async def test_a_custom_assignor_sends_user_data_and_gets_the_assignment(
     autojump_clock: MockClock,
 ) -> None:
     """JoinGroup has its user data, and its hook is called before the hand-over."""
-    async with world(2) as here:
+    async with harness(2) as here:
         assignor = Listening()
         async with here.group(assignors=[assignor]) as group:
             generation = await group.next()
@@ -172,7 +172,7 @@ async def test_a_custom_assignor_sends_user_data_and_gets_the_assignment(
 
 async def test_invalid_attributes_of_an_assignor_are_refused(autojump_clock: MockClock) -> None:
     """The attributes beside its method are checked when the group is made."""
-    async with world() as here:
+    async with harness() as here:
         for name, value in (("user_data", b""), ("on_assignment", 1), ("cooperative", "yes")):
             assignor = type("Odd", (Listening,), {name: value})()
             with pytest.raises(ConfigError, match=name):

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from kgroup.events import GenerationDraining
 from kgroup.generation.generation import Generation
-from tests.group.world import P0, world
+from tests.group.harness import P0, harness
 
 
 async def fail() -> None:
@@ -27,7 +27,7 @@ async def test_a_nursery_of_the_body_that_fails_drains_first(autojump_clock: Moc
         await generation.commit({P0: 2}, beyond_read=True)
         committed.append(2)
 
-    async with world() as here:
+    async with harness() as here:
         with pytest.raises(ExceptionGroup) as caught:
             async with here.group() as group:
                 generation = await group.next()
@@ -50,7 +50,7 @@ async def test_a_nursery_of_the_body_that_is_cancelled_from_outside_does_not_dra
         finally:
             raise ValueError("while it was cancelled")
 
-    async with world() as here:
+    async with harness() as here:
         with pytest.raises(ExceptionGroup) as caught, trio.move_on_after(5):
             async with here.group() as group:
                 generation = await group.next()
@@ -66,7 +66,7 @@ async def test_a_nursery_of_the_body_that_is_cancelled_from_outside_does_not_dra
 async def test_next_while_the_group_fails_or_closes(autojump_clock: MockClock) -> None:
     """The block raises its task's exception; code after next() in the body does not run."""
     reached = []
-    async with world() as here:
+    async with harness() as here:
         with pytest.raises(ExceptionGroup) as caught:
             async with here.group() as group:
                 generation = await group.next()

@@ -17,12 +17,12 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause
-from tests.group.world import P0, P1, World, values, world
+from tests.group.harness import P0, P1, Harness, harness, values
 
 
 async def test_a_generation_reads_commits_and_leaves(autojump_clock: MockClock) -> None:
     """A member alone gets all partitions, reads them, commits, and leaves when it is done."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(5, 0)
         await here.append(3, 1)
         seen: dict[int, list[int]] = {}
@@ -42,7 +42,7 @@ async def test_a_generation_reads_commits_and_leaves(autojump_clock: MockClock) 
 
 async def test_a_group_is_iterated_until_it_is_closed(autojump_clock: MockClock) -> None:
     """``async for`` ends, without an error, when a task of the generation closes the group."""
-    async with world() as here:
+    async with harness() as here:
 
         async def close(group: ConsumerGroup) -> None:
             await group.aclose()
@@ -60,7 +60,7 @@ async def test_a_group_is_iterated_until_it_is_closed(autojump_clock: MockClock)
 
 async def test_next_never_yields_a_dead_generation(autojump_clock: MockClock) -> None:
     """A generation that ends before next() takes it is never handed out."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         async with here.group() as first:
             with trio.move_on_after(0):
                 await first.next()
@@ -76,7 +76,7 @@ async def test_next_never_yields_a_dead_generation(autojump_clock: MockClock) ->
         nursery.cancel_scope.cancel()
 
 
-async def hold(here: World, seconds: float) -> None:
+async def hold(here: Harness, seconds: float) -> None:
     """Be a member that reads nothing for a while."""
     async with here.group() as group:
         with trio.move_on_after(seconds):
@@ -86,7 +86,7 @@ async def hold(here: World, seconds: float) -> None:
 
 async def test_no_join_before_all_tasks_ended_and_next_waits(autojump_clock: MockClock) -> None:
     """While a task finishes or the body is at work, no JoinGroup is sent."""
-    async with world() as here:
+    async with harness() as here:
         finished: list[float] = []
 
         async def returns() -> None:
@@ -115,7 +115,7 @@ async def test_no_join_before_all_tasks_ended_and_next_waits(autojump_clock: Moc
 
 async def test_a_returning_task_brings_a_new_generation(autojump_clock: MockClock) -> None:
     """The next generation has a new epoch, the same member id and, alone, a new generation id."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         first = await group.next()
 
         async def returns() -> None:
@@ -133,7 +133,7 @@ async def test_a_returning_task_brings_a_new_generation(autojump_clock: MockCloc
 
 async def test_quick_returns_back_off(autojump_clock: MockClock) -> None:
     """A handler that returns at once makes the member join less and less often."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
 
         async def returns() -> None:
             await trio.lowlevel.checkpoint()
@@ -151,7 +151,7 @@ async def test_quick_returns_back_off(autojump_clock: MockClock) -> None:
 
 async def test_a_task_that_raises_drains_leaves_and_surfaces(autojump_clock: MockClock) -> None:
     """Its siblings finish and the member leaves; then the group raises one exception group."""
-    async with world() as here:
+    async with harness() as here:
         finished = []
 
         async def raises() -> None:
@@ -178,7 +178,7 @@ async def test_a_task_that_raises_drains_leaves_and_surfaces(autojump_clock: Moc
 
 async def test_an_exception_of_the_body_comes_out_bare(autojump_clock: MockClock) -> None:
     """What the loop's body raises surfaces as it is, after the drain and the leave."""
-    async with world() as here:
+    async with harness() as here:
         with pytest.raises(KeyError):
             async with here.group() as group:
                 await group.next()
@@ -191,7 +191,7 @@ async def test_what_ends_the_program_in_the_body_drains_first(
     autojump_clock: MockClock, error: type[BaseException]
 ) -> None:
     """After ``sys.exit()`` or Ctrl-C in the body, tasks finish and commit; the member leaves."""
-    async with world() as here:
+    async with harness() as here:
 
         async def slow(generation: Generation) -> None:
             await generation.ending.wait()
@@ -227,7 +227,7 @@ def test_ctrl_c_while_it_waits_in_next(presses: int) -> None:
             signal.raise_signal(signal.SIGINT)
 
     async def main() -> None:
-        async with world() as here:
+        async with harness() as here:
             began = trio.current_time()
             try:
                 async with trio.open_nursery() as presser, here.group() as group:
@@ -252,7 +252,7 @@ def test_ctrl_c_while_it_waits_in_next(presses: int) -> None:
 
 async def test_wrong_calls_of_next_are_usage_errors(autojump_clock: MockClock) -> None:
     """Two calls at once, a call inside a task of the generation, and one before entering."""
-    async with world() as here:
+    async with harness() as here:
         with pytest.raises(UsageError, match="not open"):
             await here.group().next()
         async with here.group() as group:
@@ -283,7 +283,7 @@ async def test_wrong_calls_of_next_are_usage_errors(autojump_clock: MockClock) -
 
 async def test_a_cancelled_next_loses_nothing(autojump_clock: MockClock) -> None:
     """After a cancelled next(), another call gets the generation that was joined for it."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         with trio.move_on_after(0):
             await group.next()
         await trio.sleep(5)
@@ -294,7 +294,7 @@ async def test_a_cancelled_next_loses_nothing(autojump_clock: MockClock) -> None
 
 async def test_close_during_a_parked_join(autojump_clock: MockClock) -> None:
     """Closing while the coordinator holds the Join back leaves within the deadline."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
 
         async def stays_away(started: trio.Event) -> None:
             async with here.group() as blocker:
@@ -328,7 +328,7 @@ async def test_cancellation_from_outside_does_not_drain_and_leaves(
     autojump_clock: MockClock,
 ) -> None:
     """A cancelled program drops its work at once, and the member leaves the group."""
-    async with world() as here:
+    async with harness() as here:
         finished = []
 
         async def slow() -> None:
@@ -347,7 +347,7 @@ async def test_cancellation_from_outside_does_not_drain_and_leaves(
 
 async def test_a_drain_within_its_deadline_commits(autojump_clock: MockClock) -> None:
     """Work that finishes within the drain commits under the old generation id."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         await here.append(4, 0)
         outcome = []
 
@@ -373,7 +373,7 @@ async def test_a_drain_within_its_deadline_commits(autojump_clock: MockClock) ->
 
 async def test_a_drain_past_its_deadline_is_cut(autojump_clock: MockClock) -> None:
     """Work that outlasts the drain is cancelled, and its late commit is refused as stale."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         await here.append(4, 0)
         late = []
 
@@ -402,7 +402,7 @@ async def test_a_drain_past_its_deadline_is_cut(autojump_clock: MockClock) -> No
         nursery.cancel_scope.cancel()
 
 
-async def first_draining(generation: Generation, here: World) -> float:
+async def first_draining(generation: Generation, here: Harness) -> float:
     """Wait for the end to begin, and return the time."""
     await generation.ending.wait()
     return here.now
@@ -412,7 +412,7 @@ async def test_a_first_start_is_no_warning_and_a_lost_position_is_one(
     autojump_clock: MockClock,
 ) -> None:
     """A reset without a committed offset is no warning; one of a deleted position is."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         levels = []
         for committed in (9, 3):

@@ -16,18 +16,18 @@ from kgroup.error_codes import ErrorCode
 from kgroup.events import Assigned, BackingOff, GenerationEnded, Joined
 from kgroup.types import Cause, MemberSubscription, TopicInfo, TopicPartition
 from kgroup.wire.versions import SUPPORTED_REQUESTS
-from tests.group.world import P0, P1, P2, World, world
+from tests.group.harness import P0, P1, P2, Harness, harness
 
 ONE = {"group_instance_id": "one"}
 
 
-async def lead_and_go(here: World, **settings: object) -> int:
+async def lead_and_go(here: Harness, **settings: object) -> int:
     """Let a static member lead alone and go away; return its generation."""
     async with here.group(**{**ONE, **settings}) as group:
         return (await group.next()).generation_id
 
 
-def described(here: World) -> int:
+def described(here: Harness) -> int:
     """How many DescribeGroups were sent."""
     return len(here.requests_for("describe_groups"))
 
@@ -36,7 +36,7 @@ async def test_partitions_added_while_the_leader_was_away_are_read(
     autojump_clock: MockClock,
 ) -> None:
     """The restarted leader finds that its old assignment lacks them, and rebalances."""
-    async with world(2) as here:
+    async with harness(2) as here:
         before = await lead_and_go(here)
         await here.broker.add_partitions("topic", 3)
         began = here.now
@@ -53,7 +53,7 @@ async def test_partitions_added_while_the_leader_was_away_are_read(
 
 async def test_an_assignment_that_still_fits_is_kept(autojump_clock: MockClock) -> None:
     """It costs one DescribeGroups and no rebalance; a dynamic member sends none."""
-    async with world(2) as here:
+    async with harness(2) as here:
         before = await lead_and_go(here)
         async with here.group(**ONE) as group:
             assert (await group.next()).generation_id == before
@@ -72,7 +72,7 @@ async def test_in_every_version_of_the_request(
     """The leader reads the assignment from the response in each version."""
     held = attrs.evolve(APIS["describe_groups"], highest=version)
     monkeypatch.setitem(APIS, "describe_groups", held)
-    async with world(2) as here:
+    async with harness(2) as here:
         before = await lead_and_go(here)
         async with here.group(**ONE) as group:
             assert (await group.next()).generation_id == before
@@ -92,7 +92,7 @@ async def test_a_broker_that_describes_no_groups(
         "describe_groups",
         attrs.evolve(SUPPORTED_REQUESTS["leave_group"], lowest=99),
     )
-    async with world(2) as here:
+    async with harness(2) as here:
         before = await lead_and_go(here)
         async with here.group(**ONE) as group:
             assert (await group.next()).generation_id == before + 1
@@ -105,7 +105,7 @@ async def test_a_returning_leader_watches(
 ) -> None:
     """It watches topics even if an old broker does not say that it leads."""
     monkeypatch.setitem(APIS, "join_group", attrs.evolve(APIS["join_group"], highest=highest))
-    async with world(2) as here:
+    async with harness(2) as here:
         before = await lead_and_go(here)
         async with here.group(**ONE) as group:
             after = await group.next()
@@ -126,7 +126,7 @@ async def test_a_returning_leader_watches_the_topics_of_others(
 ) -> None:
     """It finds a later topic that only another member subscribes to."""
     monkeypatch.setitem(APIS, "join_group", attrs.evolve(APIS["join_group"], highest=highest))
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         async with here.group(**ONE) as group:
             await group.next()
             nursery.start_soon(partial(stay, here, topics=["topic", "later"]))
@@ -145,7 +145,7 @@ async def test_a_returning_leader_watches_the_topics_of_others(
 
 async def test_a_topic_that_is_gone_and_one_that_shrank(autojump_clock: MockClock) -> None:
     """A topic with fewer partitions is assigned again at once, a deleted one soon."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.broker.create_topic("other", 2)
         both = {"topics": ["topic", "other"]}
         await lead_and_go(here, **both)
@@ -175,7 +175,7 @@ async def test_without_describe_groups_the_group_rebalances_once(
     autojump_clock: MockClock, code: ErrorCode, leads: bool
 ) -> None:
     """Each restart costs one rebalance if a broker does not describe groups."""
-    async with world(1 if leads else 2) as here, trio.open_nursery() as nursery:
+    async with harness(1 if leads else 2) as here, trio.open_nursery() as nursery:
         if not leads:
             nursery.start_soon(stay, here)
             await trio.sleep(3)
@@ -198,7 +198,7 @@ async def test_without_describe_groups_the_group_rebalances_once(
         nursery.cancel_scope.cancel()
 
 
-async def stay(here: World, **settings: object) -> None:
+async def stay(here: Harness, **settings: object) -> None:
     """Be a member for as long as the test."""
     async with here.group(**{"group_instance_id": "stays", **settings}) as group:
         async for generation in group:
@@ -210,7 +210,7 @@ async def test_a_follower_that_comes_back_with_another_subscription(
     autojump_clock: MockClock, pattern: bool
 ) -> None:
     """New topics are read and dropped ones are not, although the leader does not learn of it."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         nursery.start_soon(stay, here)
         await trio.sleep(3)
         topics = [re.compile("topic|new")] if pattern else ["topic"]
@@ -238,7 +238,7 @@ async def test_a_follower_that_drops_a_topic_gives_its_partitions_to_others(
     autojump_clock: MockClock,
 ) -> None:
     """After a rebalance, other members read the partitions that it does not read any more."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         await here.broker.create_topic("new", 2)
         nursery.start_soon(partial(stay, here, topics=["topic", "new"]))
         await trio.sleep(3)
@@ -262,7 +262,7 @@ async def test_a_follower_that_drops_a_topic_gives_its_partitions_to_others(
 
 async def test_a_leave_that_fails_is_tried_again(autojump_clock: MockClock) -> None:
     """The follower takes its place again, waits, compares the assignment, and leaves again."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         nursery.start_soon(stay, here)
         await trio.sleep(3)
         async with here.group(**ONE) as group:
@@ -292,7 +292,7 @@ async def test_an_assignor_that_leaves_topics_out_causes_one_rebalance(
             assert topics
             return {member.member_id: [P0] if not n else [] for n, member in enumerate(members)}
 
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         await here.broker.create_topic("new", 1)
         some = {"assignors": [Some()], "topics": ["topic", "new"]}
         for leads in (True, False):
@@ -314,7 +314,7 @@ async def test_a_sync_that_is_answered_with_an_earlier_assignment(
     autojump_clock: MockClock,
 ) -> None:
     """The leader's first SyncGroup arrived, its response did not: the assignment is compared."""
-    async with world(2) as here:
+    async with harness(2) as here:
         here.broker.slow(5.0, "sync_group", times=1)
         here.broker.slow(2.0, "sync_group", times=1)
         async with here.group(request_timeout=4.0) as group, trio.open_nursery() as nursery:

@@ -14,7 +14,7 @@ from kgroup.interfaces import RecordSource
 from kgroup.records.memory import MemorySource
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
-from tests.group.world import P0, world
+from tests.group.harness import P0, harness
 
 P1 = TopicPartition("topic", 1)
 
@@ -24,7 +24,7 @@ async def test_a_generation_knows_how_far_its_readers_are_behind(
     isolation_level: str, autojump_clock: MockClock
 ) -> None:
     """The lag is the high watermark less the position, known once a stream reads, and no longer."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(50)
         async with here.group(isolation_level=isolation_level) as group:
             generation = await group.next()
@@ -60,7 +60,7 @@ class _WithoutLag:
 
 async def test_a_source_need_not_know_the_lag(autojump_clock: MockClock) -> None:
     """With a source that has no ``lag`` it is not known."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
 
         def source(config: GroupConfig, on_fault: object) -> RecordSource:

@@ -17,7 +17,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.interfaces import RecordSource
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
-from tests.group.world import World, world
+from tests.group.harness import Harness, harness
 
 
 @final
@@ -39,7 +39,7 @@ class Preparing:
         await self._source.__aexit__(*details)
 
 
-def group_with(here: World, prepare: Any, **settings: object) -> ConsumerGroup:
+def group_with(here: Harness, prepare: Any, **settings: object) -> ConsumerGroup:
     """A group whose source has this ``prepare``."""
     runtime = memory_runtime(here.broker)
 
@@ -57,7 +57,7 @@ def group_with(here: World, prepare: Any, **settings: object) -> ConsumerGroup:
 
 async def test_a_member_prepares_its_source_once_before_it_joins(autojump_clock: MockClock) -> None:
     """The source gets the topics before JoinGroup, once, although JoinGroup is sent twice."""
-    async with world() as here:
+    async with harness() as here:
         prepared: list[tuple[Collection[str], int]] = []
 
         def prepare(topics: Collection[str]) -> None:
@@ -75,7 +75,7 @@ async def test_a_member_prepares_its_source_once_before_it_joins(autojump_clock:
 
 async def test_a_pattern_s_new_topic_is_prepared(autojump_clock: MockClock) -> None:
     """If a new topic begins to match, the source gets it before the member joins again."""
-    async with world() as here:
+    async with harness() as here:
         prepared: list[Collection[str]] = []
         async with group_with(here, prepared.append, topics=[re.compile("topic.*")]) as group:
             await group.next()
@@ -91,7 +91,7 @@ async def test_a_prepare_that_raises_ends_the_group(autojump_clock: MockClock) -
     def prepare(_: Collection[str]) -> None:
         raise RuntimeError("as scripted")
 
-    async with world() as here:
+    async with harness() as here:
         with pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="as scripted")):
             async with group_with(here, prepare) as group:
                 await group.next()
@@ -100,7 +100,7 @@ async def test_a_prepare_that_raises_ends_the_group(autojump_clock: MockClock) -
 
 async def test_a_prepare_that_is_no_method_is_refused(autojump_clock: MockClock) -> None:
     """A ``prepare`` that cannot be called ends the group before it joins, with a reason."""
-    async with world() as here:
+    async with harness() as here:
         wrong = pytest.RaisesExc(UsageError, match="its prepare, if it has one, must be a method")
         with pytest.RaisesGroup(wrong):
             async with group_with(here, 5) as group:

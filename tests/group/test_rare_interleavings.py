@@ -13,15 +13,15 @@ from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause
-from tests.generation.bench import Bench
-from tests.group.world import P0, values, world
+from tests.generation.fakes import FakeGeneration
+from tests.group.harness import P0, harness, values
 
 
 async def test_a_task_s_exception_outlives_a_cancellation_from_outside(
     autojump_clock: MockClock,
 ) -> None:
     """A task's exception surfaces even if a cancellation cuts the drain of the others short."""
-    async with world() as here:
+    async with harness() as here:
 
         async def fails() -> None:
             raise ValueError("of a task")
@@ -42,7 +42,7 @@ async def test_a_commit_unanswered_until_the_drain_s_deadline_is_no_failure(
     autojump_clock: MockClock,
 ) -> None:
     """The unknown outcome ends with the generation, and the next generation begins."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(2)
 
         async def handle(generation: Generation) -> None:
@@ -66,7 +66,7 @@ async def test_a_commit_unanswered_until_the_drain_s_deadline_is_no_failure(
 
 async def test_a_commit_is_not_sent_again_past_the_lease(autojump_clock: MockClock) -> None:
     """If the coordinator is away for longer than the lease, the commit is not repeated."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(2)
 
         async def handle(generation: Generation) -> None:
@@ -92,7 +92,7 @@ async def test_a_commit_is_not_sent_again_past_the_lease(autojump_clock: MockClo
 
 async def test_a_seek_is_a_position(autojump_clock: MockClock) -> None:
     """With auto_offset_reset=error, a seek before the first read replaces a commit."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="error") as group:
             generation = await group.next()
@@ -103,7 +103,7 @@ async def test_a_seek_is_a_position(autojump_clock: MockClock) -> None:
 
 async def test_what_was_owned_before_is_what_the_program_held(autojump_clock: MockClock) -> None:
     """A generation that was not handed over does not count as the previous assignment."""
-    async with world() as here:
+    async with harness() as here:
 
         async def returns() -> None:
             await trio.sleep(1)
@@ -123,25 +123,25 @@ async def test_a_commit_that_fails_for_a_while_waits_for_the_lease(
     autojump_clock: MockClock,
 ) -> None:
     """Between attempts, a commit waits until a heartbeat has confirmed the membership."""
-    bench = Bench(session_timeout=3.0, commit_timeout=60.0)
+    fake = FakeGeneration(session_timeout=3.0, commit_timeout=60.0)
 
     async def takes_long() -> None:
         await trio.sleep(5)
         raise ConnectionLostError("gone", sent=True)
 
-    bench.coordinator.replies = [takes_long]
+    fake.coordinator.replies = [takes_long]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(lambda: bench.commit(p0=1))
+        nursery.start_soon(lambda: fake.commit(p0=1))
         await trio.sleep(20)
-        assert len(bench.coordinator.commits) == 1
-        bench.lease.confirm(trio.current_time())
-    assert len(bench.coordinator.commits) == 2
-    assert bench.committed
+        assert len(fake.coordinator.commits) == 1
+        fake.lease.confirm(trio.current_time())
+    assert len(fake.coordinator.commits) == 2
+    assert fake.committed
 
 
 async def test_closing_during_a_leave_leaves_all_the_same(autojump_clock: MockClock) -> None:
     """A member that was about to join again when the group closed leaves the group."""
-    async with world() as here:
+    async with harness() as here:
 
         async def returns() -> None:
             await trio.lowlevel.checkpoint()
@@ -163,7 +163,7 @@ async def test_a_commit_unanswered_when_membership_is_lost_is_no_failure(
     autojump_clock: MockClock,
 ) -> None:
     """The request times out after the end, and the next generation begins all the same."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(2)
 
         async def handle(generation: Generation) -> None:
@@ -186,7 +186,7 @@ async def test_a_cancellation_from_outside_ends_the_generation_at_once(
     autojump_clock: MockClock,
 ) -> None:
     """A shielded commit that is awaited is then the last one, and its loss is no failure."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(2)
         started = []
         causes = []
@@ -212,7 +212,7 @@ async def test_a_cancellation_from_outside_ends_the_generation_at_once(
 
 async def test_next_behind_a_shield_ends_when_a_task_raised(autojump_clock: MockClock) -> None:
     """The cancellation cannot reach a shielded next(), but the group's end does."""
-    async with world() as here:
+    async with harness() as here:
 
         async def fails() -> None:
             raise ValueError("of a task")
@@ -231,7 +231,7 @@ async def test_a_group_closed_in_the_event_of_a_generation_hands_none_out(
     autojump_clock: MockClock,
 ) -> None:
     """``shutdown()`` in the handler of that event ends the generation before next() returns."""
-    async with world() as here:
+    async with harness() as here:
 
         def close(event: Event) -> None:
             if isinstance(event, GenerationStarted):

@@ -6,12 +6,12 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.generation.generation import Generation
-from tests.group.world import P0, values, world
+from tests.group.harness import P0, harness, values
 
 
 async def test_records_of_the_deleted_topic_are_not_handed_out(autojump_clock: MockClock) -> None:
     """A kept partition without a commit is fetched again, because its records may be gone."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
 
         async def fetch_and_drain(generation: Generation) -> None:

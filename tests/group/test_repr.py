@@ -5,12 +5,12 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from tests.group.world import world
+from tests.group.harness import harness
 
 
 async def test_repr_shows_id_and_state(autojump_clock: MockClock) -> None:
     """The id, and whether the group is entered, joins, owns a generation, closes or has closed."""
-    async with world() as here:
+    async with harness() as here:
         group = here.group()
         assert repr(group) == "<ConsumerGroup 'group', not entered>"
         async with group:

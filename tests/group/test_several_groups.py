@@ -9,7 +9,7 @@ from kgroup.broker.groups.responses import DescribedGroup
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
-from tests.group.world import P0, P1, values, world
+from tests.group.harness import P0, P1, harness, values
 
 NAMES = ("a", "b", "c")
 RECORDS = 10
@@ -28,7 +28,7 @@ async def test_offsets_of_groups_stay_apart(autojump_clock: MockClock) -> None:
             read[name] += values(batch.messages)
             await generation.commit({P0: batch.next_offset})
 
-    async with world() as here:
+    async with harness() as here:
         await here.append(RECORDS)
         async with trio.open_nursery() as nursery:
             for name, stop in stops.items():
@@ -45,7 +45,7 @@ async def test_offsets_of_groups_stay_apart(autojump_clock: MockClock) -> None:
 async def test_generations_and_members_of_groups_stay_apart(autojump_clock: MockClock) -> None:
     """A rebalance or a leave in one group does not affect the other."""
     async with (
-        world(2) as here,
+        harness(2) as here,
         trio.open_nursery() as nursery,
         here.group(group_id="still") as still,
     ):

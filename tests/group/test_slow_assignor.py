@@ -17,10 +17,10 @@ from kgroup.events import AssignmentGivenUp, Joined, Left
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.worker_thread import WorkerThread, compute_inline
-from tests.group.world import P0, P1, World, world
+from tests.group.harness import P0, P1, Harness, harness
 
 
-def computing(here: World, compute: Callable[[], Any], **settings: Any) -> ConsumerGroup:
+def computing(here: Harness, compute: Callable[[], Any], **settings: Any) -> ConsumerGroup:
     """A group whose assignments are computed by this function."""
     runtime = attrs.evolve(memory_runtime(here.broker, seed=9), compute=compute)
     return ConsumerGroup(here.config(**settings), runtime=runtime, on_event=here.events.append)
@@ -45,7 +45,7 @@ class Lasting:
 
 async def test_heartbeats_continue_while_the_leader_computes(autojump_clock: MockClock) -> None:
     """The coordinator waits past the session time-out, and the assignment is used."""
-    async with world(2) as here:
+    async with harness(2) as here:
         settings = {"session_timeout": 6.0, "rebalance_timeout": 30.0}
         async with computing(here, Lasting(25.0), **settings) as group:
             generation = await group.next()
@@ -59,7 +59,7 @@ async def test_an_assignor_that_never_ends_costs_the_leader_its_place(
     autojump_clock: MockClock,
 ) -> None:
     """The leader fails before the coordinator acts; another member leads and owns everything."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         other = here.group()
 
         async def be_the_other() -> None:
@@ -95,7 +95,7 @@ class Blocking:
 
 async def test_a_thread_that_blocks_stops_nothing() -> None:
     """Heartbeats continue; a rebalance abandons the assignor; the next one waits for its thread."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         quick = {"heartbeat_interval": 0.02, "rejoin_backoff": 0.01}
         one, two = Blocking(), Blocking()
         two.may_finish.set()

@@ -16,10 +16,10 @@ from kgroup.group import default_runtime
 from kgroup.runtime import Runtime
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause
-from tests.group.world import P0, World, world
+from tests.group.harness import P0, Harness, harness
 
 
-async def evict(here: World, member_id: str) -> None:
+async def evict(here: Harness, member_id: str) -> None:
     """Remove a member from the group, as an administrator does."""
     await evict_by(here.config(), member_id, memory_runtime(here.broker))
 
@@ -39,7 +39,7 @@ async def test_a_heartbeat_and_a_commit_find_out_at_once(
     autojump_clock: MockClock, slow: str
 ) -> None:
     """A commit in flight while a heartbeat finds the loss reports that loss; no task has failed."""
-    async with world() as here, here.group(heartbeat_interval=1.0) as group:
+    async with harness() as here, here.group(heartbeat_interval=1.0) as group:
         refused = []
 
         async def commits(generation: Generation) -> None:

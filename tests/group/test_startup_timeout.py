@@ -9,12 +9,12 @@ from trio.testing import MockClock
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, StartupTimeoutError, TransportError
 from kgroup.events import RequestFailed
-from tests.group.world import world
+from tests.group.harness import harness
 
 
 async def test_brokers_that_are_away(autojump_clock: MockClock) -> None:
     """next() raises one error with the last failure; so does every later next()."""
-    async with world() as here:
+    async with harness() as here:
         here.broker.set_reachable(reachable=False)
         began = trio.current_time()
         async with here.group(startup_timeout=7.0, request_timeout=1.0) as group:
@@ -29,7 +29,7 @@ async def test_brokers_that_are_away(autojump_clock: MockClock) -> None:
 
 async def test_a_coordinator_that_refuses(autojump_clock: MockClock) -> None:
     """A coordinator that is found and answers no JoinGroup has not been reached either."""
-    async with world() as here:
+    async with harness() as here:
         here.broker.inject("join_group", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
         async with here.group(startup_timeout=7.0) as group:
             with pytest.raises(StartupTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS") as raised:
@@ -39,7 +39,7 @@ async def test_a_coordinator_that_refuses(autojump_clock: MockClock) -> None:
 
 async def test_a_connection_that_nobody_answers(autojump_clock: MockClock) -> None:
     """The first attempt is cut short by the limit."""
-    async with world() as here:
+    async with harness() as here:
         here.broker.slow(3600.0)
         async with here.group(startup_timeout=3.0) as group:
             with pytest.raises(StartupTimeoutError, match="no attempt has ended"):
@@ -48,7 +48,7 @@ async def test_a_connection_that_nobody_answers(autojump_clock: MockClock) -> No
 
 async def test_members_that_are_waited_for(autojump_clock: MockClock) -> None:
     """The limit is for reaching the coordinator, not for the group's rebalance."""
-    async with world() as here:
+    async with harness() as here:
         here.broker.slow(20.0, "join_group", times=1)
         async with here.group(startup_timeout=3.0, rebalance_timeout=60.0) as group:
             await group.next()
@@ -56,7 +56,7 @@ async def test_members_that_are_waited_for(autojump_clock: MockClock) -> None:
 
 async def test_brokers_that_go_away_later(autojump_clock: MockClock) -> None:
     """Once the group was joined, brokers that are away are waited for as ever."""
-    async with world() as here, here.group(startup_timeout=3.0) as group:
+    async with harness() as here, here.group(startup_timeout=3.0) as group:
         generation = await group.next()
         here.broker.set_reachable(reachable=False)
         await generation.ending.wait()

@@ -13,7 +13,7 @@ from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.status import Phase
 from kgroup.testing.memory import memory_runtime
-from tests.group.world import P0, world
+from tests.group.harness import P0, harness
 
 
 def reasons(group: ConsumerGroup) -> str:
@@ -23,7 +23,7 @@ def reasons(group: ConsumerGroup) -> str:
 
 async def test_the_phases_of_a_member(autojump_clock: MockClock) -> None:
     """From before it is entered to after it has closed, with what a generation has."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(50)
         group = here.group()
         assert group.status().phase is Phase.NOT_ENTERED
@@ -66,7 +66,7 @@ async def test_the_phases_of_a_member(autojump_clock: MockClock) -> None:
 async def test_a_member_without_partitions_is_ready(autojump_clock: MockClock) -> None:
     """More members than partitions: the one that gets none rightly idles."""
     async with (
-        world(1) as here,
+        harness(1) as here,
         here.group() as first,
         here.group() as second,
         trio.open_nursery() as nursery,
@@ -88,7 +88,7 @@ async def test_a_member_without_partitions_is_ready(autojump_clock: MockClock) -
 
 async def test_brokers_that_are_away(autojump_clock: MockClock) -> None:
     """First heartbeats are unconfirmed, then the lease is over, then there is no generation."""
-    async with world() as here, here.group(session_timeout=30.0) as group:
+    async with harness() as here, here.group(session_timeout=30.0) as group:
         await group.next()
         await trio.sleep(5)
         away = here.broker.slow(1000.0)
@@ -106,7 +106,7 @@ async def test_brokers_that_are_away(autojump_clock: MockClock) -> None:
 
 async def test_a_stuck_handler_is_reported_and_runs_on(autojump_clock: MockClock) -> None:
     """The member is live and not ready; the handler is not interrupted, and ready ends that."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         await here.append(5)
         done = trio.Event()
 
@@ -129,7 +129,7 @@ async def test_a_stuck_handler_is_reported_and_runs_on(autojump_clock: MockClock
 
 async def test_a_drain_that_hangs(autojump_clock: MockClock) -> None:
     """A rebalance is normal for a while, and then not ready, with what it waits for."""
-    async with world() as here, here.group(drain_timeout=50.0) as group:
+    async with harness() as here, here.group(drain_timeout=50.0) as group:
         generation = await group.next()
 
         async def handle() -> None:
@@ -148,7 +148,7 @@ async def test_a_drain_that_hangs(autojump_clock: MockClock) -> None:
 
 async def test_a_failure_is_not_live(autojump_clock: MockClock) -> None:
     """A handler's exception closes the group: a restart helps, and the reason names it."""
-    async with world() as here:
+    async with harness() as here:
         group = here.group()
 
         async def handle() -> None:
@@ -167,7 +167,7 @@ async def test_a_failure_is_not_live(autojump_clock: MockClock) -> None:
 
 async def test_a_group_that_was_cancelled(autojump_clock: MockClock) -> None:
     """It is closed, which no restart would help."""
-    async with world() as here:
+    async with harness() as here:
         group = here.group()
         with trio.move_on_after(5):
             async with group:
@@ -182,7 +182,7 @@ def test_an_event_loop_that_died() -> None:
     groups: list[ConsumerGroup] = []
 
     async def main() -> None:
-        async with world() as here:
+        async with harness() as here:
             runtime = attrs.evolve(memory_runtime(here.broker), clock=SuspendAwareClock())
             group = ConsumerGroup(here.config(), runtime=runtime)
             groups.append(group)

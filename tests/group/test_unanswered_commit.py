@@ -9,10 +9,10 @@ from trio.testing import MockClock
 from kgroup.errors import CommitUnknownError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from tests.group.world import World, world
+from tests.group.harness import Harness, harness
 
 
-async def commit_and_return(here: World, generation: Generation, *, answered: bool) -> None:
+async def commit_and_return(here: Harness, generation: Generation, *, answered: bool) -> None:
     """Commit once; the coordinator answers in time or too late."""
     (mine,) = generation.assignment
     if answered:
@@ -23,7 +23,9 @@ async def commit_and_return(here: World, generation: Generation, *, answered: bo
         await generation.commit({mine: 1}, beyond_read=True)
 
 
-async def join_as_follower(here: World, nursery: trio.Nursery, group: ConsumerGroup) -> Generation:
+async def join_as_follower(
+    here: Harness, nursery: trio.Nursery, group: ConsumerGroup
+) -> Generation:
     """Join ``group`` as a follower: another member leads and continues."""
 
     async def lead() -> None:
@@ -46,7 +48,7 @@ async def test_only_an_unanswered_commit_costs_the_member_id(
 ) -> None:
     """The member joins with a new member id, under which it commits; otherwise it keeps its id."""
     settings: dict[str, object] = {"commit_timeout": 3.0, "request_timeout": 2.0}
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         async with here.group(group_instance_id=instance_id, **settings) as group:
             first = await join_as_follower(here, nursery, group)
             await commit_and_return(here, first, answered=answered)

@@ -7,14 +7,14 @@ from trio.testing import MockClock
 
 from kgroup.generation.states import State
 from kgroup.types import Cause
-from tests.group.world import P0, world
+from tests.group.harness import P0, harness
 
 
 async def test_a_body_that_waits_for_the_end_does_not_hold_the_drain(
     autojump_clock: MockClock,
 ) -> None:
     """The drain ends with the tasks, and the group joins when next() is called."""
-    async with world() as here, here.group(drain_timeout=20.0) as group:
+    async with harness() as here, here.group(drain_timeout=20.0) as group:
 
         async def returns() -> None:
             await trio.sleep(1)
@@ -35,7 +35,7 @@ async def test_a_body_counts_as_work_again_after_a_cancelled_wait(
     autojump_clock: MockClock,
 ) -> None:
     """After a cancelled wait, the drain waits for the body's own work as before."""
-    async with world() as here, here.group(drain_timeout=20.0) as group:
+    async with harness() as here, here.group(drain_timeout=20.0) as group:
         generation = await group.next()
         with trio.move_on_after(1):
             await generation.wait_ended()

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from kgroup.errors import InvalidAssignmentError
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
-from tests.group.world import world
+from tests.group.harness import harness
 
 
 class Beyond:
@@ -27,7 +27,7 @@ class Beyond:
 
 async def test_a_wrong_assignment_is_refused_before_sync_group(autojump_clock: MockClock) -> None:
     """The error names the assignor, the member and the partition; the member leaves the group."""
-    async with world(2) as here:
+    async with harness(2) as here:
         with pytest.raises(InvalidAssignmentError, match="assignor 'beyond' .*topic-2") as refusal:
             async with here.group(assignors=[Beyond()]) as group:
                 await group.next()

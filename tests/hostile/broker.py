@@ -32,7 +32,7 @@ from kgroup.broker.time_slices import SLICE
 from kgroup.errors import ProtocolError
 from kgroup.wire import codec
 from kgroup.wire.versions import API_KEYS
-from tests.broker.made import batch
+from tests.broker.record_batches import batch
 from tests.broker.wire import Client
 from tests.hostile import extremes
 

@@ -23,7 +23,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import FetchError
 from kgroup.types import TopicPartition
 from kgroup.wire.versions import API_KEYS
-from tests.broker.made import NOW, batch
+from tests.broker.record_batches import NOW, batch
 from tests.broker.wire import LENGTH, Client, commit
 from tests.hostile import broker as hostile
 

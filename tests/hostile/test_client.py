@@ -22,10 +22,10 @@ from kgroup.interfaces import JoinResult
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Membership, TopicPartition
-from tests.group.world import P0, World, world
+from tests.group.harness import P0, Harness, harness
 from tests.hostile.client import CALLS, play
 from tests.hostile.group import ATTACKED
-from tests.recovery.scene import APIS
+from tests.recovery.observed_member import APIS
 
 SEED = 20261122
 CASES, PORTIONS = 10_000, 8
@@ -75,7 +75,7 @@ async def read(generation: object) -> None:
             continue
 
 
-async def count(here: World, group: ConsumerGroup) -> float:
+async def count(here: Harness, group: ConsumerGroup) -> float:
     """The requests a second of a program that runs for this long."""
     with trio.move_on_after(SECONDS):
         try:
@@ -90,7 +90,7 @@ async def test_no_lasting_error_causes_a_storm_of_requests(
     autojump_clock: MockClock, request_: Request, code: int
 ) -> None:
     """A request that always fails with the same error is not repeated too often."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         here.broker.inject(APIS[request_], code, times=1_000_000)
         assert await count(here, here.group(request_timeout=3.0)) < PER_SECOND
@@ -100,7 +100,9 @@ async def test_no_lasting_error_causes_a_storm_of_requests(
 class Peer:
     """Another member that subscribes and assigns as a test wants."""
 
-    def __init__(self, here: World, topics: Sequence[str], given: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self, here: Harness, topics: Sequence[str], given: Sequence[TopicPartition]
+    ) -> None:
         self._config = here.config(topics=["topic"])
         self._cluster = Cluster(self._config, here.broker.open_stream, Random(1))
         self._coordinator = CoordinatorClient(self._cluster, self._config)
@@ -151,7 +153,7 @@ async def test_a_leader_that_assigns_the_impossible_hurts_nothing(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     """Partitions that cannot be read are left out and reported; the others are read."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         given = [*IMPOSSIBLE, P0, P0, TopicPartition("secret", 0)]
         leader = Peer(here, ["topic"], given)
@@ -171,7 +173,7 @@ async def test_what_another_member_subscribes_to_ends_no_leader(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     """Impossible topic names are left out and reported, and the leader continues."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         names = ["my topic", "", "a" * 600, *(f"t{number}" for number in range(3000))]
         async with here.group() as group:
@@ -203,7 +205,7 @@ async def test_a_handler_of_events_that_raises_ends_nothing(autojump_clock: Mock
     def broken(event: Event) -> None:
         raise RuntimeError(str(event))
 
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         runtime = memory_runtime(here.broker)
         async with ConsumerGroup(here.config(), runtime=runtime, on_event=broken) as group:

@@ -32,7 +32,7 @@ from kgroup.metrics.table import METRICS
 from kgroup.monitors import Monitors
 from kgroup.records.memory import LogMessage, StoredRecord
 from kgroup.testing.memory import memory_runtime
-from tests.group.world import P0, world
+from tests.group.harness import P0, harness
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 P0_ATTRIBUTES = {
@@ -102,7 +102,7 @@ async def test_a_groups_metrics_and_spans(
         await trio.sleep(2)
         processed.set()
 
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         group = ConsumerGroup(
             here.config(),

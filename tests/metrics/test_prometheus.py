@@ -13,7 +13,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.metrics.prometheus import PrometheusMetrics
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
-from tests.group.world import P0, world
+from tests.group.harness import P0, harness
 
 
 def scraped(registry: prometheus_client.CollectorRegistry) -> dict[str, float]:
@@ -36,7 +36,7 @@ async def test_a_groups_metrics(autojump_clock: MockClock) -> None:
 
     of_topic = {"topic": "topic"}
     of_p0 = {**of_topic, "partition": "0"}
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(50)
         group = ConsumerGroup(here.config(), runtime=memory_runtime(here.broker), on_event=metrics)
         assert value("kgroup_live") is None  # not entered yet

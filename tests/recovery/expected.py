@@ -20,7 +20,7 @@ from kgroup.errors import (
     StaleGenerationError,
 )
 from kgroup.types import Cause
-from tests.recovery.scene import APIS
+from tests.recovery.observed_member import APIS
 
 KEPT, NONE, ANY = "the same id", "no id", "whatever id"
 FIRST_BACKOFF: Final = 0.1
@@ -29,7 +29,7 @@ AT_ONCE: Final = (0.0, 0.0)
 _RUNNING: Final = {Request.HEARTBEAT, Request.COMMIT}
 """The requests that fail while a generation runs."""
 _WITHOUT_ID: Final = {Request.FIND_COORDINATOR}
-"""The requests whose scene has no member id yet."""
+"""The requests that are sent before the member has an id."""
 
 
 @final

@@ -22,14 +22,14 @@ from kgroup.events import CommitRefused, Committed
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.types import Cause, OffsetAndMetadata, TopicPartition
-from tests.group.world import P0, P1, P2, World, world
+from tests.group.harness import P0, P1, P2, Harness, harness
 from tests.recovery.connections import Trouble
-from tests.recovery.scene import QUICK, Scene
+from tests.recovery.observed_member import QUICK, ObservedMember
 
 OFFSETS = "offset_commit"
 
 
-def committed_on_the_wire(here: World) -> list[dict[int, int]]:
+def committed_on_the_wire(here: Harness) -> list[dict[int, int]]:
     """The offsets of each OffsetCommit, by partition number."""
     return [
         {part.partition_index: part.committed_offset for part in request.topics[0].partitions}
@@ -41,7 +41,7 @@ async def test_a_commit_cancelled_before_it_was_sent_sends_nothing(
     autojump_clock: MockClock,
 ) -> None:
     """A commit cancelled behind another one raises Cancelled and sends nothing."""
-    async with world(2) as here, here.group() as group, trio.open_nursery() as nursery:
+    async with harness(2) as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
         nursery.start_soon(partial(generation.commit, {P0: 1}, beyond_read=True))
@@ -59,7 +59,7 @@ async def test_a_commit_cancelled_after_it_was_sent_gives_its_outcome(
     autojump_clock: MockClock,
 ) -> None:
     """In the cancelled scope, the call waits for the response and returns its outcome."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
         outcome = []
@@ -74,7 +74,7 @@ async def test_a_commit_cancelled_after_it_was_sent_gives_its_outcome(
 
 async def test_a_refusal_in_a_cancelled_scope_is_raised(autojump_clock: MockClock) -> None:
     """A commit that was sent raises its refusal, although its scope is cancelled."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS, times=1)
         here.broker.inject(OFFSETS, ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -87,7 +87,7 @@ async def test_a_caller_cancelled_while_another_s_request_carries_its_offsets(
     autojump_clock: MockClock,
 ) -> None:
     """Offsets in another caller's request have their outcome, cancelled or not."""
-    async with world(2) as here, here.group() as group, trio.open_nursery() as nursery:
+    async with harness(2) as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(2.0, OFFSETS)
         nursery.start_soon(partial(generation.commit, {P0: 1}, beyond_read=True))
@@ -108,7 +108,7 @@ async def test_a_caller_cancelled_while_another_s_request_carries_its_offsets(
 async def test_commits_that_wait_go_out_together(autojump_clock: MockClock) -> None:
     """Of many commits at once, the first is sent alone, and all others share one request."""
     partitions = [TopicPartition("topic", number) for number in range(10)]
-    async with world(10) as here, here.group() as group:
+    async with harness(10) as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(1.0, OFFSETS)
         async with trio.open_nursery() as nursery:
@@ -127,7 +127,7 @@ async def test_each_caller_of_a_shared_request_has_its_own_answer(
     autojump_clock: MockClock,
 ) -> None:
     """A refused partition, and an offset below the lower bound, fail only their own callers."""
-    async with world(3, **{"offset.metadata.max.bytes": "10"}) as here, here.group() as group:
+    async with harness(3, **{"offset.metadata.max.bytes": "10"}) as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(1.0, OFFSETS)
         outcomes: dict[str, Any] = {}
@@ -160,7 +160,7 @@ async def test_each_caller_of_a_shared_request_has_its_own_answer(
 
 async def test_commits_stay_in_the_order_of_their_calls(autojump_clock: MockClock) -> None:
     """A later call with a smaller offset is refused, because the earlier one comes first."""
-    async with world() as here, here.group() as group, trio.open_nursery() as nursery:
+    async with harness() as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         here.broker.slow(1.0, OFFSETS)
         nursery.start_soon(partial(generation.commit, {P0: 1}, beyond_read=True))
@@ -175,7 +175,7 @@ async def test_commits_stay_in_the_order_of_their_calls(autojump_clock: MockCloc
 
 async def test_no_commit_goes_behind_the_last_one(autojump_clock: MockClock) -> None:
     """An offset below the start position or the last commit is refused; a seek allows it."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             generation = await group.next()
@@ -199,7 +199,7 @@ async def test_no_commit_goes_behind_the_last_one(autojump_clock: MockClock) -> 
 @pytest.mark.parametrize("bad", [-1, 2**63, True, "7", 1.5, None])
 async def test_an_invalid_offset_is_refused(autojump_clock: MockClock, bad: Any) -> None:
     """A wrong value, or a partition that is not owned, is refused before anything is sent."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         with pytest.raises((TypeError, ValueError), match="topic-0"):
             await generation.commit({P0: bad}, beyond_read=True)
@@ -211,12 +211,12 @@ async def test_an_invalid_offset_is_refused(autojump_clock: MockClock, bad: Any)
 
 async def test_an_answer_that_never_comes_is_unknown(autojump_clock: MockClock) -> None:
     """After request_timeout the outcome is unknown, and the same commit can be made again."""
-    async with world() as here:
-        scene = Scene(here, **QUICK)
-        async with scene.group() as group:
+    async with harness() as here:
+        observed = ObservedMember(here, **QUICK)
+        async with observed.group() as group:
             generation = await group.next()
             silent = [True]
-            scene.connections.trouble(Trouble.SILENT_AFTER, OFFSETS, lambda: silent[0])
+            observed.connections.trouble(Trouble.SILENT_AFTER, OFFSETS, lambda: silent[0])
             with pytest.raises(CommitUnknownError, match="may have been applied"):
                 await generation.commit({P0: 3}, beyond_read=True)
             assert here.now == 4.0
@@ -225,16 +225,16 @@ async def test_an_answer_that_never_comes_is_unknown(autojump_clock: MockClock) 
             assert generation.state is State.RUNNING
             await generation.commit({P0: 3}, beyond_read=True)
             assert await here.committed() == {P0: 3}
-        assert [event.stale for event in scene.events(CommitRefused)] == [False]
+        assert [event.stale for event in observed.events(CommitRefused)] == [False]
 
 
 async def test_a_commit_without_a_connection_fails(
     autojump_clock: MockClock,
 ) -> None:
     """If no connection could be opened, the outcome is known: nothing was committed."""
-    async with world() as here:
-        scene = Scene(here, **QUICK)
-        async with scene.group() as group:
+    async with harness() as here:
+        observed = ObservedMember(here, **QUICK)
+        async with observed.group() as group:
             generation = await group.next()
             await here.broker.disconnect()
             with pytest.raises(CommitUnknownError):
@@ -255,7 +255,7 @@ async def test_all_callers_of_a_refused_generation_get_the_refusal(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """One refusal ends the generation: waiting and later commits are stale and not sent."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         here.broker.slow(1.0, OFFSETS)
         here.broker.inject(OFFSETS, code)
@@ -285,7 +285,7 @@ async def test_a_stale_commit_of_an_old_generation_leaves_the_new_one_alone(
     autojump_clock: MockClock,
 ) -> None:
     """Only the caller that uses an old generation gets the error."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         old = await group.next()
         old.start_soon(trio.sleep, 1)
         new = await group.next()
@@ -300,8 +300,10 @@ async def test_nothing_is_sent_past_the_lease(
     autojump_clock: MockClock,
 ) -> None:
     """When the lease expires, the generation ends, and waiting commits are cancelled."""
-    async with world() as here:
-        scene = Scene(here, **{**QUICK, "session_timeout": 6.0, "heartbeat_interval": 1.0})
+    async with harness() as here:
+        observed = ObservedMember(
+            here, **{**QUICK, "session_timeout": 6.0, "heartbeat_interval": 1.0}
+        )
         outcomes: list[object] = []
 
         async def commits_late(generation: Generation) -> None:
@@ -312,7 +314,7 @@ async def test_nothing_is_sent_past_the_lease(
                 outcomes.append(error)
                 raise
 
-        async with scene.group() as group:
+        async with observed.group() as group:
             first = await group.next()
             first.start_soon(commits_late, first)
             here.broker.set_reachable(reachable=False)
@@ -329,10 +331,10 @@ async def test_nothing_is_sent_past_the_lease(
 
 async def test_an_unstable_offset_is_waited_for(autojump_clock: MockClock) -> None:
     """Offsets of an open transaction are requested until they are stable."""
-    async with world() as here:
-        scene = Scene(here)
+    async with harness() as here:
+        observed = ObservedMember(here)
         here.broker.inject("offset_fetch", ErrorCode.UNSTABLE_OFFSET_COMMIT, times=4)
-        async with scene.group() as group:
+        async with observed.group() as group:
             generation = await group.next()
             assert 1.2 <= here.now <= 1.8  # 0.1 + 0.2 + 0.4 + 0.8, with jitter
             assert generation.start_offsets == {P0: 0}
@@ -342,7 +344,7 @@ async def test_an_unstable_offset_is_waited_for(autojump_clock: MockClock) -> No
 
 async def test_a_moved_coordinator_costs_a_commit_nothing(autojump_clock: MockClock) -> None:
     """A call succeeds in spite of NOT_COORDINATOR, a loading coordinator and a cut connection."""
-    async with world() as here, here.group() as group, trio.open_nursery() as nursery:
+    async with harness() as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         nursery.start_soon(lambda: here.broker.restart_coordinator(away=1.0, loading=1.0))
         await trio.testing.wait_all_tasks_blocked()

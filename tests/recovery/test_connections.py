@@ -8,8 +8,8 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.generation.states import State
-from tests.group.world import P0, world
-from tests.recovery.scene import QUICK, Scene
+from tests.group.harness import P0, harness
+from tests.recovery.observed_member import QUICK, ObservedMember
 
 HELD_BACK = 20.0
 INTERVAL = 1.0
@@ -17,8 +17,8 @@ INTERVAL = 1.0
 
 async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> None:
     """While a commit's response is held back, heartbeats are sent and answered in time."""
-    async with world() as here:
-        scene = Scene(
+    async with harness() as here:
+        observed = ObservedMember(
             here,
             **{
                 **QUICK,
@@ -28,7 +28,7 @@ async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> N
                 "commit_timeout": HELD_BACK + 5,
             },
         )
-        async with scene.group() as group:
+        async with observed.group() as group:
             generation = await group.next()
             here.broker.slow(HELD_BACK, "offset_commit", times=1)
             began = here.now
@@ -37,7 +37,9 @@ async def test_a_slow_commit_delays_no_heartbeat(autojump_clock: MockClock) -> N
             # Two sessions have passed: without heartbeats the membership would have been lost.
             assert generation.state is State.RUNNING
             beats = [
-                it.at for it in scene.connections.sent if it.api == "heartbeat" and it.at >= began
+                it.at
+                for it in observed.connections.sent
+                if it.api == "heartbeat" and it.at >= began
             ]
             gaps = [later - before for before, later in pairwise(beats)]
             assert len(beats) >= HELD_BACK / INTERVAL - 1
@@ -49,14 +51,14 @@ async def test_heartbeats_and_commits_have_a_connection_each(
     autojump_clock: MockClock,
 ) -> None:
     """JoinGroup, heartbeats and the leave share one; commits and SyncGroup share another."""
-    async with world() as here:
-        scene = Scene(here, **QUICK)
-        async with scene.group() as group:
+    async with harness() as here:
+        observed = ObservedMember(here, **QUICK)
+        async with observed.group() as group:
             generation = await group.next()
             await trio.sleep(group.config.heartbeat_interval * 2)
             await generation.commit({P0: 1}, beyond_read=True)
         connections = {
-            api: {it.connection for it in scene.connections.sent if it.api == api}
+            api: {it.connection for it in observed.connections.sent if it.api == api}
             for api in ("join_group", "heartbeat", "sync_group", "offset_commit", "leave_group")
         }
         assert connections["join_group"] == connections["heartbeat"] == connections["leave_group"]

@@ -17,8 +17,8 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause
-from tests.group.world import P0, World, world
-from tests.recovery.scene import Scene
+from tests.group.harness import P0, Harness, harness
+from tests.recovery.observed_member import ObservedMember
 
 
 async def returns() -> None:
@@ -26,7 +26,7 @@ async def returns() -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def stay(here: World, joined: trio.Event, leave: trio.Event) -> None:
+async def stay(here: Harness, joined: trio.Event, leave: trio.Event) -> None:
     """Be another member, which joins again in every rebalance until it has to leave."""
     async with here.group() as group, trio.open_nursery() as nursery:
 
@@ -43,7 +43,7 @@ async def test_a_returned_task_brings_the_next_generation_of_a_lone_member(
     autojump_clock: MockClock,
 ) -> None:
     """Epoch and generation id are new, the member id is not; the old one starts no task."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         first = await group.next()
         assert first.start_soon(returns)
         second = await group.next()
@@ -57,7 +57,7 @@ async def test_a_returned_task_brings_the_next_generation_of_a_lone_member(
 
 async def test_a_leader_s_return_moves_the_whole_group(autojump_clock: MockClock) -> None:
     """The leader's next generation has a new id, and so has the follower's."""
-    async with world(2) as here, trio.open_nursery() as nursery, here.group() as group:
+    async with harness(2) as here, trio.open_nursery() as nursery, here.group() as group:
         await group.next()
         joined, leave = trio.Event(), trio.Event()
         nursery.start_soon(stay, here, joined, leave)
@@ -76,7 +76,7 @@ async def test_a_follower_s_return_changes_nothing_in_a_stable_group(
     autojump_clock: MockClock,
 ) -> None:
     """The follower has a new epoch in the same generation, and no other member is affected."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         joined, leave = trio.Event(), trio.Event()
         nursery.start_soon(stay, here, joined, leave)
         await joined.wait()
@@ -99,7 +99,7 @@ async def test_a_follower_s_return_changes_nothing_in_a_stable_group(
 
 async def test_next_of_a_cancelled_scope_raises_cancelled(autojump_clock: MockClock) -> None:
     """A cancelled next() returns no generation, and the group works afterwards."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         with trio.CancelScope() as scope:
             scope.cancel()
             await group.next()
@@ -109,7 +109,7 @@ async def test_next_of_a_cancelled_scope_raises_cancelled(autojump_clock: MockCl
 
 async def test_next_of_a_closed_group(autojump_clock: MockClock) -> None:
     """next() raises GroupClosedError every time; a group that never joined sends no LeaveGroup."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         await group.aclose()
         for _ in range(2):
             with pytest.raises(GroupClosedError):
@@ -127,7 +127,7 @@ async def test_an_assignor_that_raises_makes_the_member_leave(autojump_clock: Mo
             del topics, members
             raise LookupError("no plan")
 
-    async with world() as here:
+    async with harness() as here:
         with pytest.raises(LookupError, match="no plan"):
             async with here.group(assignors=[Mine()]) as group:
                 await group.next()
@@ -145,13 +145,13 @@ FAILING = [
 @pytest.mark.parametrize(("api", "leaves"), FAILING)
 async def test_an_unknown_error(autojump_clock: MockClock, api: str, leaves: bool) -> None:
     """The member leaves if it has an id, backs off and starts over; next() continues waiting."""
-    async with world() as here:
-        scene = Scene(here)
+    async with harness() as here:
+        observed = ObservedMember(here)
         here.broker.inject(api, 41)
-        async with scene.group() as group:
+        async with observed.group() as group:
             generation = await group.next()
             assert generation.state is State.RUNNING
-        sent = [(it.at, it.api, it.member_id) for it in scene.connections.sent]
+        sent = [(it.at, it.api, it.member_id) for it in observed.connections.sent]
         left = [(at, member_id) for at, it, member_id in sent if it == "leave_group"]
         # The last one is the closing.
         assert len(left) == (2 if leaves else 1)
@@ -159,30 +159,30 @@ async def test_an_unknown_error(autojump_clock: MockClock, api: str, leaves: boo
             assert left[0][1] != generation.member_id
         joins = [it for it in sent if it[1] == "join_group"]
         assert 0.08 <= joins[-1][0] <= 0.12
-        assert [event.request for event in scene.events(RequestFailed)] == [
+        assert [event.request for event in observed.events(RequestFailed)] == [
             {"find_coordinator": "FindCoordinator", "join_group": "JoinGroup"}.get(api, "SyncGroup")
         ]
 
 
 async def test_a_rebalance_during_sync_is_joined_at_once(autojump_clock: MockClock) -> None:
     """REBALANCE_IN_PROGRESS: no leave, no backoff, the same member id, and no warning."""
-    async with world() as here:
-        scene = Scene(here)
+    async with harness() as here:
+        observed = ObservedMember(here)
         here.broker.inject("sync_group", 27, times=3)
-        async with scene.group() as group:
+        async with observed.group() as group:
             generation = await group.next()
             assert here.now == 0
-            assert [it.member_id for it in scene.connections.sent if it.api == "join_group"] == [
+            assert [it.member_id for it in observed.connections.sent if it.api == "join_group"] == [
                 "",
                 *[generation.member_id] * 4,
             ]
-        assert scene.events(BackingOff) == []
-        assert scene.events(RequestFailed) == []
+        assert observed.events(BackingOff) == []
+        assert observed.events(RequestFailed) == []
 
 
 async def test_a_task_started_after_the_end_does_not_run(autojump_clock: MockClock) -> None:
     """start_soon on a generation that has ended returns False, and the function never runs."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         first = await group.next()
         first.start_soon(returns)
         second = await group.next()
@@ -200,7 +200,7 @@ async def test_a_task_started_after_the_end_does_not_run(autojump_clock: MockClo
 
 async def test_next_inside_a_task_of_the_generation_is_refused(autojump_clock: MockClock) -> None:
     """next() raises in tasks of the generation, and in tasks that those start."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         refused: list[UsageError] = []
 

@@ -20,9 +20,9 @@ from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause
-from tests.group.world import P0, World, values, world
+from tests.group.harness import P0, Harness, harness, values
 from tests.recovery.connections import Trouble
-from tests.recovery.scene import QUICK, Scene
+from tests.recovery.observed_member import QUICK, ObservedMember
 
 SHORT: dict[str, object] = {"session_timeout": 10.0, "rebalance_timeout": 10.0}
 
@@ -32,7 +32,7 @@ async def test_unavailable_for_less_than_the_lease_ends_nothing(
     autojump_clock: MockClock, how: str
 ) -> None:
     """The generation continues, and reads and commits afterwards."""
-    async with world() as here, here.group(**SHORT, request_timeout=2.0) as group:
+    async with harness() as here, here.group(**SHORT, request_timeout=2.0) as group:
         generation = await group.next()
         await trio.sleep(5)
         if how == "moves":
@@ -60,7 +60,7 @@ async def test_unavailable_for_longer_than_the_lease_loses_the_generation(
     autojump_clock: MockClock, how: str
 ) -> None:
     """The member gives up when its lease expires, and joins again when it can."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         async with here.group(**SHORT, request_timeout=2.0) as group:
             first = await group.next()
             await trio.sleep(5)
@@ -90,18 +90,18 @@ async def test_unavailable_for_longer_than_the_lease_loses_the_generation(
         ]
 
 
-Fall = Callable[[World], Awaitable[None]]
+Fall = Callable[[Harness], Awaitable[None]]
 
 
-async def _restart(here: World) -> None:
+async def _restart(here: Harness) -> None:
     await here.broker.restart_coordinator(away=0.5, loading=0.5)
 
 
-async def _restart_at_once(here: World) -> None:
+async def _restart_at_once(here: Harness) -> None:
     await here.broker.restart_coordinator()
 
 
-async def _cut(here: World) -> None:
+async def _cut(here: Harness) -> None:
     await trio.lowlevel.checkpoint()
     here.broker.cut_connections()
 
@@ -113,7 +113,7 @@ FALLS = [
 ]
 
 
-def first_arrival(here: World, api: str) -> trio.Event:
+def first_arrival(here: Harness, api: str) -> trio.Event:
     """An event that is set when the broker first receives this request."""
     arrived = trio.Event()
 
@@ -135,7 +135,7 @@ async def test_the_coordinator_falls_before_the_hand_over(
     autojump_clock: MockClock, phase: str, fall: Fall
 ) -> None:
     """In whichever request it happens, next() returns a generation that reads and commits."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         await here.append(2)
         arrived = first_arrival(here, phase)
         here.broker.slow(1.0, phase, times=2)
@@ -163,7 +163,7 @@ async def test_the_coordinator_falls_while_a_generation_works(
     autojump_clock: MockClock, phase: str, fall: Fall
 ) -> None:
     """The current work is committed with its own generation's id, and read once."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         await here.append(3)
         seen: list[int] = []
 
@@ -201,7 +201,7 @@ async def test_the_coordinator_falls_while_a_member_leaves(
     autojump_clock: MockClock, fall: Fall
 ) -> None:
     """The leave is sent again, within close_timeout, and the group is empty."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         async with here.group() as group:
             await group.next()
             here.broker.slow(1.0, "leave_group", times=1)
@@ -220,7 +220,7 @@ async def test_the_coordinator_falls_while_a_member_leaves(
 
 async def test_a_leave_without_a_response_is_given_up(autojump_clock: MockClock) -> None:
     """With a dead coordinator, closing takes no longer than close_timeout."""
-    async with world() as here:
+    async with harness() as here:
         async with here.group(close_timeout=3.0) as group:
             await group.next()
             here.broker.set_reachable(reachable=False)
@@ -234,7 +234,7 @@ async def test_closing_in_each_phase_before_the_hand_over(
     autojump_clock: MockClock, phase: str
 ) -> None:
     """Closing keeps its deadline, next() raises GroupClosedError, and the group is empty."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         arrived = first_arrival(here, phase)
         here.broker.slow(60.0, phase)
         async with here.group() as group:
@@ -257,7 +257,7 @@ async def test_closing_in_each_phase_before_the_hand_over(
 
 async def test_closing_while_it_drains_and_while_it_backs_off(autojump_clock: MockClock) -> None:
     """A drain that has begun keeps its deadline; a backoff ends at once."""
-    async with world() as here:
+    async with harness() as here:
         finished: list[float] = []
 
         async def slow(generation: Generation) -> None:
@@ -289,9 +289,9 @@ async def test_a_join_that_outlives_the_rebalance_is_sent_again(
     autojump_clock: MockClock,
 ) -> None:
     """After rebalance_timeout + 5 s it is sent with the same id on a new connection."""
-    async with world() as here, trio.open_nursery() as nursery:
-        slower = Scene(here, session_timeout=60.0, rebalance_timeout=40.0)
-        scene = Scene(here, session_timeout=60.0, rebalance_timeout=5.0)
+    async with harness() as here, trio.open_nursery() as nursery:
+        slower = ObservedMember(here, session_timeout=60.0, rebalance_timeout=40.0)
+        observed = ObservedMember(here, session_timeout=60.0, rebalance_timeout=5.0)
 
         async def other(ready: trio.Event) -> None:
             async with slower.group() as group:
@@ -305,9 +305,9 @@ async def test_a_join_that_outlives_the_rebalance_is_sent_again(
         ready = trio.Event()
         nursery.start_soon(other, ready)
         await ready.wait()
-        async with scene.group() as group:
+        async with observed.group() as group:
             generation = await group.next()
-            joins = [it for it in scene.connections.sent if it.api == "join_group"]
+            joins = [it for it in observed.connections.sent if it.api == "join_group"]
             ids = [it.member_id for it in joins]
             assert ids == ["", *[generation.member_id] * (len(joins) - 1)]
             assert len(joins) >= 4
@@ -319,29 +319,29 @@ async def test_a_join_that_outlives_the_rebalance_is_sent_again(
 
 async def test_a_storm_of_member_id_required_is_slowed_down(autojump_clock: MockClock) -> None:
     """The first id is used at once; if the coordinator assigns more ids, the member backs off."""
-    async with world() as here:
-        scene = Scene(here)
-        async with scene.group() as group:
+    async with harness() as here:
+        observed = ObservedMember(here)
+        async with observed.group() as group:
             first = await group.next()
             first.start_soon(trio.sleep, 10)
             await first.ending.wait()
-            since = len(scene.connections.sent)
+            since = len(observed.connections.sent)
             here.broker.inject("join_group", ErrorCode.MEMBER_ID_REQUIRED, times=6)
             second = await group.next()
             assert second.member_id == first.member_id
-        joins = [it.at for it in scene.connections.sent[since:] if it.api == "join_group"]
+        joins = [it.at for it in observed.connections.sent[since:] if it.api == "join_group"]
         gaps = [round(b - a, 6) for a, b in pairwise(joins)]
         assert gaps[0] == 0
         for gap, wait in zip(gaps[1:], (0.1, 0.2, 0.4, 0.8, 1.6), strict=True):
             assert wait * 0.8 <= gap <= wait * 1.2
-        assert len(scene.events(BackingOff)) == 5
+        assert len(observed.events(BackingOff)) == 5
 
 
 async def test_a_fresh_member_joins_without_any_wait(autojump_clock: MockClock) -> None:
     """KIP-394 costs no backoff: the assigned id is used at once, even after a dropped one."""
-    async with world() as here:
-        scene = Scene(here)
-        async with scene.group() as group:
+    async with harness() as here:
+        observed = ObservedMember(here)
+        async with observed.group() as group:
             first = await group.next()
             assert here.now == 0
             await trio.sleep(10)
@@ -349,7 +349,7 @@ async def test_a_fresh_member_joins_without_any_wait(autojump_clock: MockClock) 
             await first.ending.wait()
             second = await group.next()
             assert second.member_id != first.member_id
-        assert scene.events(BackingOff) == []
+        assert observed.events(BackingOff) == []
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
@@ -357,15 +357,15 @@ async def test_generations_that_are_lost_at_once_back_off(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """If the coordinator refuses every first heartbeat, the member backs off between joins."""
-    async with world(1, **{"group.min.session.timeout.ms": "1000"}) as here:
+    async with harness(1, **{"group.min.session.timeout.ms": "1000"}) as here:
         here.broker.inject("heartbeat", code, times=None)
-        scene = Scene(here, session_timeout=3.0, heartbeat_interval=0.5)
-        async with scene.group() as group:
+        observed = ObservedMember(here, session_timeout=3.0, heartbeat_interval=0.5)
+        async with observed.group() as group:
             with trio.move_on_after(60):
                 while True:
                     generation = await group.next()
                     await generation.ending.wait()
-        joins = [it for it in scene.connections.sent if it.api == "join_group"]
+        joins = [it for it in observed.connections.sent if it.api == "join_group"]
         assert len(joins) < 60
 
 
@@ -384,7 +384,7 @@ async def test_a_suspended_process_confirms_its_membership_and_continues(
     autojump_clock: MockClock,
 ) -> None:
     """Past its lease, it returns no records and commits nothing until a heartbeat is confirmed."""
-    async with world() as here:
+    async with harness() as here:
         clock = Suspended()
         events: list[object] = []
         runtime = attrs.evolve(memory_runtime(here.broker, seed=1), clock=clock)
@@ -407,7 +407,7 @@ async def test_a_suspended_process_confirms_its_membership_and_continues(
 
 async def test_a_process_suspended_for_too_long_stops(autojump_clock: MockClock) -> None:
     """If the coordinator has reassigned its partitions, it returns no more records."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         clock = Suspended()
         runtime = attrs.evolve(memory_runtime(here.broker, seed=1), clock=clock)
@@ -433,18 +433,18 @@ async def test_a_process_suspended_for_too_long_stops(autojump_clock: MockClock)
 
 async def test_a_frozen_broker_is_noticed_by_its_silence(autojump_clock: MockClock) -> None:
     """An open connection without responses is replaced after request_timeout."""
-    async with world() as here:
-        scene = Scene(here, **QUICK)
-        async with scene.group() as group:
+    async with harness() as here:
+        observed = ObservedMember(here, **QUICK)
+        async with observed.group() as group:
             generation = await group.next()
-            since = len(scene.connections.sent)
+            since = len(observed.connections.sent)
             connection = next(
-                it.connection for it in scene.connections.sent if it.api == "heartbeat"
+                it.connection for it in observed.connections.sent if it.api == "heartbeat"
             )
-            scene.connections.trouble(
-                Trouble.SILENT_BEFORE, "heartbeat", lambda: not scene.failures(Request.HEARTBEAT)
+            observed.connections.trouble(
+                Trouble.SILENT_BEFORE, "heartbeat", lambda: not observed.failures(Request.HEARTBEAT)
             )
             await trio.sleep(8)
             assert generation.state is State.RUNNING
-            beats = [it for it in scene.connections.sent[since:] if it.api == "heartbeat"]
+            beats = [it for it in observed.connections.sent[since:] if it.api == "heartbeat"]
             assert beats[-1].connection != connection

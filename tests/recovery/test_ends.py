@@ -17,10 +17,10 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause, Membership
-from tests.group.world import P0, World, world
+from tests.group.harness import P0, Harness, harness
 
 
-async def rebalances(here: World) -> None:
+async def rebalances(here: Harness) -> None:
     """Another member joins, and leaves after a while."""
     async with here.group(client_id="other") as group:
         with trio.move_on_after(60):
@@ -31,7 +31,7 @@ async def test_a_drain_ends_before_the_rebalance_time_out(
     autojump_clock: MockClock,
 ) -> None:
     """However long drain_timeout is, the JoinGroup arrives before the rebalance timeout is over."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
 
         async def never_done() -> None:
             await trio.sleep_forever()
@@ -51,7 +51,7 @@ async def test_a_drain_ends_before_the_rebalance_time_out(
 
 async def test_a_commit_in_a_drain_has_the_drain_s_deadline(autojump_clock: MockClock) -> None:
     """A commit without a response is unknown at the end of the drain, and not later."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         outcome: list[tuple[float, type[Exception]]] = []
         began: list[float] = []
 
@@ -80,7 +80,7 @@ async def test_membership_lost_in_a_drain_ends_it_at_once(
     autojump_clock: MockClock, code: ErrorCode
 ) -> None:
     """Heartbeats continue during a drain; a loss that they find replaces the revocation."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         cancelled: list[float] = []
         lost: list[float] = []
 
@@ -111,7 +111,7 @@ async def test_a_lookup_of_the_coordinator_that_cannot_succeed(
     autojump_clock: MockClock,
 ) -> None:
     """If the lookup is not authorized, the generation is lost and the group is closed."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(5)
         here.broker.inject("find_coordinator", ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -127,7 +127,7 @@ async def test_heartbeats_come_quickly_at_first_and_then_at_their_interval(
     autojump_clock: MockClock,
 ) -> None:
     """The first waits are 0 and 250 ms, doubling; then heartbeats come with the beat."""
-    async with world() as here, here.group(heartbeat_interval=3.0) as group:
+    async with harness() as here, here.group(heartbeat_interval=3.0) as group:
         await group.next()
         await trio.sleep(20)
         times = [at for at, api, _ in here.requests if api == "heartbeat"]
@@ -148,7 +148,7 @@ async def test_a_throttled_member_waits(
         return 4.0
 
     monkeypatch.setattr(CoordinatorClient, "heartbeat", throttled)
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         generation = await group.next()
         await trio.sleep(30)
         times = [at for at, api, _ in here.requests if api == "heartbeat"]
@@ -159,7 +159,7 @@ async def test_a_throttled_member_waits(
 
 async def test_a_pending_transaction_is_waited_for(autojump_clock: MockClock) -> None:
     """KIP-447: the start position is the one that the transaction commits, not the one before."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         purgatory = here.broker.cluster.brokers[1].groups
         await purgatory.handle(
             requests.TxnOffsetCommit(
@@ -184,7 +184,7 @@ async def test_a_pending_transaction_is_waited_for(autojump_clock: MockClock) ->
 
 async def test_an_explicit_retention_travels_in_v4(autojump_clock: MockClock) -> None:
     """offset_retention makes a commit v4, with the retention in milliseconds."""
-    async with world() as here, here.group(offset_retention=3600.0) as group:
+    async with harness() as here, here.group(offset_retention=3600.0) as group:
         generation = await group.next()
         await generation.commit({P0: 1}, beyond_read=True)
         ((_, request),) = here.requests_for("offset_commit")
@@ -197,7 +197,7 @@ async def test_a_body_under_scope_is_cancelled_with_its_generation(
     autojump_clock: MockClock,
 ) -> None:
     """Work in the loop's body that outlasts the drain is cancelled, and the loop continues."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         generations = await bodies(here, nursery, here.group(drain_timeout=3.0))
         assert [generation.end and generation.end.cause for generation in generations] == [
             Cause.REBALANCE,
@@ -206,7 +206,7 @@ async def test_a_body_under_scope_is_cancelled_with_its_generation(
         nursery.cancel_scope.cancel()
 
 
-async def bodies(here: World, nursery: trio.Nursery, making: ConsumerGroup) -> list[Generation]:
+async def bodies(here: Harness, nursery: trio.Nursery, making: ConsumerGroup) -> list[Generation]:
     """Two generations of a group; the first body works for ever under its generation's scope."""
     generations: list[Generation] = []
     async with making as group:

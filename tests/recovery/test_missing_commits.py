@@ -13,12 +13,12 @@ from kgroup.events import CommitsMissing
 from kgroup.generation.generation import Generation
 from kgroup.generation.missing_commits import REPORTED_AFTER
 from kgroup.types import TopicPartition
-from tests.group.world import P0, P1, World, world
+from tests.group.harness import P0, P1, Harness, harness
 
 MINUTE = 60.0
 
 
-async def play(here: World, *, commits: bool, minutes: int, **settings: Any) -> None:
+async def play(here: Harness, *, commits: bool, minutes: int, **settings: Any) -> None:
     """Read a record a minute from two partitions; commit those of the second one, or of both."""
 
     async def handle(generation: Generation, partition: TopicPartition) -> None:
@@ -36,14 +36,14 @@ async def play(here: World, *, commits: bool, minutes: int, **settings: Any) -> 
             await trio.sleep(MINUTE)
 
 
-def reported(here: World) -> Sequence[tuple[TopicPartition, ...]]:
+def reported(here: Harness) -> Sequence[tuple[TopicPartition, ...]]:
     """The partitions of each event."""
     return [event.partitions for event in here.events_of(CommitsMissing)]
 
 
 async def test_records_flow_and_nothing_is_committed(autojump_clock: MockClock) -> None:
     """It is a warning every five minutes from the second look on, and once more at the close."""
-    async with world(2) as here:
+    async with harness(2) as here:
         minutes = int(3.5 * REPORTED_AFTER / MINUTE)
         await play(here, commits=False, minutes=minutes)
         assert reported(here) == [(P0,)] * 3
@@ -51,14 +51,14 @@ async def test_records_flow_and_nothing_is_committed(autojump_clock: MockClock) 
 
 async def test_records_that_are_committed(autojump_clock: MockClock) -> None:
     """Nothing is reported."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await play(here, commits=True, minutes=20)
         assert reported(here) == []
 
 
 async def test_a_record_that_takes_long(autojump_clock: MockClock) -> None:
     """A handler that works on one batch for an hour has not forgotten to commit."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(1)
 
         async def handle(generation: Generation) -> None:
@@ -76,10 +76,10 @@ async def test_a_record_that_takes_long(autojump_clock: MockClock) -> None:
 
 async def test_a_short_program_that_does_not_commit(autojump_clock: MockClock) -> None:
     """It is reported when the group closes, unless it was stopped in its first batch."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await play(here, commits=False, minutes=1)
         assert reported(here) == []
-    async with world(2) as here:
+    async with harness(2) as here:
         await play(here, commits=False, minutes=2)
         assert reported(here) == [(P0,)]
 
@@ -87,7 +87,7 @@ async def test_a_short_program_that_does_not_commit(autojump_clock: MockClock) -
 @pytest.mark.parametrize("known", [True, False])
 async def test_own_offsets_need_no_commit(known: bool, autojump_clock: MockClock) -> None:
     """Nothing is reported to programs that keep their own offsets."""
-    async with world(2) as here:
+    async with harness(2) as here:
         starts = {P0: 0} if known else {}
         await play(here, commits=False, minutes=20, starts=lambda _: starts)
         assert reported(here) == []

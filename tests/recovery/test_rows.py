@@ -29,7 +29,7 @@ from kgroup.errors import (
 from kgroup.events import CommitRefused, GenerationEnded, TopicsMissing
 from kgroup.generation.states import State
 from kgroup.types import Cause
-from tests.group.world import P0, world
+from tests.group.harness import P0, harness
 from tests.recovery.connections import Sent, Trouble
 from tests.recovery.expected import (
     ANY,
@@ -41,7 +41,7 @@ from tests.recovery.expected import (
     expected,
     reported,
 )
-from tests.recovery.scene import APIS, TROUBLES, Failure, Outcome, play
+from tests.recovery.observed_member import APIS, TROUBLES, Failure, Outcome, play
 
 UNNAMED = (41, 9999)
 """A code of Kafka's that has nothing to do with groups, and one that no Kafka has yet."""
@@ -99,10 +99,12 @@ def after_failure(outcome: Outcome, request: Request, times: int, *, closing: bo
     troubled = [n for n in mine if sent[n].troubled]
     last = troubled[-1] if troubled else mine[times - 1]
     failed = sent[last]
-    reported_at = [at for at, _ in outcome.scene.failures(request)]
+    reported_at = [at for at, _ in outcome.observed.failures(request)]
     at = reported_at[times - 1] if troubled and reported_at else failed.at
     ids = [
-        it.member_id for it in outcome.scene.connections.sent if it.at <= failed.at and it.member_id
+        it.member_id
+        for it in outcome.observed.connections.sent
+        if it.at <= failed.at and it.member_id
     ]
     uninteresting = {"api_versions", "heartbeat", "metadata"} - {APIS[request]}
     if request is Request.LIST_OFFSETS:
@@ -147,11 +149,11 @@ def check_events(
 ) -> None:
     """Each failure is reported once, with its reaction."""
     failed, refused = reported(request, failure, reaction)
-    events = outcome.scene.failures(request)
+    events = outcome.observed.failures(request)
     if form in (Trouble.CUT_AFTER, Trouble.SILENT_AFTER):
         events = events[:times]  # sent again, it may meet what it did the first time
     assert [event.next_action for _, event in events] == [str(reaction)] * (times if failed else 0)
-    assert len(outcome.scene.events(CommitRefused)) == (1 if refused else 0)
+    assert len(outcome.observed.events(CommitRefused)) == (1 if refused else 0)
 
 
 @pytest.mark.parametrize(("request_", "failure", "form", "reaction"), ONCE)
@@ -175,7 +177,7 @@ async def test_a_row(
             Request.COMMIT,
         )
     ):
-        ended = outcome.scene.events(GenerationEnded)
+        ended = outcome.observed.events(GenerationEnded)
         assert [event.end.cause for event in ended] == [Cause.CLOSED]
     if outcome.again is not None:
         assert outcome.again.state is State.ENDED  # by now it is closed
@@ -319,7 +321,7 @@ async def test_a_missing_topic_is_reported_and_empties_no_other(
     autojump_clock: MockClock,
 ) -> None:
     """A topic that the brokers do not know is reported; the group reads the others."""
-    async with world() as here:
+    async with harness() as here:
         here.broker.inject("metadata", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         async with here.group(topics=["topic", "absent"]) as group:
             await group.next()

@@ -14,7 +14,7 @@ from kgroup.events import GenerationStarted, OffsetReset
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.types import OffsetAndMetadata
-from tests.group.world import P0, P1, P2, values, world
+from tests.group.harness import P0, P1, P2, harness, values
 
 
 async def first_of(generation: Generation) -> int:
@@ -31,7 +31,7 @@ async def read_all(generation: Generation) -> None:
 
 async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
     """Whatever auto_offset_reset is, a partition starts at its committed offset."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group() as group:
             generation = await group.next()
@@ -48,7 +48,7 @@ async def test_committed_offsets_come_first(autojump_clock: MockClock) -> None:
 
 async def test_earliest_skips_nothing(autojump_clock: MockClock) -> None:
     """Without an offset, reading starts at the first record, and nothing is committed."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group() as group:
             generation = await group.next()
@@ -59,7 +59,7 @@ async def test_earliest_skips_nothing(autojump_clock: MockClock) -> None:
 
 async def test_latest_begins_at_the_end_and_commits_it(autojump_clock: MockClock) -> None:
     """Old records are skipped; later ones are read, even if the member restarts before them."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="latest") as group:
             generation = await group.next()
@@ -74,7 +74,7 @@ async def test_latest_begins_at_the_end_and_commits_it(autojump_clock: MockClock
 
 async def test_latest_without_the_initial_commit(autojump_clock: MockClock) -> None:
     """With commit_initial_position off nothing is committed before the program does."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="latest", commit_initial_position=False) as group:
             assert (await group.next()).start_offsets == {P0: 5}
@@ -83,7 +83,7 @@ async def test_latest_without_the_initial_commit(autojump_clock: MockClock) -> N
 
 async def test_a_refused_initial_commit_harms_nothing(autojump_clock: MockClock) -> None:
     """The program gets the generation all the same, and reads from that position."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         here.broker.inject("offset_commit", ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         async with here.group(auto_offset_reset="latest") as group:
@@ -96,7 +96,7 @@ async def test_latest_reads_added_partitions_from_their_beginning(
     autojump_clock: MockClock,
 ) -> None:
     """A partition without an offset, in a topic with offsets, was added later: it is read whole."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group(auto_offset_reset="latest") as group:
             first = await group.next()
@@ -115,7 +115,7 @@ async def test_latest_reads_added_partitions_from_their_beginning(
 
 async def test_error_hands_over_and_fails_where_it_is_read(autojump_clock: MockClock) -> None:
     """auto_offset_reset='error': the handler of that partition gets it; commits still work."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(3)
         async with here.group(auto_offset_reset="error") as group:
             generation = await group.next()
@@ -133,7 +133,7 @@ async def test_an_offset_out_of_range(
     autojump_clock: MockClock, reset: str, value: int | None
 ) -> None:
     """It is reset, with an event; with 'error' the handler gets the error."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         async with here.group() as group:
             generation = await group.next()
@@ -161,7 +161,7 @@ async def test_an_offset_out_of_range(
 
 async def test_an_unavailable_leader_delays_nothing(autojump_clock: MockClock) -> None:
     """A hand-over waits a moment for positions; with ``earliest`` the others start at 0."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=8)
         async with here.group() as group:
@@ -177,7 +177,7 @@ async def test_a_latest_position_that_comes_late_is_found_when_read(
     autojump_clock: MockClock,
 ) -> None:
     """With ``latest``, a partition without a leader has no position before it is read."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=8)
         async with here.group(auto_offset_reset="latest") as group, trio.open_nursery() as nursery:
@@ -196,7 +196,7 @@ async def test_a_rebalance_while_offsets_are_unstable_is_joined_at_once(
     autojump_clock: MockClock,
 ) -> None:
     """A generation that ends before its hand-over never reaches the program."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         unstable = here.broker.inject("offset_fetch", ErrorCode.UNSTABLE_OFFSET_COMMIT, times=None)
 
         async def second() -> None:
@@ -234,7 +234,7 @@ async def test_a_pattern_that_cannot_be_resolved(
     autojump_clock: MockClock, code: ErrorCode, error: type[Exception] | None
 ) -> None:
     """No JoinGroup is sent before the topics are known; failures are retried."""
-    async with world() as here:
+    async with harness() as here:
         here.broker.inject("metadata", code, times=2)
         async with here.group(topics=[re.compile("top.*")]) as group:
             if error is None:
@@ -255,7 +255,7 @@ async def test_a_lookup_of_a_first_position_ends_with_the_generation(
     autojump_clock: MockClock,
 ) -> None:
     """A stream that waits for a leader ends with its generation; the next one reads on."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
         async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:
@@ -276,7 +276,7 @@ async def test_a_lookup_of_a_lost_position_ends_with_the_generation(
     autojump_clock: MockClock,
 ) -> None:
     """A position that the log does not have stays committed until the next generation resets it."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         async with here.group() as group:
             await (await group.next()).commit({P0: 100}, beyond_read=True)
@@ -297,7 +297,7 @@ async def test_a_lookup_of_a_lost_position_ends_with_the_generation(
 
 async def test_the_end_does_not_break_the_commit_of_a_position(autojump_clock: MockClock) -> None:
     """A resolved latest position is committed, although the generation has begun to end."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
         away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
         async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:

@@ -12,11 +12,11 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause
-from tests.group.world import P0, World, world
-from tests.recovery.scene import Scene
+from tests.group.harness import P0, Harness, harness
+from tests.recovery.observed_member import ObservedMember
 
 
-async def members_of(here: World) -> list[str | None]:
+async def members_of(here: Harness) -> list[str | None]:
     """The instance ids of the group's members."""
     groups = await here.broker.groups()
     return [member.group_instance_id for group in groups for member in group.members]
@@ -24,7 +24,7 @@ async def members_of(here: World) -> list[str | None]:
 
 async def test_closing_leaves_a_static_member_in_place(autojump_clock: MockClock) -> None:
     """No LeaveGroup is sent, the member stays until its session expires, and the event says so."""
-    async with world() as here:
+    async with harness() as here:
         async with here.group(group_instance_id="one") as group:
             await group.next()
         assert here.requests_for("leave_group") == []
@@ -40,7 +40,7 @@ async def test_a_restart_within_the_session_causes_no_rebalance(
     autojump_clock: MockClock,
 ) -> None:
     """It has the same partitions in the same generation; the other member is not affected."""
-    async with world(2) as here, trio.open_nursery() as nursery:
+    async with harness(2) as here, trio.open_nursery() as nursery:
         others: list[Generation] = []
 
         async def other() -> None:
@@ -70,7 +70,7 @@ async def test_a_restart_within_the_session_causes_no_rebalance(
 
 async def test_a_static_leader_restarts_without_a_rebalance(autojump_clock: MockClock) -> None:
     """As the leader, it keeps its assignment and computes no new one (KIP-814)."""
-    async with world(2) as here:
+    async with harness(2) as here:
         async with here.group(group_instance_id="one") as group:
             before = await group.next()
         async with here.group(group_instance_id="one") as group:
@@ -83,14 +83,14 @@ async def test_a_static_leader_restarts_without_a_rebalance(autojump_clock: Mock
             assert len(again.assignment) == 3
 
 
-async def fenced(here: World, act: str) -> tuple[Generation, list[Exception]]:
+async def fenced(here: Harness, act: str) -> tuple[Generation, list[Exception]]:
     """A second process with the same instance id joins while the first has a generation."""
     raised: list[Exception] = []
     kept: list[Generation] = []
-    scene = Scene(here)
+    observed = ObservedMember(here)
 
     async def first(joined: trio.Event, second_joined: trio.Event) -> None:
-        group = scene.group(group_instance_id="one", heartbeat_interval=5.0)
+        group = observed.group(group_instance_id="one", heartbeat_interval=5.0)
         async with group:
             generation = await group.next()
             kept.append(generation)
@@ -118,8 +118,8 @@ async def fenced(here: World, act: str) -> tuple[Generation, list[Exception]]:
             second_joined.set()
             await trio.sleep(20)
             assert generation.state is State.RUNNING
-    assert [it.api for it in scene.connections.sent if it.api == "leave_group"] == []
-    (ended,) = scene.events(GenerationEnded)
+    assert [it.api for it in observed.connections.sent if it.api == "leave_group"] == []
+    (ended,) = observed.events(GenerationEnded)
     assert ended.end.cause is Cause.FENCED
     return kept[0], raised
 
@@ -128,7 +128,7 @@ async def test_a_second_process_with_the_same_instance_fences_the_first(
     autojump_clock: MockClock,
 ) -> None:
     """The first gets it with a heartbeat: FENCED, raised bare by every next(), and no leave."""
-    async with world() as here:
+    async with harness() as here:
         generation, raised = await fenced(here, "heartbeat")
         assert generation.end is not None
         assert generation.end.cause is Cause.FENCED
@@ -139,7 +139,7 @@ async def test_a_second_process_with_the_same_instance_fences_the_first(
 
 async def test_a_fenced_member_s_commit_is_refused(autojump_clock: MockClock) -> None:
     """It gets it with a commit: StaleGenerationError, whose end is the fencing."""
-    async with world() as here:
+    async with harness() as here:
         generation, raised = await fenced(here, "commit")
         assert isinstance(raised[0], StaleGenerationError)
         assert raised[0].end is generation.end
@@ -149,7 +149,7 @@ async def test_a_fenced_member_s_commit_is_refused(autojump_clock: MockClock) ->
 
 async def test_a_fenced_member_raises_bare_at_exit(autojump_clock: MockClock) -> None:
     """If no next() has raised it, the block does, without an exception group."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
 
         async def second() -> None:
             await trio.sleep(5)
@@ -169,7 +169,7 @@ async def test_a_static_member_that_fails_does_not_leave_either(
     autojump_clock: MockClock,
 ) -> None:
     """After an exception of a task, too, a static member stays."""
-    async with world() as here:
+    async with harness() as here:
 
         async def raises() -> None:
             await trio.sleep(1)
@@ -185,7 +185,7 @@ async def test_a_static_member_that_fails_does_not_leave_either(
 
 async def test_joins_and_leaves_say_why(autojump_clock: MockClock) -> None:
     """KIP-800: each Join says what ended the generation before, each Leave why it closes."""
-    async with world() as here:
+    async with harness() as here:
 
         async def one_task() -> None:
             await trio.sleep(10)
@@ -205,7 +205,7 @@ async def test_joins_and_leaves_say_why(autojump_clock: MockClock) -> None:
 
 async def test_a_reason_is_cut_to_what_the_broker_takes(autojump_clock: MockClock) -> None:
     """A reason of more than Kafka's 255 characters is cut, not refused."""
-    async with world() as here:
+    async with harness() as here:
         async with here.group() as group:
             await group.next()
             await group.aclose("why " * 200)
@@ -215,7 +215,7 @@ async def test_a_reason_is_cut_to_what_the_broker_takes(autojump_clock: MockCloc
 
 async def test_a_task_s_exception_is_the_reason_of_the_leave(autojump_clock: MockClock) -> None:
     """The broker's log shows what kind of exception it was, and nothing of its text."""
-    async with world() as here:
+    async with harness() as here:
 
         async def raises(group: ConsumerGroup) -> None:
             await trio.sleep(1)

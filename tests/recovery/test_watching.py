@@ -17,7 +17,7 @@ from kgroup.generation.missing_topics import REPEATED_AFTER
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause, End, TopicPartition
-from tests.group.world import P0, P1, P2, World, values, world
+from tests.group.harness import P0, P1, P2, Harness, harness, values
 
 
 async def ended(group: ConsumerGroup, generation: Generation) -> tuple[End, Generation]:
@@ -31,7 +31,7 @@ async def ended(group: ConsumerGroup, generation: Generation) -> tuple[End, Gene
 
 async def test_partitions_that_are_added(autojump_clock: MockClock) -> None:
     """The leader finds them within the interval, commits its current work, and gets them."""
-    async with world() as here, here.group(partition_watch_interval=5.0) as group:
+    async with harness() as here, here.group(partition_watch_interval=5.0) as group:
         first = await group.next()
         await trio.sleep(6)
         await here.broker.add_partitions("topic", 3)
@@ -50,7 +50,7 @@ async def test_partitions_added_between_the_assignment_and_the_first_poll(
     autojump_clock: MockClock,
 ) -> None:
     """The baseline is the metadata of the assignment, so that no change is missed."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         here.broker.slow(2.0, "sync_group", times=1)
 
         async def grows() -> None:
@@ -68,7 +68,7 @@ async def test_partitions_added_between_the_assignment_and_the_first_poll(
 
 async def test_a_topic_that_is_created_later(autojump_clock: MockClock) -> None:
     """It is reported as missing, the others are read, and it is read once it exists."""
-    async with world() as here, here.group(topics=["topic", "later"]) as group:
+    async with harness() as here, here.group(topics=["topic", "later"]) as group:
         first = await group.next()
         assert list(first.assignment) == [P0]
         await trio.sleep(20)
@@ -84,7 +84,7 @@ async def test_a_wrong_name_is_reported_again_with_the_name_that_was_meant(
     autojump_clock: MockClock,
 ) -> None:
     """It is a warning every five minutes until the topic exists, and names the nearest topic."""
-    async with world() as here, here.group(topics=["topics", "other"]) as group:
+    async with harness() as here, here.group(topics=["topics", "other"]) as group:
         first = await group.next()
         await trio.sleep(2 * REPEATED_AFTER - 1)
         near = {"topics": "topic"}
@@ -102,7 +102,7 @@ async def test_a_missing_topic_is_reported_while_no_broker_answers(
     autojump_clock: MockClock,
 ) -> None:
     """Then no name is near; the requests of the generation say what is wrong with the brokers."""
-    async with world() as here:
+    async with harness() as here:
         here.broker.inject(
             "metadata", ErrorCode.UNKNOWN_SERVER_ERROR, match=lambda request: not request.topics
         )
@@ -115,7 +115,7 @@ async def test_a_missing_topic_is_reported_while_no_broker_answers(
 
 async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock) -> None:
     """A generation may be empty; no request creates the topic."""
-    async with world(0) as here, here.group() as group:
+    async with harness(0) as here, here.group() as group:
         first = await group.next()
         assert list(first.assignment) == []
         await trio.sleep(30)
@@ -128,7 +128,7 @@ async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock
 
 async def test_a_topic_that_is_deleted(autojump_clock: MockClock) -> None:
     """After some seconds of polls without it, it counts as deleted; then nobody is assigned it."""
-    async with world() as here, here.group(topics=["topic", "other"]) as group:
+    async with harness() as here, here.group(topics=["topic", "other"]) as group:
         await here.broker.create_topic("other", 1)
         first = await group.next()
         assert len(first.assignment) == 2
@@ -142,7 +142,7 @@ async def test_a_topic_that_is_deleted(autojump_clock: MockClock) -> None:
 
 async def test_one_poll_that_misses_a_topic_ends_nothing(autojump_clock: MockClock) -> None:
     """A broker that has just started may not know a topic yet."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(1)
         here.broker.inject("metadata", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, times=1)
@@ -152,7 +152,7 @@ async def test_one_poll_that_misses_a_topic_ends_nothing(autojump_clock: MockClo
 
 async def test_a_poll_that_is_not_authorized_ends_nothing(autojump_clock: MockClock) -> None:
     """An authorization error of polls is reported once, and the watcher polls again."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         first = await group.next()
         await trio.sleep(1)
         here.broker.inject("metadata", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=2)
@@ -169,7 +169,7 @@ async def test_a_poll_with_an_error_is_no_empty_list(
     autojump_clock: MockClock,
 ) -> None:
     """KIP-1102: the response's error is reported and the poll repeated; no topic is deleted."""
-    async with world() as here, here.group(topics=[re.compile("top.*")]) as group:
+    async with harness() as here, here.group(topics=[re.compile("top.*")]) as group:
         first = await group.next()
         assert list(first.assignment) == [P0]
         await trio.sleep(1)
@@ -181,7 +181,7 @@ async def test_a_poll_with_an_error_is_no_empty_list(
 
 async def test_a_topic_that_is_deleted_and_created_again(autojump_clock: MockClock) -> None:
     """Another topic with the same name is detected by its id, and read from its beginning."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(5)
         async with here.group() as group:
             first = await group.next()
@@ -200,7 +200,7 @@ async def test_only_the_leader_watches_and_for_the_whole_group(
     autojump_clock: MockClock,
 ) -> None:
     """The follower requests no metadata; the leader also watches the follower's topics."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
         await here.broker.create_topic("other", 1)
         leaders: list[Generation] = []
 
@@ -234,7 +234,7 @@ async def test_only_the_leader_watches_and_for_the_whole_group(
 
 async def test_watching_can_be_switched_off(autojump_clock: MockClock) -> None:
     """Without watch_partition_changes, a running generation requests no metadata."""
-    async with world() as here, here.group(watch_partition_changes=False) as group:
+    async with harness() as here, here.group(watch_partition_changes=False) as group:
         first = await group.next()
         asked = len(here.requests_for("metadata"))
         await here.broker.add_partitions("topic", 2)
@@ -245,7 +245,7 @@ async def test_watching_can_be_switched_off(autojump_clock: MockClock) -> None:
 
 async def test_a_pattern_takes_what_it_matches(autojump_clock: MockClock) -> None:
     """Whole names match; a new match ends the generation, and so does a lost one."""
-    async with world(0) as here:
+    async with harness(0) as here:
         await here.broker.create_topic("orders-eu", 1)
         await here.broker.create_topic("my-orders-eu", 1)
         async with here.group(topics=[re.compile(r"orders-\w+"), "fixed"]) as group:
@@ -264,7 +264,7 @@ async def test_a_pattern_takes_what_it_matches(autojump_clock: MockClock) -> Non
 
 async def test_followers_watch_their_patterns(autojump_clock: MockClock) -> None:
     """A follower whose pattern matches another topic joins again, and the group rebalances."""
-    async with world() as here, trio.open_nursery() as nursery:
+    async with harness() as here, trio.open_nursery() as nursery:
 
         async def lead() -> None:
             async with here.group() as group:
@@ -286,7 +286,7 @@ async def test_followers_watch_their_patterns(autojump_clock: MockClock) -> None
 
 async def test_two_streams_of_one_partition_are_refused(autojump_clock: MockClock) -> None:
     """A partition has one stream at a time, or a new one after the old was closed."""
-    async with world(2) as here, here.group() as group:
+    async with harness(2) as here, here.group() as group:
         await here.append(1)
         generation = await group.next()
         everything = generation.records()
@@ -304,7 +304,7 @@ async def test_two_streams_of_one_partition_are_refused(autojump_clock: MockCloc
 
 async def test_a_stream_is_for_one_task(autojump_clock: MockClock) -> None:
     """The error of the second task on one stream says to open another stream."""
-    async with world() as here, here.group() as group, trio.open_nursery() as nursery:
+    async with harness() as here, here.group() as group, trio.open_nursery() as nursery:
         generation = await group.next()
         stream = generation.records(P0)
         nursery.start_soon(anext, stream, None)
@@ -316,7 +316,7 @@ async def test_a_stream_is_for_one_task(autojump_clock: MockClock) -> None:
 
 async def test_partitions_without_a_stream_are_reported(autojump_clock: MockClock) -> None:
     """The event comes once, some seconds after the hand-over, and names them."""
-    async with world(3) as here, here.group() as group:
+    async with harness(3) as here, here.group() as group:
         generation = await group.next()
         generation.records(P1)
         await trio.sleep(60)
@@ -325,7 +325,7 @@ async def test_partitions_without_a_stream_are_reported(autojump_clock: MockCloc
 
 async def test_partitions_with_streams_are_not_reported(autojump_clock: MockClock) -> None:
     """Open streams are enough; whether there are records does not matter."""
-    async with world(3) as here, here.group() as group:
+    async with harness(3) as here, here.group() as group:
         generation = await group.next()
         generation.records()
         await trio.sleep(60)
@@ -339,7 +339,7 @@ async def test_a_drain_closes_streams_and_nothing_is_reported(autojump_clock: Mo
         async for _ in generation.records(partition, max_records=1):
             await trio.sleep(held)
 
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(1, 0)
         async with here.group() as group:
             generation = await group.next()
@@ -350,7 +350,7 @@ async def test_a_drain_closes_streams_and_nothing_is_reported(autojump_clock: Mo
         assert here.events_of(PartitionsNotRead) == []
 
 
-async def stuck_after(here: World, held: float) -> list[Cause]:
+async def stuck_after(here: Harness, held: float) -> list[Cause]:
     """Hold each of three batches for so long, with a max_processing_time of 5 s; the ends."""
     await here.append(3)
 
@@ -370,13 +370,13 @@ async def stuck_after(here: World, held: float) -> list[Cause]:
 
 async def test_a_stuck_handler_gives_its_partitions_up(autojump_clock: MockClock) -> None:
     """A batch held for longer than max_processing_time ends the generation with that cause."""
-    async with world() as here:
+    async with harness() as here:
         assert await stuck_after(here, 100.0) == [Cause.PROCESSING_STUCK]
         assert here.now < 10
 
 
 async def test_a_slow_handler_is_not_stuck(autojump_clock: MockClock) -> None:
     """Batches that each take less do not end it, however long all of them take."""
-    async with world() as here:
+    async with harness() as here:
         assert await stuck_after(here, 4.0) == [Cause.CLOSED]
         assert await here.committed() == {P0: 3}

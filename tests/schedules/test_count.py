@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kgroup.cli.demo.journal import CommitDone, Ended, Entry, RecordProcessed, Started
-from tests.schedules.stage import count
+from tests.schedules.run import count
 
 PLACED = {(0, offset): offset for offset in range(3)}
 

@@ -16,7 +16,7 @@ from kgroup.cli.demo.cluster import DemoCluster
 from kgroup.cli.demo.processes import children
 from kgroup.testing.kafka import RealKafka
 from tests.brokers import unique
-from tests.schedules.stage import Account, Restart, Run
+from tests.schedules.run import Account, Restart, Run
 
 EMBEDDED: Final = range(20)
 REAL: Final = range(100, 103)

@@ -16,8 +16,8 @@ from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.batch_loop import Batches
 from kgroup.spark.offset_ranges import OffsetRange, batch_id
 from kgroup.types import Cause, TopicPartition
+from tests.group.harness import harness
 from tests.group.test_stale import evict
-from tests.group.world import world
 from tests.spark.fakes import FakeEngine, loop_of
 
 P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
@@ -32,7 +32,7 @@ async def test_new_records_are_one_batch_and_without_them_there_is_none(
     autojump_clock: MockClock,
 ) -> None:
     """A batch spans all new records; without new records no job runs."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(10, 0)
         await here.append(4, 1)
         engine = FakeEngine()
@@ -55,7 +55,7 @@ async def test_new_records_are_one_batch_and_without_them_there_is_none(
 
 async def test_one_poll_is_one_request(autojump_clock: MockClock) -> None:
     """The ends of all partitions come in one request, and the leaders are remembered."""
-    async with world(12) as here, here.group(watch_partition_changes=False) as group:
+    async with harness(12) as here, here.group(watch_partition_changes=False) as group:
         loop = loop_of(await group.next(), FakeEngine(), poll_interval=0.5)
         with trio.move_on_after(5):
             await anext(loop)
@@ -70,7 +70,7 @@ async def test_one_poll_is_one_request(autojump_clock: MockClock) -> None:
 
 async def test_a_batch_waits_for_more(autojump_clock: MockClock) -> None:
     """With ``max_wait`` the first new record waits that long for others, or until a limit."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         limits = Limits(max_records=5)
         loop = loop_of(await group.next(), FakeEngine(), limits, max_wait=10.0)
         await here.append(1)
@@ -95,7 +95,7 @@ async def later(seconds: float, fn: object) -> None:
 
 async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> None:
     """Records without a commit come again, with the same id and another job group."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         ids, groups = [], []
         for _ in range(2):
@@ -113,7 +113,7 @@ async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> No
 
 async def test_a_failed_run_is_not_skipped(autojump_clock: MockClock) -> None:
     """The caller gets its error; until it is resolved there is no next batch and no commit."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             loop = loop_of(await group.next(), FakeEngine(), Limits(max_records=4))
@@ -143,7 +143,7 @@ async def test_a_failed_run_is_not_skipped(autojump_clock: MockClock) -> None:
 
 async def test_a_batch_that_is_not_run_is_not_skipped(autojump_clock: MockClock) -> None:
     """Advancing the loop then raises; after a commit of the batch it succeeds."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             loop = loop_of(await group.next(), FakeEngine(), Limits(max_records=4))
@@ -161,7 +161,7 @@ async def test_a_batch_that_is_not_run_is_not_skipped(autojump_clock: MockClock)
 
 async def test_a_commit_includes_earlier_batches(autojump_clock: MockClock) -> None:
     """A program may commit once for several batches: all of their partitions are committed."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(4, 0)
         async with here.group() as group:
             loop = loop_of(await group.next(), FakeEngine())
@@ -178,7 +178,7 @@ async def test_a_commit_includes_earlier_batches(autojump_clock: MockClock) -> N
 
 async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
     """They run at the same time and are committed in order, whichever ends first."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(6)
         async with here.group() as group:
             engine = FakeEngine()
@@ -202,7 +202,7 @@ async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
 
 async def test_a_run_continues_in_the_drain_and_is_committed(autojump_clock: MockClock) -> None:
     """When the generation drains, the running batch ends and commits; no other begins."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         engine = FakeEngine(lasts=8.0)
         async with here.group() as group:
@@ -232,7 +232,7 @@ def as_async(fn: object) -> object:
 @pytest.mark.parametrize("in_body", [True, False])
 async def test_a_run_past_the_drain_is_cancelled(autojump_clock: MockClock, in_body: bool) -> None:
     """At the drain's deadline the jobs are cancelled; the end waits until they have stopped."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         engine = FakeEngine(lasts=1000.0, stops_in=3.0)
         async with here.group(drain_timeout=5.0) as group:
@@ -262,7 +262,7 @@ async def test_a_run_past_the_drain_is_cancelled(autojump_clock: MockClock, in_b
 
 async def test_a_lost_membership_cancels_at_once(autojump_clock: MockClock) -> None:
     """Without a drain, the generation ends when the tasks have stopped; a commit is stale."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         engine = FakeEngine(lasts=1000.0, stops_in=3.0)
         async with here.group() as group:
@@ -284,7 +284,7 @@ async def test_a_lost_membership_cancels_at_once(autojump_clock: MockClock) -> N
 
 async def test_a_programs_own_cancellation(autojump_clock: MockClock) -> None:
     """A time limit around a run cancels it and waits; the batch can run again."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         engine = FakeEngine(lasts=100.0, stops_in=2.0)
         async with here.group() as group:
@@ -302,7 +302,7 @@ async def test_a_programs_own_cancellation(autojump_clock: MockClock) -> None:
 
 async def test_a_cancelled_wait_loses_nothing(autojump_clock: MockClock) -> None:
     """After a cancelled wait for a batch, the next one has the same records."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             loop = loop_of(await group.next(), FakeEngine())
@@ -315,7 +315,7 @@ async def test_a_cancelled_wait_loses_nothing(autojump_clock: MockClock) -> None
 
 async def test_two_tasks_cannot_iterate(autojump_clock: MockClock) -> None:
     """Only one task at a time may iterate over a loop."""
-    async with world() as here, here.group() as group:
+    async with harness() as here, here.group() as group:
         loop = loop_of(await group.next(), FakeEngine())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(loop.__anext__)
@@ -327,7 +327,7 @@ async def test_two_tasks_cannot_iterate(autojump_clock: MockClock) -> None:
 
 async def test_deleted_records_are_reported(autojump_clock: MockClock) -> None:
     """A position before the log's beginning is reset by auto_offset_reset, and an event says so."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             await (await group.next()).commit({P0: 2}, beyond_read=True)
@@ -339,7 +339,7 @@ async def test_deleted_records_are_reported(autojump_clock: MockClock) -> None:
 
 async def test_the_end_of_a_generation_closes_the_engine(autojump_clock: MockClock) -> None:
     """The engine is closed even if the program has left the loop by ``break``."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         engine = FakeEngine()
         async with here.group() as group:
@@ -350,7 +350,7 @@ async def test_the_end_of_a_generation_closes_the_engine(autojump_clock: MockClo
 
 async def test_progress_is_reported(autojump_clock: MockClock) -> None:
     """Each committed batch is an event with its rows and the lag."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             loop = loop_of(await group.next(), FakeEngine(lasts=2.0), Limits(max_records=4))

@@ -12,13 +12,13 @@ from kgroup.events import OffsetReset, RequestFailed
 from kgroup.spark.batch_limits import Limits
 from kgroup.spark.offset_poller import BEYOND_END_TIMEOUT, MAX_PAUSE
 from kgroup.types import TopicPartition
-from tests.group.world import World, world
+from tests.group.harness import Harness, harness
 from tests.spark.fakes import FakeEngine, loop_of
 
 P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 
-async def commit(here: World, offset: int) -> None:
+async def commit(here: Harness, offset: int) -> None:
     """Commit an offset."""
     async with here.group() as group:
         await (await group.next()).commit({P0: offset}, beyond_read=True)
@@ -26,7 +26,7 @@ async def commit(here: World, offset: int) -> None:
 
 async def test_retention_passes_a_position_while_it_is_read(autojump_clock: MockClock) -> None:
     """An event reports records deleted before they were planned; reading continues after them."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             engine = FakeEngine(lasts=30.0)
@@ -45,7 +45,7 @@ async def test_retention_passes_a_position_while_it_is_read(autojump_clock: Mock
 
 async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
     """After a while, the reset policy replaces a position past the end of the log."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         await commit(here, 50)
         async with here.group() as group:
@@ -61,7 +61,7 @@ async def test_a_position_past_the_end_where_the_program_decides(
     autojump_clock: MockClock,
 ) -> None:
     """With ``auto_offset_reset`` as ``error`` the program gets the error."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         await commit(here, 50)
         async with here.group(auto_offset_reset="error") as group:
@@ -72,7 +72,7 @@ async def test_a_position_past_the_end_where_the_program_decides(
 
 async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
     """It is polled less and less often; each failure is an event; later records are read."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group(watch_partition_changes=False) as group:
             generation = await group.next()
@@ -95,7 +95,7 @@ async def test_a_leader_that_does_not_answer(autojump_clock: MockClock) -> None:
 
 async def test_an_unauthorized_request_raises(autojump_clock: MockClock) -> None:
     """The program gets the error, also if it came while a batch ran."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(10)
         async with here.group() as group:
             loop = loop_of(await group.next(), FakeEngine(lasts=5.0))
@@ -111,7 +111,7 @@ async def test_a_batch_before_the_gap_is_committed_after_it(
     autojump_clock: MockClock,
 ) -> None:
     """The log's new beginning is committed, because records before it were read or deleted."""
-    async with world(2) as here:
+    async with harness(2) as here:
         await here.append(10)
         async with here.group() as group:
             loop = loop_of(await group.next(), FakeEngine(lasts=30.0), Limits(max_records=3))
@@ -127,7 +127,7 @@ async def test_a_batch_before_the_gap_is_committed_after_it(
 
 async def test_a_rate(autojump_clock: MockClock) -> None:
     """This many records a second are read, and no job runs in between."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(100)
         async with here.group() as group:
             engine = FakeEngine(lasts=0.1)
@@ -145,7 +145,7 @@ async def test_a_lookup_of_a_position_ends_with_the_generation(
     autojump_clock: MockClock,
 ) -> None:
     """A loop that waits for a leader's start offset ends when the end begins."""
-    async with world() as here:
+    async with harness() as here:
         away = here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
         async with here.group(auto_offset_reset="latest", drain_timeout=20.0) as group:
             generation = await group.next()

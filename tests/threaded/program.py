@@ -23,7 +23,7 @@ from kgroup.config import GroupConfig
 from kgroup.events import Event, GenerationDraining, Left, RequestFailed
 from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation, run
-from tests.threaded.stage import QUICK, SOON
+from tests.threaded.harness import QUICK, SOON
 
 OWN: Final[dict[str, dict[str, float]]] = {
     "still_running": {"drain_timeout": 1.0},

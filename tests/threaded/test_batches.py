@@ -15,7 +15,7 @@ from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import Kafka
-from tests.threaded.stage import SOON, RecordedEvents, Stage, wait
+from tests.threaded.harness import SOON, Harness, RecordedEvents, wait
 
 HOUR: Final = 3600.0
 RECORDS: Final = 100
@@ -68,7 +68,7 @@ class Handlers:
             generation.commit({partition: batch.next_offset})
 
 
-def group_of(here: Stage, clock: Suspending, recorded: RecordedEvents) -> ConsumerGroup:
+def group_of(here: Harness, clock: Suspending, recorded: RecordedEvents) -> ConsumerGroup:
     """A member whose clock the test can let jump."""
     runtime = attrs.evolve(default_runtime(), clock=clock)
     return ConsumerGroup(here.config(), runtime=runtime, on_event=recorded)
@@ -76,7 +76,7 @@ def group_of(here: Stage, clock: Suspending, recorded: RecordedEvents) -> Consum
 
 def test_handler_threads_take_no_record_past_the_lease(kafka: Kafka) -> None:
     """Each processes the record that it had taken; the next generation begins at the commits."""
-    here, clock, recorded = Stage(kafka), Suspending(), RecordedEvents()
+    here, clock, recorded = Harness(kafka), Suspending(), RecordedEvents()
     here.create(3, RECORDS)
     handlers = Handlers(3)
     with group_of(here, clock, recorded) as group:
@@ -104,7 +104,7 @@ def test_handler_threads_take_no_record_past_the_lease(kafka: Kafka) -> None:
 
 def test_handler_threads_finish_their_batches_in_a_drain(kafka: Kafka) -> None:
     """A planned end stops no iteration, and all that was handed out is committed."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create(3, RECORDS)
     handlers = Handlers(3)
     with group_of(here, Suspending(), recorded) as group:
@@ -127,7 +127,7 @@ def test_handler_threads_finish_their_batches_in_a_drain(kafka: Kafka) -> None:
 
 def test_a_body_continues_with_the_next_generation(kafka: Kafka) -> None:
     """It does so if the scope keeps the error, and the coordinator still knows the member."""
-    here, clock, recorded = Stage(kafka), Suspending(), RecordedEvents()
+    here, clock, recorded = Harness(kafka), Suspending(), RecordedEvents()
     here.create(1, RECORDS)
     taken: list[int] = []
     lost: list[Batch] = []

@@ -20,11 +20,11 @@ from kgroup.events import (
 from kgroup.generation.states import State
 from kgroup.threaded import Generation
 from tests.brokers import Kafka
-from tests.threaded.stage import (
+from tests.threaded.harness import (
     SOON,
+    Harness,
     ProcessedRecords,
     RecordedEvents,
-    Stage,
     thread,
     wait,
 )
@@ -32,7 +32,7 @@ from tests.threaded.stage import (
 
 def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
     """A waiting ``for`` ends, and when close() returns the member has left."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create()
     left: list[bool] = []
     with here.group(recorded) as group:
@@ -59,7 +59,7 @@ def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
 
 def test_closing_ends_the_wait_for_a_thread_that_still_runs(kafka: Kafka) -> None:
     """A next() that waits for a thread, and not for the coordinator, ends as well."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create()
     release = threading.Event()
 
@@ -77,7 +77,7 @@ def test_closing_ends_the_wait_for_a_thread_that_still_runs(kafka: Kafka) -> Non
 
 def test_closing_amid_a_join(kafka: Kafka) -> None:
     """A JoinGroup that the coordinator holds back for others is abandoned at once."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create(2)
     with here.group() as holder:
         generation = next(holder)
@@ -100,7 +100,7 @@ def test_closing_amid_a_join(kafka: Kafka) -> None:
 
 def test_closing_in_the_owner_only_signals(kafka: Kafka) -> None:
     """In the thread inside the block, close() does not wait, and work can be finished."""
-    here, processed = Stage(kafka), ProcessedRecords()
+    here, processed = Harness(kafka), ProcessedRecords()
     here.create(1, 10)
     with here.group() as group:
         generation = next(group)
@@ -116,7 +116,7 @@ def test_closing_in_the_owner_only_signals(kafka: Kafka) -> None:
 
 def test_closing_in_a_handler_only_signals(kafka: Kafka) -> None:
     """A handler that closes its group is drained like every other."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create()
     after: list[bool] = []
     with here.group(recorded) as group:
@@ -133,7 +133,7 @@ def test_closing_in_a_handler_only_signals(kafka: Kafka) -> None:
 
 def test_closing_in_an_event_handler_only_signals(kafka: Kafka) -> None:
     """An event handler, which the group's own thread calls, can close the group."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
 
     def close(event: Event) -> None:
@@ -148,7 +148,7 @@ def test_closing_in_an_event_handler_only_signals(kafka: Kafka) -> None:
 
 def test_a_group_closed_before_it_is_entered(kafka: Kafka) -> None:
     """The group yields no generation."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     group = here.group()
     group.close()
     with group:

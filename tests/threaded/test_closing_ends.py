@@ -18,7 +18,7 @@ from kgroup.events import GenerationDraining, GenerationStarted, HandlerStillRun
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import ConsumerGroup, Generation
 from tests.brokers import EMBEDDED, Kafka
-from tests.threaded.stage import SOON, RecordedEvents, Stage, thread, wait
+from tests.threaded.harness import SOON, Harness, RecordedEvents, thread, wait
 from tests.threaded.test_signals import program
 
 SHORT: Final[Mapping[str, Any]] = {
@@ -98,7 +98,7 @@ def test_the_broker_is_lost_while_a_handler_drains(
     own: EmbeddedKafka, way: str, lose: Loss
 ) -> None:
     """The block ends, and the thread that is stuck is named and left behind."""
-    here, recorded = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
+    here, recorded = Harness(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
     here.create()
     events = Events()
     group = here.group(recorded, **SHORT)
@@ -125,7 +125,7 @@ def test_the_broker_is_lost_before_a_body_that_reads(
     own: EmbeddedKafka, way: str, lose: Loss
 ) -> None:
     """The records end, and so do the loop and the block."""
-    here, recorded = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
+    here, recorded = Harness(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
     here.create()
     group = here.group(recorded, **SHORT)
 
@@ -149,7 +149,7 @@ def test_the_broker_is_lost_before_a_body_that_reads(
 @lost
 def test_there_never_was_a_broker(own: EmbeddedKafka, lose: Loss) -> None:
     """A thread that waits in next() is released, and the block ends."""
-    here, recorded = Stage(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
+    here, recorded = Harness(Kafka(EMBEDDED, own.bootstrap_servers)), RecordedEvents()
     lose(own)
     group = here.group(recorded, **SHORT)
 
@@ -164,7 +164,7 @@ def test_there_never_was_a_broker(own: EmbeddedKafka, lose: Loss) -> None:
 
 def test_a_program_that_gets_sigterm_and_loses_its_broker(own: EmbeddedKafka) -> None:
     """With the handler of docs/threads.md, the process ends although a thread is stuck."""
-    here = Stage(Kafka(EMBEDDED, own.bootstrap_servers))
+    here = Harness(Kafka(EMBEDDED, own.bootstrap_servers))
     here.create(1, 1)
     with program("lost", here) as running:
         running.until("stuck")

@@ -16,7 +16,7 @@ from kgroup.errors import CommitFailedError, KgroupError, StaleGenerationError, 
 from kgroup.records.buffered_source import inside_source
 from kgroup.threaded.slot import Slot, ThreadWakeup
 from kgroup.types import Cause, End
-from tests.threaded.stage import SOON, thread, wait
+from tests.threaded.harness import SOON, thread, wait
 
 
 class Running:

@@ -18,17 +18,17 @@ from kgroup.events import (
 from kgroup.threaded import ConsumerGroup, Generation
 from kgroup.types import Cause
 from tests.brokers import Kafka
-from tests.threaded.stage import (
+from tests.threaded.harness import (
     SOON,
+    Harness,
     RecordedEvents,
-    Stage,
     thread,
 )
 
 
 def test_a_fatal_error_is_raised_by_every_next(kafka: Kafka) -> None:
     """next() raises the FencedInstanceError of a fenced member, without an exception group."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create()
     with here.group(recorded, group_instance_id="one") as first:
         generation = next(first)
@@ -43,7 +43,7 @@ def test_a_fatal_error_is_raised_by_every_next(kafka: Kafka) -> None:
 
 def test_a_fatal_error_between_two_calls_is_raised_by_the_block(kafka: Kafka) -> None:
     """If no next() follows, leaving the block raises the error."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
     with pytest.raises(FatalGroupError), here.group(group_instance_id="one") as first:
         generation = next(first)
@@ -53,7 +53,7 @@ def test_a_fatal_error_between_two_calls_is_raised_by_the_block(kafka: Kafka) ->
 
 def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
     """All waiting calls raise, no thread hangs, and the block raises the error."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
     ended: list[object] = []
 
@@ -91,7 +91,7 @@ def next_of(group: ConsumerGroup) -> Generation:
 
 def test_an_event_handler_that_raises(kafka: Kafka) -> None:
     """An exception of an event handler ends nothing: the next generation comes."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
 
     def fail(event: Event) -> None:

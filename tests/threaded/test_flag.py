@@ -8,7 +8,7 @@ import pytest
 
 from kgroup.background.flag import Flag
 from kgroup.errors import UsageError
-from tests.threaded.stage import SOON, thread
+from tests.threaded.harness import SOON, thread
 
 
 def test_it_is_a_threading_event() -> None:

@@ -23,11 +23,11 @@ from kgroup.threaded import Generation
 from kgroup.threaded.records import Records
 from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 from tests.brokers import Kafka, unique
-from tests.threaded.stage import SOON, RecordedEvents, Stage, thread, wait
+from tests.threaded.harness import SOON, Harness, RecordedEvents, thread, wait
 
 
 @contextmanager
-def generation_of(here: Stage) -> Iterator[Generation]:
+def generation_of(here: Harness) -> Iterator[Generation]:
     """One generation of a new member."""
     with here.group() as group:
         yield group.next(SOON)
@@ -49,7 +49,7 @@ def read(records: Records, count: int) -> list[int]:
 
 def test_commits_and_their_refusals(kafka: Kafka) -> None:
     """A commit accepts and raises the same as the trio commit, in its thread."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 10)
     mine, foreign = here.partition(0), here.partition(7)
     with generation_of(here) as generation:
@@ -72,7 +72,7 @@ def test_commits_and_their_refusals(kafka: Kafka) -> None:
 
 def test_commits_of_many_threads_are_few_requests(kafka: Kafka) -> None:
     """Threads that commit at the same time share requests, and each gets its own outcome."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     threads = 40
     here.create(threads)
     together = threading.Barrier(threads)
@@ -103,7 +103,7 @@ def test_commits_of_many_threads_are_few_requests(kafka: Kafka) -> None:
 
 def test_streams_of_partitions(kafka: Kafka) -> None:
     """A stream is for one, several or all partitions; no partition has two streams."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(3, 6)
     one, two, three = map(here.partition, range(3))
     with generation_of(here) as generation:
@@ -134,7 +134,7 @@ def test_streams_of_partitions(kafka: Kafka) -> None:
 
 def test_pause_resume_and_seek(kafka: Kafka) -> None:
     """A paused partition returns no batch until it is resumed; a seek changes the position."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 10)
     partition = here.partition(0)
     with generation_of(here) as generation:
@@ -175,7 +175,7 @@ def interrupted_wait(recorded: threading.Event, records: Records) -> None:
 
 def test_a_batch_that_arrives_too_late_is_not_lost(kafka: Kafka) -> None:
     """If a thread gives up as its batch arrives, the next call returns it, unless a seek came."""
-    here, never = Stage(kafka), threading.Event()
+    here, never = Harness(kafka), threading.Event()
     here.create(1, 10)
     with generation_of(here) as generation:
         records = generation.records(max_records=2)
@@ -192,7 +192,7 @@ def test_a_batch_that_stayed_waits_for_the_lease(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kept batch is not returned past the lease, but after a confirmed heartbeat."""
-    here, never = Stage(kafka), threading.Event()
+    here, never = Harness(kafka), threading.Event()
     here.create(1, 10)
     with generation_of(here) as generation:
         records = generation.records(max_records=2)
@@ -206,7 +206,7 @@ def test_a_batch_that_stayed_waits_for_the_lease(
 
 def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
     """wait_ended raises while the generation runs, and returns the end when it has ended."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
     with here.group() as group:
         generation = group.next(SOON)
@@ -221,7 +221,7 @@ def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
 
 def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:
     """After a timeout of wait_ended, the drain waits again for the body's work."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create(1, 5)
     with here.group(recorded) as group:
         generation = group.next(SOON)
@@ -236,7 +236,7 @@ def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:
 
 def test_a_transaction(kafka: Kafka) -> None:
     """Offsets are sent with a producer's transaction, under the generation's id."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 5)
     mine = here.partition(0)
     producer = Producer(
@@ -260,7 +260,7 @@ def test_a_transaction(kafka: Kafka) -> None:
 
 def test_the_bodys_scope_ends_quietly_with_the_generation(kafka: Kafka) -> None:
     """A stale commit of this generation ends the block; any other exception goes through."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create(1, 5)
     reached: list[str] = []
     error = StaleGenerationError("another's", End(Cause.REBALANCE))
@@ -297,7 +297,7 @@ def test_stale_errors_of_the_generation_are_removed() -> None:
 
 def test_no_thread_can_be_started(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the system has no more threads, the generation ends with that error, which is raised."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
 
     def refuse(thread: threading.Thread) -> None:
@@ -316,7 +316,7 @@ def test_a_thread_that_fails_when_all_is_over(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exception of a thread that outlived its group goes to ``threading.excepthook``."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
     release, recorded = threading.Event(), threading.Event()
     hooked: list[threading.ExceptHookArgs] = []
@@ -339,7 +339,7 @@ def test_a_thread_that_fails_when_all_is_over(
 
 def test_two_threads_on_one_stream(kafka: Kafka) -> None:
     """The second thread that iterates over a stream is refused."""
-    here, asked = Stage(kafka), threading.Event()
+    here, asked = Harness(kafka), threading.Event()
     here.create()
     with here.group() as group:
         generation = group.next(SOON)

@@ -20,12 +20,12 @@ from kgroup.generation.states import State
 from kgroup.threaded import ConsumerGroup, Generation
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import Kafka
-from tests.threaded.stage import (
+from tests.threaded.harness import (
     QUICK,
     SOON,
+    Harness,
     ProcessedRecords,
     RecordedEvents,
-    Stage,
     Work,
     in_handlers,
     in_the_body,
@@ -37,7 +37,7 @@ from tests.threaded.stage import (
 
 def test_generations_handlers_and_commits(kafka: Kafka) -> None:
     """``for`` returns a generation, handlers process and commit, and the block leaves the group."""
-    here, recorded, processed = Stage(kafka), RecordedEvents(), ProcessedRecords()
+    here, recorded, processed = Harness(kafka), RecordedEvents(), ProcessedRecords()
     here.create(3, 50)
     held: list[Generation] = []
     with here.group(recorded) as group:
@@ -60,7 +60,7 @@ def test_generations_handlers_and_commits(kafka: Kafka) -> None:
 
 def test_the_attributes_of_a_generation(kafka: Kafka) -> None:
     """A threaded generation has the attributes of the trio generation."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 5)
     with here.group(group_instance_id="me") as group:
         assert group.config.group_id == here.group_id
@@ -88,7 +88,7 @@ def state_of(generation: Generation) -> State:
 
 def test_a_handler_that_returns_ends_its_generation(kafka: Kafka) -> None:
     """The next generation has a new epoch and id, and the same member id; all threads ended."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(2)
     with here.group() as group:
         first = next(group)
@@ -115,7 +115,7 @@ def test_a_handler_that_returns_ends_its_generation(kafka: Kafka) -> None:
 
 def test_a_handler_that_raises_is_raised_by_the_block(kafka: Kafka) -> None:
     """Its siblings drain, ``for`` ends, and ``with`` raises it in a group, one level deep."""
-    here, recorded, processed = Stage(kafka), RecordedEvents(), ProcessedRecords()
+    here, recorded, processed = Harness(kafka), RecordedEvents(), ProcessedRecords()
     here.create(2, 10)
 
     def fail(processed: ProcessedRecords) -> None:
@@ -139,7 +139,7 @@ def test_a_handler_that_raises_is_raised_by_the_block(kafka: Kafka) -> None:
 
 def test_what_body_and_handlers_raise_comes_together(kafka: Kafka) -> None:
     """The group that the block raises holds the body's exception beside the handlers'."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create()
 
     def fail() -> None:
@@ -159,7 +159,7 @@ def test_what_body_and_handlers_raise_comes_together(kafka: Kafka) -> None:
 
 def test_what_the_body_raises_comes_alone(kafka: Kafka) -> None:
     """Without a failed handler the body's own exception leaves the block as it is."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create()
     error = KeyError("in the body")
     with pytest.raises(KeyError) as info, here.group(recorded) as group:
@@ -171,7 +171,7 @@ def test_what_the_body_raises_comes_alone(kafka: Kafka) -> None:
 
 def test_an_interrupt_drains_and_leaves(kafka: Kafka) -> None:
     """``KeyboardInterrupt`` in the body lets handlers finish and commit, and comes out bare."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create(1, 1)
     begun = threading.Event()
 
@@ -192,7 +192,7 @@ def test_an_interrupt_drains_and_leaves(kafka: Kafka) -> None:
 
 def test_a_second_interrupt_cuts_the_drain(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt during the drain ends the drain, and the member still leaves the group."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create(1, 1)
     release = threading.Event()
 
@@ -217,7 +217,7 @@ def test_hand_over_loses_and_repeats_nothing(kafka: Kafka, work: Work) -> None:
 
     So it is for work in handler threads and for work in the loop's body alone.
     """
-    here, processed = Stage(kafka), ProcessedRecords()
+    here, processed = Harness(kafka), ProcessedRecords()
     partitions, each = 4, 1000
     here.create(partitions, each)
     with member(here, processed, work):
@@ -234,7 +234,7 @@ def test_hand_over_loses_and_repeats_nothing(kafka: Kafka, work: Work) -> None:
 
 def test_a_hundred_partitions_have_a_hundred_threads(kafka: Kafka) -> None:
     """With a handler thread for each of 100 partitions all records are processed once."""
-    here, processed = Stage(kafka), ProcessedRecords()
+    here, processed = Harness(kafka), ProcessedRecords()
     partitions, each = 100, 100
     here.create(partitions, each)
     together = threading.Barrier(partitions)

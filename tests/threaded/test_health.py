@@ -8,12 +8,12 @@ from kgroup.status import Phase
 from kgroup.threaded import Generation
 from kgroup.types import TopicPartition
 from tests.brokers import Kafka
-from tests.threaded.stage import SOON, Stage, wait
+from tests.threaded.harness import SOON, Harness, wait
 
 
 def test_a_member_at_work(kafka: Kafka) -> None:
     """Any thread sees the lag, and that the member is ready; a blocked loop is not live."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 10)
     name = here.partition(0)
     has_batch, goes_on = threading.Event(), threading.Event()
@@ -56,7 +56,7 @@ def test_a_member_at_work(kafka: Kafka) -> None:
 
 def test_a_group_that_the_program_cancels(kafka: Kafka) -> None:
     """It is closed, and no failure."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1)
     with here.group() as group:
         group.next(SOON)
@@ -66,7 +66,7 @@ def test_a_group_that_the_program_cancels(kafka: Kafka) -> None:
 
 def test_a_thread_that_outlasts_its_generation(kafka: Kafka) -> None:
     """It is what the next generation waits for, and its name is in the status."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1)
     goes_on = threading.Event()
     with here.group(drain_timeout=0.2) as group:

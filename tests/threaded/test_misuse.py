@@ -15,17 +15,17 @@ from kgroup.testing.simulation import Process, history, simulate
 from kgroup.threaded import ConsumerGroup
 from tests.brokers import Kafka
 from tests.testing.simulation.samples import a_plan
-from tests.threaded.stage import (
+from tests.threaded.harness import (
     SOON,
+    Harness,
     RecordedEvents,
-    Stage,
     thread,
 )
 
 
 def test_next_in_a_handler_is_refused(kafka: Kafka) -> None:
     """This also holds in a thread pool's function with the handler's context."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
 
     def handle(group: ConsumerGroup) -> None:
@@ -42,7 +42,7 @@ def test_next_in_a_handler_is_refused(kafka: Kafka) -> None:
 def test_two_threads_in_next_are_refused() -> None:
     """The second thread gets an error; the first continues."""
     recorded = RecordedEvents()
-    nowhere = Stage(Kafka("nobody", "127.0.0.1:1"))
+    nowhere = Harness(Kafka("nobody", "127.0.0.1:1"))
     with nowhere.group(recorded) as group:
 
         def first() -> None:
@@ -58,7 +58,7 @@ def test_two_threads_in_next_are_refused() -> None:
 
 def test_a_group_is_entered_once(kafka: Kafka) -> None:
     """next() before ``with``, and a second ``with``, are refused."""
-    group = Stage(kafka).group()
+    group = Harness(kafka).group()
     with pytest.raises(UsageError, match="is not open"):
         group.next()
     with group, pytest.raises(UsageError, match="entered only once"):
@@ -67,7 +67,7 @@ def test_a_group_is_entered_once(kafka: Kafka) -> None:
 
 def test_a_time_out_of_next_loses_nothing(kafka: Kafka) -> None:
     """The next call continues where the call that gave up had stopped."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     with here.group(recorded) as group:
         with pytest.raises(TimeoutError):
             group.next(0)

@@ -10,7 +10,7 @@ from kgroup.background.event_loop import BackgroundLoop
 from kgroup.threaded import Generation
 from kgroup.types import TopicPartition
 from tests.brokers import Kafka
-from tests.threaded.stage import SOON, Stage, wait
+from tests.threaded.harness import SOON, Harness, wait
 
 RECORDS = 300
 BATCH = 3
@@ -53,7 +53,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_batches_need_no_calls_into_the_event_loop(kafka: Kafka, calls: list[str]) -> None:
     """A hundred batches and more take no more calls than one; the wait for the end is one more."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, RECORDS)
     reader = Reader()
     with here.group() as group:
@@ -70,7 +70,7 @@ def test_batches_need_no_calls_into_the_event_loop(kafka: Kafka, calls: list[str
 
 def test_what_other_threads_do_counts_at_once(kafka: Kafka) -> None:
     """After a seek and a pause by another thread, no earlier record is handed out."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, RECORDS)
     name = here.partition(0)
     seen: list[int] = []

@@ -18,7 +18,7 @@ from kgroup.interfaces import Message
 from kgroup.testing import admin
 from kgroup.threaded import Generation, retrying, serve
 from tests.brokers import EMBEDDED, Kafka, unique
-from tests.threaded.stage import SOON, RecordedEvents, Stage, thread, wait
+from tests.threaded.harness import SOON, Harness, RecordedEvents, thread, wait
 
 once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 """For tests that are the same on every broker."""
@@ -29,7 +29,7 @@ SENT: Final[dict[str, Any]] = {
 }
 
 
-def produced(here: Stage) -> None:
+def produced(here: Harness) -> None:
     """Write three records to the only partition; the second one is wrong."""
     admin.create_topic(here.bootstrap_servers, here.topic, 1)
     producer = Producer({"bootstrap.servers": here.bootstrap_servers})
@@ -44,7 +44,7 @@ def producer_for(servers: str) -> Producer:
     return Producer({"bootstrap.servers": servers, "log_level": 0})
 
 
-def letters(here: Stage, topic: str) -> Sequence[Any]:
+def letters(here: Harness, topic: str) -> Sequence[Any]:
     """All records of a topic with one partition."""
     consumer = Consumer(
         {"bootstrap.servers": here.bootstrap_servers, "group.id": unique("letters")}
@@ -57,7 +57,7 @@ def letters(here: Stage, topic: str) -> Sequence[Any]:
         consumer.close()
 
 
-def check(here: Stage, topic: str) -> None:
+def check(here: Harness, topic: str) -> None:
     """Check that the wrong record is the only dead letter, with everything it had."""
     (letter,) = letters(here, topic)
     assert (letter.key(), letter.value()) == (SENT["key"], SENT["value"])
@@ -79,7 +79,7 @@ def check(here: Stage, topic: str) -> None:
 
 def test_a_record_that_keeps_failing_becomes_a_dead_letter(kafka: Kafka) -> None:
     """It is delivered before its offset is committed; the partition goes on, in order."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     produced(here)
     topic = unique("letters")
     admin.create_topic(here.bootstrap_servers, topic, 1)
@@ -104,7 +104,7 @@ def test_a_record_that_keeps_failing_becomes_a_dead_letter(kafka: Kafka) -> None
 @once
 def test_dead_letters_on_trio(kafka: Kafka) -> None:
     """The same, with an async function; the event loop does not wait for the delivery."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     produced(here)
     topic = unique("letters")
     admin.create_topic(here.bootstrap_servers, topic, 1)
@@ -129,7 +129,7 @@ def test_dead_letters_on_trio(kafka: Kafka) -> None:
 @pytest.mark.parametrize("why", ["no such topic", "no broker"])
 def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
     """The record is not committed, the worker ends, and the error says which record and why."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     produced(here)
     servers = here.bootstrap_servers if why == "no such topic" else "127.0.0.1:1"
     producer = producer_for(servers)
@@ -152,7 +152,7 @@ def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
 @once
 def test_a_pause_ends_with_its_generation(kafka: Kafka) -> None:
     """The drain does not wait for it; what came before is committed, and an event says so."""
-    here, failed = Stage(kafka), threading.Event()
+    here, failed = Harness(kafka), threading.Event()
     recorded = RecordedEvents()
     produced(here)
 
@@ -177,7 +177,7 @@ def test_a_pause_ends_with_its_generation(kafka: Kafka) -> None:
 @once
 def test_without_a_place_to_park_the_worker_ends(kafka: Kafka) -> None:
     """The last attempt's exception ends it, with notes; the batch is not committed."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     produced(here)
 
     def handle(_: Generation, message: Message) -> None:
@@ -193,7 +193,7 @@ def test_without_a_place_to_park_the_worker_ends(kafka: Kafka) -> None:
 @once
 def test_async_functions(kafka: Kafka) -> None:
     """They are refused by name, as the function and as the place to park."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     produced(here)
 
     async def handle(*_: object) -> None:

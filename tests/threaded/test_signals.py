@@ -14,7 +14,7 @@ from typing import final
 import pytest
 
 from tests.brokers import EMBEDDED, ROOT, Kafka
-from tests.threaded.stage import SOON, Stage
+from tests.threaded.harness import SOON, Harness
 
 once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 """For tests that are the same on every broker."""
@@ -50,7 +50,7 @@ class Running:
 
 
 @contextmanager
-def program(name: str, here: Stage, *, errors: bool = False) -> Iterator[Running]:
+def program(name: str, here: Harness, *, errors: bool = False) -> Iterator[Running]:
     """Run one of ``program.py``; killed after ``SOON`` seconds, which then fails the test.
 
     Args:
@@ -74,7 +74,7 @@ def program(name: str, here: Stage, *, errors: bool = False) -> Iterator[Running
 @pytest.mark.parametrize("name", ["loop", "body"])
 def test_close_in_a_signal_handler(kafka: Kafka, name: str) -> None:
     """SIGTERM in next() or in the body: the current work is committed, and the member leaves."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program(name, here) as running:
         running.until("holding")
@@ -86,7 +86,7 @@ def test_close_in_a_signal_handler(kafka: Kafka, name: str) -> None:
 
 def test_close_in_a_signal_handler_before_a_join() -> None:
     """SIGTERM during the lookup of a broker that does not respond ends the program at once."""
-    nowhere = Stage(Kafka("nobody", "127.0.0.1:1"))
+    nowhere = Harness(Kafka("nobody", "127.0.0.1:1"))
     with program("loop", nowhere) as running:
         running.until("failed")
         running.process.send_signal(signal.SIGTERM)
@@ -98,7 +98,7 @@ def test_close_in_a_signal_handler_before_a_join() -> None:
 @once
 def test_close_in_a_signal_handler_that_waits(kafka: Kafka) -> None:
     """If another thread owns the block, a handler in the main thread waits for its end."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program("elsewhere", here) as running:
         running.until("holding")
@@ -111,7 +111,7 @@ def test_close_in_a_signal_handler_that_waits(kafka: Kafka) -> None:
 
 def test_an_interrupt_in_next(kafka: Kafka) -> None:
     """Control-C in next() drains and leaves, and the block raises it unchanged."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program("interrupt", here) as running:
         running.until("holding")
@@ -123,7 +123,7 @@ def test_an_interrupt_in_next(kafka: Kafka) -> None:
 
 def test_a_program_that_ends_inside_the_block(kafka: Kafka) -> None:
     """The interpreter's exit drains the generation and leaves the group; it does not hang."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program("exit inside", here) as running:
         assert running.ends() == 0
@@ -140,7 +140,7 @@ def test_a_second_signal_ends_a_worker(
     kafka: Kafka, name: str, second: signal.Signals, status: int
 ) -> None:
     """It ends the drain: nothing is committed, the member leaves, and the status says which."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program(name, here, errors=True) as running:
         running.until("holding")
@@ -199,7 +199,7 @@ def test_functions_that_end_the_process(kafka: Kafka) -> None:
 @pytest.mark.parametrize("name", ["fail on trio", "fail in threads", "fail on asyncio"])
 def test_a_worker_that_fails(kafka: Kafka, name: str) -> None:
     """One line says why, then comes the traceback of the program's function; the status is 1."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program(name, here, errors=True) as running:
         assert running.ends() == 1
@@ -238,7 +238,7 @@ def test_a_program_that_ends_inside_a_block_of_asyncio(kafka: Kafka) -> None:
 @once
 def test_a_thread_left_behind_does_not_hold_up_the_exit(kafka: Kafka) -> None:
     """A handler that never ends is a daemon thread: the program exits."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
     with program("still_running", here) as running:
         assert running.ends() == 0
@@ -248,7 +248,7 @@ def test_a_thread_left_behind_does_not_hold_up_the_exit(kafka: Kafka) -> None:
 @once
 def test_a_forked_process(kafka: Kafka) -> None:
     """A fork has no background thread: calls are refused there, and its exit does not hang."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create()
     with program("fork", here) as running:
         assert running.ends() == 0

@@ -17,10 +17,10 @@ from kgroup.events import (
 )
 from kgroup.threaded import Generation
 from tests.brokers import Kafka
-from tests.threaded.stage import (
+from tests.threaded.harness import (
     SOON,
+    Harness,
     RecordedEvents,
-    Stage,
     thread,
     wait,
 )
@@ -28,7 +28,7 @@ from tests.threaded.stage import (
 
 def test_a_thread_that_still_runs_holds_up_the_next_join(kafka: Kafka) -> None:
     """An event has its stack, its commits are stale, its records end, and no JoinGroup is sent."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create(2, 5)
     release, inside = threading.Event(), threading.Event()
     refused: list[StaleGenerationError] = []
@@ -75,7 +75,7 @@ def test_a_thread_that_still_runs_holds_up_the_next_join(kafka: Kafka) -> None:
 
 def test_what_a_thread_raises_after_the_drain_is_not_lost(kafka: Kafka) -> None:
     """An exception after the end of its generation closes the group, and the block raises it."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create()
     release = threading.Event()
 
@@ -101,7 +101,7 @@ def test_what_a_thread_raises_after_the_drain_is_not_lost(kafka: Kafka) -> None:
 
 def test_closing_does_not_wait_for_a_thread_for_ever(kafka: Kafka) -> None:
     """The member leaves after the drain; the thread is named, and left behind."""
-    here, recorded = Stage(kafka), RecordedEvents()
+    here, recorded = Harness(kafka), RecordedEvents()
     here.create()
     release = threading.Event()
     with here.group(recorded, drain_timeout=0.2) as group:

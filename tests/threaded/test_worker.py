@@ -14,7 +14,7 @@ from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation, run, serve
 from kgroup.types import TopicPartition
 from tests.brokers import EMBEDDED, Kafka
-from tests.threaded.stage import SOON, ProcessedRecords, Stage, thread, wait
+from tests.threaded.harness import SOON, Harness, ProcessedRecords, thread, wait
 
 once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 """For tests that are the same on every broker."""
@@ -23,7 +23,7 @@ once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 @pytest.mark.parametrize("threads", [None, 1, 3, 20])
 def test_every_record_in_its_partitions_order(kafka: Kafka, threads: int | None) -> None:
     """At most one thread processes a partition, in order, and all is committed."""
-    here, processed = Stage(kafka), ProcessedRecords()
+    here, processed = Harness(kafka), ProcessedRecords()
     partitions, records = 6, 200
     here.create(partitions, records)
     pauses, busy, together = random.Random(1), Counter[TopicPartition](), list[int]()
@@ -57,7 +57,7 @@ def test_every_record_in_its_partitions_order(kafka: Kafka, threads: int | None)
 @once
 def test_a_slow_partition_occupies_one_thread(kafka: Kafka) -> None:
     """The others are processed to their end meanwhile, and few of its batches wait in memory."""
-    here, processed = Stage(kafka), ProcessedRecords()
+    here, processed = Harness(kafka), ProcessedRecords()
     here.create(3, 100)
     slow, freed = here.partition(0), threading.Event()
 
@@ -86,7 +86,7 @@ def test_the_end_of_a_generation_in_the_middle_of_a_batch(
     kafka: Kafka, threads: int | None
 ) -> None:
     """What was processed is committed, the rest is read in the next generation, nothing twice."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(2, 50)
     found: list[tuple[int, int]] = []
     begun, all_found, lock = threading.Event(), threading.Event(), threading.Lock()
@@ -122,7 +122,7 @@ def test_the_end_of_a_generation_in_the_middle_of_a_batch(
 @pytest.mark.parametrize("threads", [None, 2])
 def test_an_exception_commits_nothing(kafka: Kafka, threads: int | None) -> None:
     """It surfaces from the group's block with its note, and the threads have ended."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 5)
 
     def handle(_: Generation, batch: Batch) -> None:
@@ -139,7 +139,7 @@ def test_an_exception_commits_nothing(kafka: Kafka, threads: int | None) -> None
 @once
 def test_an_async_function(kafka: Kafka) -> None:
     """The error names the function and what to call in its place."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
 
     async def handle(_: Generation, batch: Batch) -> None:
@@ -153,7 +153,7 @@ def test_an_async_function(kafka: Kafka) -> None:
 @once
 def test_a_cancelled_group_does_not_wait_for_its_handlers(kafka: Kafka) -> None:
     """`cancel` ends the drain; the thread stays behind, and its commit is refused."""
-    here, held, freed = Stage(kafka), threading.Event(), threading.Event()
+    here, held, freed = Harness(kafka), threading.Event(), threading.Event()
     here.create(1, 1)
     draining = threading.Event()
 
@@ -182,7 +182,7 @@ def test_a_cancelled_group_does_not_wait_for_its_handlers(kafka: Kafka) -> None:
 @once
 def test_wrong_arguments(kafka: Kafka) -> None:
     """They are refused in the call itself, before the member joins."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     with here.group() as group:
         for wrong in ({"threads": 0}, {"threads": 1.5}, {"max_records": 0}, {"handle": "handle"}):
             with pytest.raises(ArgumentError, match=next(iter(wrong))):
@@ -198,6 +198,6 @@ def test_run_outside_of_the_main_thread(kafka: Kafka) -> None:
     """It is refused, because only the main thread receives signals."""
     with (
         pytest.raises(UsageError, match=r"main thread only.*kgroup\.threaded\.serve"),
-        thread(run, Stage(kafka).config(), print),
+        thread(run, Harness(kafka).config(), print),
     ):
         pass

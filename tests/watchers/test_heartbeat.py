@@ -18,7 +18,7 @@ from kgroup.errors import BrokerError, ConnectionLostError
 from kgroup.events import LoopBlocked
 from kgroup.types import Cause
 from kgroup.watchers.heartbeat import Heartbeats, Pace, heartbeat_waits
-from tests.generation.bench import MEMBERSHIP, FakeCoordinator, RecordingEmitter, backoff
+from tests.generation.fakes import MEMBERSHIP, FakeCoordinator, RecordingEmitter, backoff
 
 LOST = ConnectionLostError("gone", sent=True)
 

@@ -16,28 +16,28 @@ from kgroup.broker.groups.responses import (
 )
 from kgroup.broker.groups.states import DEAD
 from kgroup.error_codes import ErrorCode
-from tests.broker.groups.bench import Bench, subscription
+from tests.broker.groups.harness import Harness, subscription
 
 
-def described(bench: Bench, group_id: str = "g", version: int = 6) -> DescribedGroup:
+def described(harness: Harness, group_id: str = "g", version: int = 6) -> DescribedGroup:
     """A DescribeGroups of one group."""
     request = DescribeGroups(version=version, group_ids=(group_id,))
-    return bench.request(request, GroupsDescribed).groups[0]
+    return harness.request(request, GroupsDescribed).groups[0]
 
 
 def test_absent_group_is_dead() -> None:
     """From v6 on, an absent group has an error code too."""
-    assert described(Bench(), version=5) == DescribedGroup(group_id="g", state="Dead")
-    response = described(Bench())
+    assert described(Harness(), version=5) == DescribedGroup(group_id="g", state="Dead")
+    response = described(Harness())
     assert (response.error, response.state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
     assert response.error_message == "Group g not found."
 
 
 def test_description_follows_the_group() -> None:
     """Protocol and metadata are shown in Stable only, assignments until the next ones."""
-    bench = Bench()
-    m1 = bench.client("m1", instance="i1")
-    bench.form(m1)
+    harness = Harness()
+    m1 = harness.client("m1", instance="i1")
+    harness.form(m1)
     member = DescribedMember(
         member_id=m1.id,
         group_instance_id="i1",
@@ -46,24 +46,26 @@ def test_description_follows_the_group() -> None:
         metadata=subscription("t1"),
         assignment=b"m1",
     )
-    assert described(bench) == DescribedGroup(
+    assert described(harness) == DescribedGroup(
         group_id="g",
         state="Stable",
         protocol_type="consumer",
         protocol_name="range",
         members=(member,),
     )
-    m2 = bench.client("m2")
+    m2 = harness.client("m2")
     m2.enlist()
     m2.join()
-    response = described(bench)
+    response = described(harness)
     assert (response.state, response.protocol_name) == ("PreparingRebalance", "")
     assert [(one.metadata, one.assignment) for one in response.members] == [
         (b"", b"m1"),
         (b"", b""),
     ]
     m1.leave(m2)
-    assert described(bench) == DescribedGroup(group_id="g", state="Empty", protocol_type="consumer")
+    assert described(harness) == DescribedGroup(
+        group_id="g", state="Empty", protocol_type="consumer"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,13 +83,13 @@ def test_description_follows_the_group() -> None:
 )
 def test_list_filters(states: tuple[str, ...], types: tuple[str, ...], expected: set[str]) -> None:
     """Filters ignore case, states also white space; every group here has the type classic."""
-    bench = Bench()
-    bench.form(bench.client("m1", group_id="stable"))
-    leaver = bench.client("m2", group_id="empty")
-    bench.form(leaver)
+    harness = Harness()
+    harness.form(harness.client("m1", group_id="stable"))
+    leaver = harness.client("m2", group_id="empty")
+    harness.form(leaver)
     leaver.leave()
-    bench.client("tool", group_id="simple").commit()
-    groups = bench.request(ListGroups(states=states, types=types), GroupsListed).groups
+    harness.client("tool", group_id="simple").commit()
+    groups = harness.request(ListGroups(states=states, types=types), GroupsListed).groups
     assert {group.group_id for group in groups} == expected
     simple = ListedGroup(group_id="simple", protocol_type="", state="Empty", type="classic")
     assert all(group == simple for group in groups if group.group_id == "simple")
@@ -95,27 +97,27 @@ def test_list_filters(states: tuple[str, ...], types: tuple[str, ...], expected:
 
 def test_only_empty_groups_are_deleted() -> None:
     """Absent: 69; with members: 68; an Empty one is deleted with offsets and ids, once."""
-    bench = Bench()
-    m1 = bench.client("m1", group_id="live")
-    bench.form(m1)
-    tool = bench.client("tool", group_id="empty")
+    harness = Harness()
+    m1 = harness.client("m1", group_id="live")
+    harness.form(m1)
+    tool = harness.client("tool", group_id="empty")
     tool.commit()
     tool.commit_in_transaction("t1-1")
-    pending = bench.client("m2", group_id="empty")
+    pending = harness.client("m2", group_id="empty")
     pending.enlist()
     request = DeleteGroups(group_ids=("absent", "live", "empty", "empty", ""))
-    assert bench.request(request, GroupsDeleted).groups == (
+    assert harness.request(request, GroupsDeleted).groups == (
         DeletedGroup(group_id="absent", error=ErrorCode.GROUP_ID_NOT_FOUND),
         DeletedGroup(group_id="live", error=ErrorCode.NON_EMPTY_GROUP),
         DeletedGroup(group_id="empty"),
         DeletedGroup(group_id="", error=ErrorCode.GROUP_ID_NOT_FOUND),
     )
-    assert bench.state("empty") is DEAD
-    bench.coordinator.complete_transaction(7, committed=True)
+    assert harness.state("empty") is DEAD
+    harness.coordinator.complete_transaction(7, committed=True)
     tool.commit("t2-0")
-    assert bench.fetch(group_id="empty") == {"t2-0": 1}
+    assert harness.fetch(group_id="empty") == {"t2-0": 1}
     assert pending.join_now().error is ErrorCode.UNKNOWN_MEMBER_ID
-    bench.sleep(100)
+    harness.sleep(100)
 
 
 def test_filters_are_read_once_for_all_groups() -> None:
@@ -133,9 +135,9 @@ def test_filters_are_read_once_for_all_groups() -> None:
             read.append(self)
             return str(self).strip()
 
-    bench = Bench()
+    harness = Harness()
     for number in range(10):
-        bench.client("tool", group_id=f"g{number}").commit()
+        harness.client("tool", group_id=f"g{number}").commit()
     request = ListGroups(states=(Name("empty"),), types=(Name("classic"),))
-    bench.request(request, GroupsListed)
+    harness.request(request, GroupsListed)
     assert len(read) == 2

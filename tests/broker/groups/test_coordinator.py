@@ -18,7 +18,7 @@ from kgroup.broker.groups.responses import GroupsDeleted, JoinCompleted
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import TimerKind, TimerName
 from kgroup.error_codes import ErrorCode
-from tests.broker.groups.bench import TOPICS, Bench, Client, subscription
+from tests.broker.groups.harness import TOPICS, Client, Harness, subscription
 
 SETTINGS = CoordinatorSettings(
     initial_rebalance_delay=1.0, min_session_timeout=0.1, group_max_size=4
@@ -41,9 +41,9 @@ class Anything(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ids = itertools.count(1)
-        self.bench = Bench(SETTINGS, self.coordinator(None))
+        self.harness = Harness(SETTINGS, self.coordinator(None))
         self.clients = {
-            label: self.bench.client(
+            label: self.harness.client(
                 label,
                 instance=label if label.startswith("s") else None,
                 protocols=PROTOCOLS[0],
@@ -126,15 +126,15 @@ class Anything(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.3, 1.0, 2.5, 6.0]))
     def time_passes(self, seconds: float) -> None:
         """Let time pass, and run timers."""
-        self.bench.sleep(seconds)
+        self.harness.sleep(seconds)
 
     @precondition(lambda self: self.group is not None)
     @rule()
     def crashes(self) -> None:
         """Another coordinator loads the records; parked requests get no response."""
-        snapshot = self.bench.coordinator.snapshot()
-        self.bench.coordinator = self.coordinator(())
-        self.bench.coordinator.load(self.bench.now, snapshot, range(50))
+        snapshot = self.harness.coordinator.snapshot()
+        self.harness.coordinator = self.coordinator(())
+        self.harness.coordinator.load(self.harness.now, snapshot, range(50))
         self.waiting.clear()
         self.generations.clear()
         self.highest = 0 if self.group is None else self.group.generation_id
@@ -143,27 +143,27 @@ class Anything(RuleBasedStateMachine):
     @rule()
     def hands_over(self) -> None:
         """The shards move to another coordinator; all parked requests get a response."""
-        old = self.bench.coordinator
+        old = self.harness.coordinator
         snapshot = old.snapshot()
-        self.bench.record(old.unload(self.bench.now))
+        self.harness.record(old.unload(self.harness.now))
         assert old.group("g") is None
-        assert all(ticket in self.bench.responses for ticket in self.waiting)
-        self.bench.coordinator = self.coordinator(())
-        self.bench.coordinator.load(self.bench.now, snapshot, range(50))
+        assert all(ticket in self.harness.responses for ticket in self.waiting)
+        self.harness.coordinator = self.coordinator(())
+        self.harness.coordinator.load(self.harness.now, snapshot, range(50))
         self.generations.clear()
         self.highest = 0 if self.group is None else self.group.generation_id
 
     @rule(times=st.integers(1, 2))
     def writes_fail(self, times: int) -> None:
         """Let the next writes to the log fail."""
-        self.bench.coordinator.fail_writes(ErrorCode.NOT_ENOUGH_REPLICAS, times)
+        self.harness.coordinator.fail_writes(ErrorCode.NOT_ENOUGH_REPLICAS, times)
 
     @rule()
     def is_deleted(self) -> None:
         """An administrator deletes the group, which succeeds only without members."""
         was = EMPTY if self.group is None else self.group.state
         request = DeleteGroups(group_ids=("g",))
-        (deleted,) = self.bench.request(request, GroupsDeleted).groups
+        (deleted,) = self.harness.request(request, GroupsDeleted).groups
         assert (deleted.error is ErrorCode.NON_EMPTY_GROUP) == (was is not EMPTY) or (
             deleted.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         )
@@ -174,14 +174,14 @@ class Anything(RuleBasedStateMachine):
     @property
     def group(self) -> ClassicGroup | None:
         """The group, if it exists."""
-        return self.bench.coordinator.group("g")
+        return self.harness.coordinator.group("g")
 
     @invariant()
     def takes_answers(self) -> None:
         """Deliver responses; those of one generation agree on leader and protocol."""
-        for ticket in [one for one in self.waiting if one in self.bench.responses]:
+        for ticket in [one for one in self.waiting if one in self.harness.responses]:
             client = self.waiting.pop(ticket)
-            response = self.bench.responses[ticket]
+            response = self.harness.responses[ticket]
             if not isinstance(response, JoinCompleted):
                 continue
             if response.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
@@ -216,7 +216,7 @@ class Anything(RuleBasedStateMachine):
             for member in self.group.members.values():
                 some = (member.parked_join, member.parked_sync)
                 parked |= {one.ticket for one in some if one is not None}
-        unanswered = {one for one in self.waiting if one not in self.bench.responses}
+        unanswered = {one for one in self.waiting if one not in self.harness.responses}
         assert unanswered == parked
 
     @invariant()
@@ -256,23 +256,23 @@ class Anything(RuleBasedStateMachine):
     @invariant()
     def every_wait_has_an_end(self) -> None:
         """A timer runs for joins in PreparingRebalance, and for syncs until all have arrived."""
-        coordinator, group = self.bench.coordinator, self.group
+        coordinator, group = self.harness.coordinator, self.group
         timers = coordinator._registry.timers
         waits = {kind: timers.get(TimerName(kind, "g")) for kind in TimerKind}
         prepares = group is not None and group.state is PREPARING
         assert (waits[TimerKind.JOIN] is not None) == prepares
         unsynced = group is not None and bool(group.unsynced)
         assert (waits[TimerKind.SYNC] is not None) == unsynced
-        assert not unsynced or self.bench.state() in {COMPLETING, STABLE}
+        assert not unsynced or self.harness.state() in {COMPLETING, STABLE}
         if coordinator.next_timer is not None:
-            assert coordinator.next_timer >= self.bench.now
-        parked = any(ticket not in self.bench.responses for ticket in self.waiting)
+            assert coordinator.next_timer >= self.harness.now
+        parked = any(ticket not in self.harness.responses for ticket in self.waiting)
         assert not parked or prepares or unsynced
 
     @invariant()
     def every_member_has_a_session_or_a_parked_request(self) -> None:
         """Every member has a session or a parked request; no others but pending ids have one."""
-        timers = self.bench.coordinator._registry.timers
+        timers = self.harness.coordinator._registry.timers
         sessions = {one.member_id for one in timers._deadlines if one.kind is TimerKind.SESSION}
         group = self.group
         members = {} if group is None else group.members
@@ -283,8 +283,8 @@ class Anything(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Without new requests, all parked ones are answered and the group becomes Empty."""
         self.takes_answers()
-        self.bench.sleep(LONG_ENOUGH)
-        assert all(ticket in self.bench.responses for ticket in self.waiting)
+        self.harness.sleep(LONG_ENOUGH)
+        assert all(ticket in self.harness.responses for ticket in self.waiting)
         assert self.group is None or self.group.state is EMPTY
 
 

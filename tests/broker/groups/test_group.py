@@ -8,7 +8,7 @@ from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.members import ClassicGroupMember, Parked
 from kgroup.broker.groups.requests import Protocol
 from kgroup.broker.groups.states import STABLE
-from tests.broker.groups.bench import subscription
+from tests.broker.groups.harness import subscription
 
 
 def member(member_id: str, *protocols: str, instance: str | None = None) -> ClassicGroupMember:

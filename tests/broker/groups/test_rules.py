@@ -11,7 +11,7 @@ from kgroup.broker.groups.states import EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import Timers
 from kgroup.broker.groups.write_faults import WriteFaults
 from kgroup.error_codes import ErrorCode
-from tests.broker.groups.bench import SETTINGS
+from tests.broker.groups.harness import SETTINGS
 
 
 def a_context() -> EventContext:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgroup.broker.groups.subscribed_topics import subscribed_topics
-from tests.broker.groups.bench import subscription
+from tests.broker.groups.harness import subscription
 
 
 @given(topics=st.lists(st.text(max_size=20), max_size=5), tail=st.binary(max_size=8))

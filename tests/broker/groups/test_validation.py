@@ -9,7 +9,7 @@ import pytest
 from kgroup.broker.groups.requests import Request
 from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
 from kgroup.error_codes import ErrorCode
-from tests.broker.groups.bench import Bench
+from tests.broker.groups.harness import Harness
 
 
 def test_every_request_has_preconditions() -> None:
@@ -29,14 +29,14 @@ def test_every_request_has_preconditions() -> None:
 )
 def test_session_range(session: float, error: ErrorCode) -> None:
     """The limits themselves are allowed; the id that was sent is echoed."""
-    response = Bench().client("m", session=session).join_now()
+    response = Harness().client("m", session=session).join_now()
     assert response.error is error
 
 
 def test_empty_group_id() -> None:
     """24 for members and transactions, before the session range; commits know 69 instead."""
-    bench = Bench()
-    m1 = bench.client("m1", group_id="", id="x", session=0.001, generation=5)
+    harness = Harness()
+    m1 = harness.client("m1", group_id="", id="x", session=0.001, generation=5)
     response = m1.join_now()
     assert (response.error, response.member_id) == (ErrorCode.INVALID_GROUP_ID, "x")
     assert m1.synced().error is ErrorCode.INVALID_GROUP_ID
@@ -45,15 +45,15 @@ def test_empty_group_id() -> None:
     assert m1.leave().members == ()
     assert m1.commit_in_transaction() is ErrorCode.INVALID_GROUP_ID
     assert m1.commit() is ErrorCode.GROUP_ID_NOT_FOUND
-    assert bench.fetch("t1-0", group_id="") == {"t1-0": -1}
+    assert harness.fetch("t1-0", group_id="") == {"t1-0": -1}
     assert m1.like(id="", generation=-1).commit("t1-0", 4) is ErrorCode.NONE
-    assert bench.fetch(group_id="") == {"t1-0": 4}
+    assert harness.fetch(group_id="") == {"t1-0": 4}
 
 
 @pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
 def test_sync_v5_must_name_its_protocol(missing: str) -> None:
     """A null protocol type or name is 23 before everything, even before 24; v4 may."""
-    m1 = Bench().client("m1", group_id="")
+    m1 = Harness().client("m1", group_id="")
     assert m1.synced(None, **{missing: None}).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     response = m1.synced(None, version=4, protocol_type=None, protocol_name=None)
     assert response.error is ErrorCode.INVALID_GROUP_ID

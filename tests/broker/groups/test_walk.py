@@ -41,7 +41,7 @@ from kgroup.broker.groups.validation import (
 )
 from kgroup.broker.groups.write_faults import WriteFaults
 from kgroup.error_codes import ErrorCode
-from tests.broker.groups.bench import SETTINGS, Bench, Client, tp
+from tests.broker.groups.harness import SETTINGS, Client, Harness, tp
 from tests.broker.groups.test_registry import failed_over
 
 NOT_AVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -60,78 +60,81 @@ def ghosts(client: Client) -> list[Client]:
     ]
 
 
-def a_group(bench: Bench, *, synced: bool = True) -> tuple[Client, Client]:
+def a_group(harness: Harness, *, synced: bool = True) -> tuple[Client, Client]:
     """A dynamic leader and a static follower, with ``i1``."""
-    m1, m2 = bench.client("m1", protocols=BOTH), bench.client("m2", protocols=BOTH, instance="i1")
-    bench.form(m1, m2, synced=synced)
+    m1, m2 = (
+        harness.client("m1", protocols=BOTH),
+        harness.client("m2", protocols=BOTH, instance="i1"),
+    )
+    harness.form(m1, m2, synced=synced)
     return m1, m2
 
 
-def joins_of_members(bench: Bench) -> None:
+def joins_of_members(harness: Harness) -> None:
     """Members join again in every state, unchanged and changed."""
-    m1, m2 = a_group(bench)
+    m1, m2 = a_group(harness)
     for ghost in ghosts(m1)[:3]:
         ghost.join()
     m2.join()
     m2.like(protocols=OTHER).join()
     m1.join()
-    bench.client("m3", protocols={"x": b""}).join()
-    m1, m2 = a_group(Bench())
+    harness.client("m3", protocols={"x": b""}).join()
+    m1, m2 = a_group(Harness())
     m1.join()
     m2.join()
-    m1, m2 = a_group(Bench(), synced=False)
+    m1, m2 = a_group(Harness(), synced=False)
     m2.join()
     m2.like(protocols=OTHER).join()
 
 
-def joins_of_newcomers(bench: Bench) -> None:
+def joins_of_newcomers(harness: Harness) -> None:
     """New members join groups in which a join is parked, and groups in which none is."""
-    old = bench.client("old")
+    old = harness.client("old")
     old.take(old.join(version=3))
-    bench.client("older").join(version=3)
-    bench.client("oldest").join(version=3)
-    bench.client("static", instance="s1").join()
-    late = bench.client("late")
+    harness.client("older").join(version=3)
+    harness.client("oldest").join(version=3)
+    harness.client("static", instance="s1").join()
+    late = harness.client("late")
     late.enlist()
     late.like(instance="no").join()
     late.enter()
-    full = Bench(attrs.evolve(SETTINGS, group_max_size=1))
+    full = Harness(attrs.evolve(SETTINGS, group_max_size=1))
     full.form(full.client("m1"))
     full.client("m2").join()
-    first = Bench(attrs.evolve(SETTINGS, initial_rebalance_delay=1.0))
+    first = Harness(attrs.evolve(SETTINGS, initial_rebalance_delay=1.0))
     first.client("m1").enter()
     first.client("m2").enter()
     first.client("s1", instance="s1").enter()
     first.sleep(10)
 
 
-def joins_of_restarted_instances(bench: Bench) -> None:
+def joins_of_restarted_instances(harness: Harness) -> None:
     """A static member's new process joins: unchanged, changed, and where the write fails."""
-    _, m2 = a_group(bench)
-    bench.coordinator.fail_writes(TOO_FEW)
+    _, m2 = a_group(harness)
+    harness.coordinator.fail_writes(TOO_FEW)
     m2.like(id="").join()
     m2.like(id="").join_now()
     m2.like(id="", protocols=OTHER).join()
     m2.like(id="").join()
 
 
-def groups_that_cannot_be_written(bench: Bench) -> None:
+def groups_that_cannot_be_written(harness: Harness) -> None:
     """The log fails for a first join, an assignment and an emptied group."""
-    bench.coordinator.fail_writes(TOO_FEW)
-    bench.client("m1").join()
-    m1, _ = a_group(bench, synced=False)
-    bench.coordinator.fail_writes(TOO_FEW)
+    harness.coordinator.fail_writes(TOO_FEW)
+    harness.client("m1").join()
+    m1, _ = a_group(harness, synced=False)
+    harness.coordinator.fail_writes(TOO_FEW)
     m1.sync()
-    bench.coordinator.fail_writes(TOO_FEW)
-    bench.sleep(500)
+    harness.coordinator.fail_writes(TOO_FEW)
+    harness.sleep(500)
 
 
-def syncs(bench: Bench) -> None:
+def syncs(harness: Harness) -> None:
     """Syncs in every state."""
-    bench.client("m0").enlist()
-    bench.client("m0").sync()
-    bench.sleep(61)
-    m1, m2 = a_group(bench, synced=False)
+    harness.client("m0").enlist()
+    harness.client("m0").sync()
+    harness.sleep(61)
+    m1, m2 = a_group(harness, synced=False)
     for ghost in ghosts(m1):
         ghost.sync()
     m1.sync(protocol_name="other")
@@ -142,12 +145,12 @@ def syncs(bench: Bench) -> None:
     m2.sync()
 
 
-def heartbeats_and_commits(bench: Bench) -> None:
+def heartbeats_and_commits(harness: Harness) -> None:
     """Heartbeats and commits in every state, of members and of other clients."""
-    tool = bench.client("tool")
+    tool = harness.client("tool")
     tool.commit()
     tool.commit_in_transaction()
-    m1, m2 = a_group(bench, synced=False)
+    m1, m2 = a_group(harness, synced=False)
     asks: tuple[Callable[[Client], object], ...] = (
         Client.heartbeat,
         Client.commit,
@@ -166,43 +169,43 @@ def heartbeats_and_commits(bench: Bench) -> None:
     m2.heartbeat()
 
 
-def leaves(bench: Bench) -> None:
+def leaves(harness: Harness) -> None:
     """Leaves of all kinds, and the rules after the last leave of a request."""
-    m1, m2 = a_group(bench)
-    m3 = bench.client("m3", protocols=BOTH)
+    m1, m2 = a_group(harness)
+    m3 = harness.client("m3", protocols=BOTH)
     m3.enlist()
     ghosts(m1)[0].leave(*ghosts(m1)[1:3], m1.like(id=""), m2.like(id=""), m3)
     m1.leave()
     m3 = m3.like(id="")
     m3.enlist()
     m3.leave()
-    m1, m2 = a_group(Bench())
+    m1, m2 = a_group(Harness())
     m1.join()
     m2.leave()
 
 
-def administration(bench: Bench) -> None:
+def administration(harness: Harness) -> None:
     """Deletions of offsets and of groups."""
-    bench.client("tool", group_id="empty").commit()
-    bench.form(bench.client("w", group_id="connect", protocol_type="connect"))
+    harness.client("tool", group_id="empty").commit()
+    harness.form(harness.client("w", group_id="connect", protocol_type="connect"))
     for name in ("empty", "connect"):
-        bench.request(OffsetDelete(group_id=name, partitions=(tp("t1-0"),)), OffsetsDeleted)
-    bench.request(DeleteGroups(group_ids=("empty", "connect")), GroupsDeleted)
+        harness.request(OffsetDelete(group_id=name, partitions=(tp("t1-0"),)), OffsetsDeleted)
+    harness.request(DeleteGroups(group_ids=("empty", "connect")), GroupsDeleted)
 
 
-def timers(bench: Bench) -> None:
+def timers(harness: Harness) -> None:
     """Timers of sessions, joins and syncs that have no effect any more."""
-    m1, m2 = (bench.client(label, session=5.0, rebalance=20.0) for label in ("m1", "m2"))
+    m1, m2 = (harness.client(label, session=5.0, rebalance=20.0) for label in ("m1", "m2"))
     m3 = m1.like(label="m3")
     m3.enlist()
-    bench.sleep(6)
-    bench.form(m1, m2)
+    harness.sleep(6)
+    harness.form(m1, m2)
     m3.like(id="").enlist()
     m1.join()
-    bench.sleep(100)
-    bench.form(m1.like(id="", session=100.0), synced=False)
-    bench.sleep(30)
-    static = Bench()
+    harness.sleep(100)
+    harness.form(m1.like(id="", session=100.0), synced=False)
+    harness.sleep(30)
+    static = Harness()
     lone = static.client("s", instance="s1", rebalance=5.0)
     static.form(lone)
     other = static.client("m", session=1.0, rebalance=5.0)
@@ -210,12 +213,12 @@ def timers(bench: Bench) -> None:
     static.sleep(400)
 
 
-def shards(bench: Bench) -> None:
+def shards(harness: Harness) -> None:
     """Shards are unloaded and loaded, with a lower maximum size."""
-    a_group(bench)
-    failed_over(bench)
-    failed_over(bench, group_max_size=1)
-    bench.coordinator.unload(bench.now)
+    a_group(harness)
+    failed_over(harness)
+    failed_over(harness, group_max_size=1)
+    harness.coordinator.unload(harness.now)
 
 
 WALKS = [
@@ -237,12 +240,12 @@ def rows_that_only_kafka_reaches() -> None:
     session = TimerName(TimerKind.SESSION, "g", "ghost")
     alive = GroupMachine(ClassicGroup("g"), SETTINGS, Timers(), WriteFaults(), lambda: "id")
     assert alive.fire(0.0, session) == []
-    bench = Bench()
-    m1 = bench.client("m1")
+    harness = Harness()
+    m1 = harness.client("m1")
     machine = GroupMachine(
         ClassicGroup("g", state=DEAD), SETTINGS, Timers(), WriteFaults(), lambda: "id"
     )
-    bench.coordinator._registry.machines["g"] = machine
+    harness.coordinator._registry.machines["g"] = machine
     m1.join()
     m1.sync()
     m1.heartbeat()
@@ -252,15 +255,15 @@ def rows_that_only_kafka_reaches() -> None:
     assert machine.leave(0.0, leaving, 1) == [
         CoordinatorResponse(1, LeaveCompleted(error=NOT_AVAILABLE))
     ]
-    bench.request(OffsetDelete(group_id="g", partitions=()), OffsetsDeleted)
-    bench.request(DeleteGroups(group_ids=("g",)), GroupsDeleted)
+    harness.request(OffsetDelete(group_id="g", partitions=()), OffsetsDeleted)
+    harness.request(DeleteGroups(group_ids=("g",)), GroupsDeleted)
     assert machine.fire(0.0, session) == []
 
 
 def requests_of(kind: type) -> list[Any]:
     """Requests that differ in the fields that preconditions and rules for absent groups check."""
     member: dict[str, Any] = {"group_id": "g", "member_id": "m", "generation_id": 1}
-    joining = Bench().client("m").joining()
+    joining = Harness().client("m").joining()
     syncing = SyncGroup(**member, version=5)
     commit = OffsetCommit(**member, version=9)
     in_transaction = TxnOffsetCommit(**member, version=3, producer_id=7)
@@ -321,7 +324,7 @@ def test_every_row_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(rules, "_first", noting)
     for walk in WALKS:
-        walk(Bench())
+        walk(Harness())
     rows_that_only_kafka_reaches()
     missing = [
         f"{name}, row {at + 1}: {row}"

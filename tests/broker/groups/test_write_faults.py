@@ -23,7 +23,7 @@ from kgroup.broker.groups.responses import (
 from kgroup.broker.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.write_faults import WriteFaults
 from kgroup.error_codes import ErrorCode
-from tests.broker.groups.bench import Bench, subscription, to_commit, tp
+from tests.broker.groups.harness import Harness, subscription, to_commit, tp
 from tests.broker.groups.test_registry import failed_over
 
 TOO_FEW = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -84,70 +84,70 @@ def test_errors_are_answered_as_kafka_does(
     error: ErrorCode, of_sync: ErrorCode, of_commit: ErrorCode
 ) -> None:
     """Errors of the log are answered as errors of the coordinator; others stay as they are."""
-    bench = Bench()
-    m1 = bench.client("m1")
-    bench.form(m1, synced=False)
-    bench.coordinator.fail_writes(error)
+    harness = Harness()
+    m1 = harness.client("m1")
+    harness.form(m1, synced=False)
+    harness.coordinator.fail_writes(error)
     assert m1.synced({m1: "x"}).error is of_sync
-    tool = bench.client("tool", group_id="simple")
-    bench.coordinator.fail_writes(error)
+    tool = harness.client("tool", group_id="simple")
+    harness.coordinator.fail_writes(error)
     assert tool.commit() is of_commit
 
 
 def test_failed_write_of_the_assignment_starts_over() -> None:
     """All syncs get the error, no member has an assignment, and all must join again."""
-    bench = Bench()
-    m1, m2, m3 = (bench.client(label, session=10.0) for label in ("m1", "m2", "m3"))
-    bench.form(m1, m2, m3, synced=False)
+    harness = Harness()
+    m1, m2, m3 = (harness.client(label, session=10.0) for label in ("m1", "m2", "m3"))
+    harness.form(m1, m2, m3, synced=False)
     waiting = m2.sync()
-    bench.sleep(9)
-    bench.coordinator.fail_writes(TOO_FEW)
+    harness.sleep(9)
+    harness.coordinator.fail_writes(TOO_FEW)
     assert m1.synced({m1: "x", m2: "y"}).error is NOT_AVAILABLE
-    assert bench.response_to(waiting, SyncCompleted) == SyncCompleted(error=NOT_AVAILABLE)
-    assert bench.state() is PREPARING
-    assert all(member.assignment == b"" for member in bench.group().members.values())
-    bench.sleep(9)
-    assert set(bench.group().members) == {m1.id, m2.id}
+    assert harness.response_to(waiting, SyncCompleted) == SyncCompleted(error=NOT_AVAILABLE)
+    assert harness.state() is PREPARING
+    assert all(member.assignment == b"" for member in harness.group().members.values())
+    harness.sleep(9)
+    assert set(harness.group().members) == {m1.id, m2.id}
     parked = m1.join()
     second = m2.join_now()
     assert second.generation_id == m1.generation + 1
     m1.take(parked)
     assert m1.synced({m1: "x"}).error is ErrorCode.NONE
-    assert bench.state() is STABLE
+    assert harness.state() is STABLE
 
 
 def test_failover_after_a_failed_write_finds_what_was_before() -> None:
     """The assignment that could not be written is not loaded."""
-    bench = Bench()
-    m1 = bench.client("m1")
-    bench.form(m1)
+    harness = Harness()
+    m1 = harness.client("m1")
+    harness.form(m1)
     parked = m1.join()
     m1.take(parked)
     assert m1.generation == 2
-    bench.coordinator.fail_writes(TOO_FEW)
+    harness.coordinator.fail_writes(TOO_FEW)
     m1.synced({m1: "new"})
-    other = failed_over(bench)
+    other = failed_over(harness)
     assert (other.state(), other.group().generation_id) == (STABLE, 1)
     assert other.group().members[m1.id].assignment == b"m1"
 
 
 def test_group_that_cannot_be_written_is_not_made() -> None:
     """An old client's first join gets the error and no id, and no group exists."""
-    bench = Bench()
-    bench.coordinator.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    response = bench.client("m1").join_now(version=3)
+    harness = Harness()
+    harness.coordinator.fail_writes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    response = harness.client("m1").join_now(version=3)
     assert response == JoinCompleted(error=ErrorCode.NOT_COORDINATOR)
-    assert bench.state() is DEAD
-    bench.sleep(3600)
-    again = bench.client("m1").join_now(version=3)
+    assert harness.state() is DEAD
+    harness.sleep(3600)
+    again = harness.client("m1").join_now(version=3)
     assert (again.error, again.generation_id) == (ErrorCode.NONE, 1)
 
 
 def test_id_of_a_group_that_cannot_be_written_is_void() -> None:
     """The id was given out before the write failed, and no client knows it."""
-    bench = Bench()
-    m1 = bench.client("m1")
-    bench.coordinator.fail_writes(TOO_FEW)
+    harness = Harness()
+    m1 = harness.client("m1")
+    harness.coordinator.fail_writes(TOO_FEW)
     m1.enlist()
     assert m1.id
     assert m1.join_now().error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -155,22 +155,22 @@ def test_id_of_a_group_that_cannot_be_written_is_void() -> None:
 
 def test_refusal_of_a_first_join_stands() -> None:
     """A join that is refused anyway gets its own error, and not the log's."""
-    bench = Bench()
-    bench.coordinator.fail_writes(TOO_FEW)
-    response = bench.client("m1", protocols={}).join_now()
+    harness = Harness()
+    harness.coordinator.fail_writes(TOO_FEW)
+    response = harness.client("m1", protocols={}).join_now()
     assert response.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert bench.state() is DEAD
+    assert harness.state() is DEAD
 
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_static_member_that_cannot_be_replaced_keeps_its_place(version: int) -> None:
     """The new process gets the error and no id; the old one stays, and its session starts again."""
-    bench = Bench()
-    m1 = bench.client("m1", instance="i1", session=10.0)
-    m2 = bench.client("m2", session=1000.0)
-    bench.form(m1, m2)
-    bench.sleep(9)
-    bench.coordinator.fail_writes(TOO_FEW)
+    harness = Harness()
+    m1 = harness.client("m1", instance="i1", session=10.0)
+    m2 = harness.client("m2", session=1000.0)
+    harness.form(m1, m2)
+    harness.sleep(9)
+    harness.coordinator.fail_writes(TOO_FEW)
     changed = m1.like(id="", protocols={"range": subscription("t2")}, session=99.0)
     assert changed.join_now(version) == JoinCompleted(
         error=NOT_AVAILABLE,
@@ -179,48 +179,48 @@ def test_static_member_that_cannot_be_replaced_keeps_its_place(version: int) -> 
         protocol_name="range",
         leader=m1.id,
     )
-    assert bench.state() is STABLE
-    bench.sleep(9)
+    assert harness.state() is STABLE
+    harness.sleep(9)
     assert m1.heartbeat() is ErrorCode.NONE
     assert m1.synced().assignment == b"m1"
-    assert bench.group().members[m1.id].metadata("range") == subscription("t1")
-    bench.sleep(11)
-    assert bench.state() is PREPARING
+    assert harness.group().members[m1.id].metadata("range") == subscription("t1")
+    harness.sleep(11)
+    assert harness.state() is PREPARING
 
 
 def test_last_leaver_of_a_group_that_cannot_be_written_gets_the_error() -> None:
     """The leaver is removed all the same, but a failover finds it in its old generation."""
-    bench = Bench()
-    m1 = bench.client("m1")
-    bench.form(m1)
-    bench.coordinator.fail_writes(TOO_FEW)
+    harness = Harness()
+    m1 = harness.client("m1")
+    harness.form(m1)
+    harness.coordinator.fail_writes(TOO_FEW)
     response = m1.leave()
     assert (response.error, response.members) == (NOT_AVAILABLE, ())
-    assert (bench.state(), bench.group().generation_id) == (EMPTY, 2)
-    other = failed_over(bench)
+    assert (harness.state(), harness.group().generation_id) == (EMPTY, 2)
+    other = failed_over(harness)
     assert (other.state(), other.group().generation_id) == (STABLE, 1)
-    assert m1.like(bench=other).heartbeat() is ErrorCode.NONE
+    assert m1.like(harness=other).heartbeat() is ErrorCode.NONE
 
 
 def test_group_that_empties_by_itself_reports_no_failed_write() -> None:
     """A write that fails when the last session expires is reported to no client."""
-    bench = Bench()
-    m1 = bench.client("m1", session=10.0)
-    bench.form(m1)
-    bench.coordinator.fail_writes(TOO_FEW)
-    bench.sleep(10)
-    assert (bench.state(), bench.group().generation_id) == (EMPTY, 2)
-    assert failed_over(bench).state() is STABLE
-    assert bench.client("m2", group_id="h").commit() is ErrorCode.NONE
+    harness = Harness()
+    m1 = harness.client("m1", session=10.0)
+    harness.form(m1)
+    harness.coordinator.fail_writes(TOO_FEW)
+    harness.sleep(10)
+    assert (harness.state(), harness.group().generation_id) == (EMPTY, 2)
+    assert failed_over(harness).state() is STABLE
+    assert harness.client("m2", group_id="h").commit() is ErrorCode.NONE
 
 
 def test_commit_that_cannot_be_written_changes_nothing() -> None:
     """Each partition gets the error, also with too long metadata; the session is extended."""
-    bench = Bench()
-    m1 = bench.client("m1", session=10.0)
-    bench.form(m1)
-    bench.sleep(9)
-    bench.coordinator.fail_writes(TOO_FEW, 2)
+    harness = Harness()
+    m1 = harness.client("m1", session=10.0)
+    harness.form(m1)
+    harness.sleep(9)
+    harness.coordinator.fail_writes(TOO_FEW, 2)
     request = OffsetCommit(
         group_id="g",
         version=9,
@@ -230,7 +230,7 @@ def test_commit_that_cannot_be_written_changes_nothing() -> None:
     )
     by_partition = {
         f"{one.topic}-{one.partition}": one.error
-        for one in bench.request(request, OffsetsCommitted).partitions
+        for one in harness.request(request, OffsetsCommitted).partitions
     }
     assert by_partition == {
         "gone-0": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -238,99 +238,99 @@ def test_commit_that_cannot_be_written_changes_nothing() -> None:
         "t1-1": NOT_AVAILABLE,
     }
     assert m1.commit_in_transaction() is NOT_AVAILABLE
-    assert bench.fetch("t1-0", stable=True) == {"t1-0": -1}
-    bench.sleep(9)
+    assert harness.fetch("t1-0", stable=True) == {"t1-0": -1}
+    harness.sleep(9)
     assert m1.commit() is ErrorCode.NONE
 
 
 def test_commit_without_a_good_offset_writes_nothing() -> None:
     """If every metadata is too long, no write can fail."""
-    bench = Bench()
-    bench.coordinator.fail_writes(TOO_FEW)
+    harness = Harness()
+    harness.coordinator.fail_writes(TOO_FEW)
     request = OffsetCommit(group_id="g", version=9, offsets=(to_commit("t1-0", 1, "x" * 4097),))
-    assert bench.request(request, OffsetsCommitted).partitions == (
+    assert harness.request(request, OffsetsCommitted).partitions == (
         PartitionResult(topic="t1", partition=0, error=ErrorCode.OFFSET_METADATA_TOO_LARGE),
     )
-    assert bench.client("m1").commit() is NOT_AVAILABLE
+    assert harness.client("m1").commit() is NOT_AVAILABLE
 
 
 def test_simple_group_that_cannot_be_written_is_not_made() -> None:
     """A first commit that fails creates no group; a later one changes nothing."""
-    bench = Bench()
-    tool = bench.client("tool")
-    bench.coordinator.fail_writes(TOO_FEW, 2)
+    harness = Harness()
+    tool = harness.client("tool")
+    harness.coordinator.fail_writes(TOO_FEW, 2)
     assert tool.commit() is NOT_AVAILABLE
-    assert bench.state() is DEAD
+    assert harness.state() is DEAD
     assert tool.commit_in_transaction() is NOT_AVAILABLE
-    assert bench.state() is DEAD
+    assert harness.state() is DEAD
     assert tool.commit() is ErrorCode.NONE
-    assert bench.state() is EMPTY
+    assert harness.state() is EMPTY
 
 
 def test_old_producers_never_get_the_loading_error() -> None:
     """TxnOffsetCommit before v2 gets "not available" where others get "loading"."""
-    bench = Bench()
-    bench.coordinator.fail_writes(ErrorCode.NETWORK_EXCEPTION, 2)
+    harness = Harness()
+    harness.coordinator.fail_writes(ErrorCode.NETWORK_EXCEPTION, 2)
     errors = []
     for version in (1, 2):
         request = TxnOffsetCommit(
             group_id="g", version=version, producer_id=7, offsets=(to_commit("t1-0", 1),)
         )
-        errors.append(bench.request(request, OffsetsCommitted).partitions[0].error)
+        errors.append(harness.request(request, OffsetsCommitted).partitions[0].error)
     assert errors == [NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 def test_offset_delete_that_cannot_be_written() -> None:
     """The request fails as a whole; without an offset to delete nothing is written."""
-    bench = Bench()
-    bench.client("tool").commit()
-    bench.coordinator.fail_writes(TOO_FEW)
+    harness = Harness()
+    harness.client("tool").commit()
+    harness.coordinator.fail_writes(TOO_FEW)
     nothing = OffsetDelete(group_id="g", partitions=(tp("t1-1"),))
-    assert bench.request(nothing, OffsetsDeleted).error is ErrorCode.NONE
+    assert harness.request(nothing, OffsetsDeleted).error is ErrorCode.NONE
     request = OffsetDelete(group_id="g", partitions=(tp("t1-0"),))
-    assert bench.request(request, OffsetsDeleted) == OffsetsDeleted(error=NOT_AVAILABLE)
-    assert bench.fetch() == {"t1-0": 1}
+    assert harness.request(request, OffsetsDeleted) == OffsetsDeleted(error=NOT_AVAILABLE)
+    assert harness.fetch() == {"t1-0": 1}
 
 
 def test_groups_of_one_shard_are_deleted_together_or_not() -> None:
     """All named groups of a shard share its failed write; other shards do not."""
-    bench = Bench()
+    harness = Harness()
     shard = shard_of("g", 50)
     beside = next(f"n{i}" for i in range(1000) if shard_of(f"n{i}", 50) == shard)
     apart = next(f"n{i}" for i in range(1000) if shard_of(f"n{i}", 50) != shard)
     for name in ("g", apart):
-        bench.client("tool", group_id=name).commit()
-    bench.coordinator.fail_writes(TOO_FEW)
+        harness.client("tool", group_id=name).commit()
+    harness.coordinator.fail_writes(TOO_FEW)
     request = DeleteGroups(group_ids=("g", beside, apart))
-    assert bench.request(request, GroupsDeleted).groups == (
+    assert harness.request(request, GroupsDeleted).groups == (
         DeletedGroup(group_id="g", error=NOT_AVAILABLE),
         DeletedGroup(group_id=beside, error=NOT_AVAILABLE),
         DeletedGroup(group_id=apart),
     )
-    assert bench.state() is EMPTY
-    assert bench.fetch() == {"t1-0": 1}
+    assert harness.state() is EMPTY
+    assert harness.fetch() == {"t1-0": 1}
 
 
 def test_what_cannot_be_dropped_stays_until_the_next_check() -> None:
     """If its write fails, a retention check removes nothing; the next one does."""
-    bench = Bench()
-    bench.client("tool").commit()
-    bench.sleep(WEEK - 1)
-    bench.coordinator.fail_writes(TOO_FEW, 1)
-    bench.sleep(600)
-    assert bench.fetch() == {"t1-0": 1}
-    bench.sleep(600)
-    assert bench.state() is DEAD
+    harness = Harness()
+    harness.client("tool").commit()
+    harness.sleep(WEEK - 1)
+    harness.coordinator.fail_writes(TOO_FEW, 1)
+    harness.sleep(600)
+    assert harness.fetch() == {"t1-0": 1}
+    harness.sleep(600)
+    assert harness.state() is DEAD
 
 
 def test_failed_writes_leave_other_states_alone() -> None:
     """Joins and syncs that write nothing succeed."""
-    bench = Bench()
-    m1, m2 = bench.client("m1"), bench.client("m2")
-    bench.form(m1, m2, synced=False)
-    bench.coordinator.fail_writes(TOO_FEW, None)
-    assert bench.is_parked(m2.sync())
+    harness = Harness()
+    m1, m2 = harness.client("m1"), harness.client("m2")
+    harness.form(m1, m2, synced=False)
+    harness.coordinator.fail_writes(TOO_FEW, None)
+    assert harness.is_parked(m2.sync())
     assert m2.heartbeat() is ErrorCode.NONE
-    assert bench.state() is COMPLETING
-    bench.coordinator.fail_writes(TOO_FEW, 0)
+    assert harness.state() is COMPLETING
+    harness.coordinator.fail_writes(TOO_FEW, 0)
     assert m1.synced({m1: "x"}).error is ErrorCode.NONE

@@ -11,7 +11,7 @@ import trio
 
 from kgroup.broker import EmbeddedBroker
 from kgroup.types import TopicPartition
-from tests.broker.made import append, batch
+from tests.broker.record_batches import append, batch
 from tests.broker.wire import Client, connected
 
 

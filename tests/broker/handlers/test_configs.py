@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kgroup.broker.handlers.configs import config_type
-from tests.broker.made import append, batch
+from tests.broker.record_batches import append, batch
 from tests.broker.wire import Client, connected
 
 TOPIC, BROKER = 2, 4

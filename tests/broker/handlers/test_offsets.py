@@ -9,7 +9,7 @@ import pytest
 
 from kgroup.broker.log import PartitionLog
 from kgroup.error_codes import ErrorCode
-from tests.broker.made import append, batch
+from tests.broker.record_batches import append, batch
 from tests.broker.wire import Client, connected
 
 

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from kgroup.broker import EmbeddedBroker, batches
-from tests.broker.made import NOW, append, batch
+from tests.broker.record_batches import NOW, append, batch
 from tests.broker.wire import Client, connected
 
 PRODUCE = range(3, 12)

@@ -11,7 +11,7 @@ import pytest
 from kgroup.broker import EmbeddedBroker
 from kgroup.types import TopicPartition
 from tests.broker.handlers.test_produce_and_fetch import produce
-from tests.broker.made import batch
+from tests.broker.record_batches import batch
 from tests.broker.wire import Client, connected
 
 TP = TopicPartition("t", 0)
@@ -98,7 +98,7 @@ class Producer:
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[tuple[EmbeddedBroker, Client, Producer]]:
+async def parts() -> AsyncIterator[tuple[EmbeddedBroker, Client, Producer]]:
     """A broker with topic t, and a producer that has its id."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
@@ -107,12 +107,12 @@ async def scene() -> AsyncIterator[tuple[EmbeddedBroker, Client, Producer]]:
         yield broker, client, producer
 
 
-Scene = tuple[EmbeddedBroker, Client, Producer]
+Parts = tuple[EmbeddedBroker, Client, Producer]
 
 
-async def test_an_idempotent_producer_needs_no_transaction(scene: Scene) -> None:
+async def test_an_idempotent_producer_needs_no_transaction(parts: Parts) -> None:
     """Without a transactional id a producer gets an id and epoch 0."""
-    _, client, producer = scene
+    _, client, producer = parts
     answer = await client.request(
         "init_producer_id", 0, transactional_id=None, transaction_timeout=timedelta(0)
     )
@@ -121,9 +121,9 @@ async def test_an_idempotent_producer_needs_no_transaction(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_records_and_offsets_share_one_outcome(scene: Scene, committed: bool) -> None:
+async def test_records_and_offsets_share_one_outcome(parts: Parts, committed: bool) -> None:
     """Both can be read after a commit, and neither after an abort."""
-    broker, _, producer = scene
+    broker, _, producer = parts
     assert await producer.add(0) == [0]
     assert await producer.write(b"a", 0) == 0
     assert await producer.add_group("g") == 0
@@ -137,31 +137,31 @@ async def test_records_and_offsets_share_one_outcome(scene: Scene, committed: bo
     assert offsets == ({TP: 5} if committed else {})
 
 
-async def test_a_partition_that_was_not_added_cannot_be_written(scene: Scene) -> None:
+async def test_a_partition_that_was_not_added_cannot_be_written(parts: Parts) -> None:
     """The error is INVALID_TXN_STATE, from KIP-890 on TRANSACTION_ABORTABLE."""
-    broker, _, producer = scene
+    broker, _, producer = parts
     assert [await producer.write(b"a", 0, version) for version in (3, 10, 11)] == [48, 48, 120]
     assert [await producer.commit_offset(5, version) for version in (0, 3, 4)] == [48, 48, 120]
     assert broker.cluster.topics.log("t", 0).end_offset == 0
 
 
-async def test_all_partitions_are_added_or_none(scene: Scene) -> None:
+async def test_all_partitions_are_added_or_none(parts: Parts) -> None:
     """If one partition is unknown, the others get OPERATION_NOT_ATTEMPTED."""
-    _, _, producer = scene
+    _, _, producer = parts
     assert await producer.add(0, 9) == [55, 3]
     assert await producer.end(committed=True) == 48
 
 
-async def test_a_group_needs_a_name(scene: Scene) -> None:
+async def test_a_group_needs_a_name(parts: Parts) -> None:
     """As in Kafka, an empty group id can be added, and its commit is refused."""
-    producer = scene[2]
+    producer = parts[2]
     assert await producer.add_group("") == 0
     assert await producer.commit_offset(5, group_id="") == 24
 
 
-async def test_the_next_producer_fences_the_one_before(scene: Scene) -> None:
+async def test_the_next_producer_fences_the_one_before(parts: Parts) -> None:
     """It aborts an open transaction first; then requests with the old epoch are refused."""
-    broker, client, old = scene
+    broker, client, old = parts
     await old.add(0)
     await old.write(b"a", 0)
     new = Producer(client)
@@ -179,18 +179,18 @@ async def test_the_next_producer_fences_the_one_before(scene: Scene) -> None:
     ("version", "code"),
     [(1, 47), (2, 90)],
 )
-async def test_old_clients_know_no_fencing(scene: Scene, version: int, code: int) -> None:
+async def test_old_clients_know_no_fencing(parts: Parts, version: int, code: int) -> None:
     """Before KIP-588 a fenced producer gets INVALID_PRODUCER_EPOCH."""
-    _, client, old = scene
+    _, client, old = parts
     await Producer(client).init()
     assert await old.add(0, version=version) == [code]
     assert await old.add_group("g", version=version) == code
     assert await old.end(committed=True, version=version) == code
 
 
-async def test_a_deleted_topic_is_no_hindrance(scene: Scene) -> None:
+async def test_a_deleted_topic_is_no_hindrance(parts: Parts) -> None:
     """A transaction with a deleted topic ends; a new topic of that name gets its marker."""
-    broker, _, producer = scene
+    broker, _, producer = parts
     await producer.add(0)
     await producer.write(b"a", 0)
     await broker.delete_topic("t")

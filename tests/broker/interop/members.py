@@ -1,6 +1,6 @@
 """Members of a group that are other clients' consumers, each a process of its own.
 
-The processed of their stage (``tests.behaviour``) records what they process, as for kgroup's own
+``ProcessedRecords`` (``tests.behaviour.harness``) has what they process, as for kgroup's own
 members. They can leave, be killed, and be started again as the same instance.
 """
 
@@ -24,7 +24,7 @@ import trio
 from kgroup.testing.java import program_command
 from kgroup.testing.tools import TOOLS
 from kgroup.types import TopicPartition
-from tests.behaviour.stage import SOON, Processed, Stage
+from tests.behaviour.harness import SOON, Harness, Processed
 
 PROGRAM: Final = Path(__file__).resolve().parent / "member_program.py"
 HEARTBEAT_MS: Final = 300
@@ -75,7 +75,7 @@ class Client:
         """Seconds after which its members are taken to hang; fewer if the test can run again."""
         return 45.0 if self.name == "kafka-python" else SOON
 
-    def command(self, here: Stage, settings: Mapping[str, Any]) -> list[str]:
+    def command(self, here: Harness, settings: Mapping[str, Any]) -> list[str]:
         """The command that runs a member."""
         if self.name == "java":
             return self._java(here, settings)
@@ -89,7 +89,7 @@ class Client:
         }
         return [sys.executable, str(PROGRAM), self.name, here.topic, json.dumps(given)]
 
-    def _java(self, here: Stage, settings: Mapping[str, Any]) -> list[str]:
+    def _java(self, here: Harness, settings: Mapping[str, Any]) -> list[str]:
         arguments = {
             "--bootstrap-server": here.bootstrap_servers,
             "--topic": here.topic,
@@ -102,7 +102,7 @@ class Client:
         words = [word for name, value in arguments.items() if value for word in (name, value)]
         return program_command(TOOLS["kafka-verifiable-consumer"], "--verbose", *words, heap=HEAP)
 
-    def _console(self, here: Stage, settings: Mapping[str, Any]) -> list[str]:
+    def _console(self, here: Harness, settings: Mapping[str, Any]) -> list[str]:
         arguments = [
             ("--bootstrap-server", here.bootstrap_servers),
             ("--topic", here.topic),
@@ -136,7 +136,7 @@ class ForeignMember:
             the next owner repeats the records from there on.
     """
 
-    def __init__(self, here: Stage, name: str) -> None:
+    def __init__(self, here: Harness, name: str) -> None:
         self.name = name
         self.partitions: set[int] = set()
         self.revocations = 0
@@ -255,7 +255,7 @@ def refused(*members: ForeignMember) -> dict[int, int]:
 
 
 async def start_member(
-    here: Stage,
+    here: Harness,
     client: Client,
     name: str,
     properties: Path,
@@ -289,12 +289,12 @@ async def start_member(
 
 
 async def until_shared(
-    here: Stage, nodes: Mapping[str, Node], partitions: int, patience: float = SOON
+    here: Harness, nodes: Mapping[str, Node], partitions: int, patience: float = SOON
 ) -> None:
     """Wait until all partitions are shared evenly, and each member processes its own.
 
     Args:
-        here: the stage.
+        here: the harness.
         nodes: the members, by name.
         partitions: how many there are.
         patience: seconds after which the members are taken to hang.

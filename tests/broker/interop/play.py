@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from kgroup.broker import EmbeddedBroker, serve
-from tests.behaviour.stage import Stage, SteadyProducer, stage
+from tests.behaviour.harness import Harness, SteadyProducer, harness
 from tests.brokers import EMBEDDED, Kafka
 
 PARTITIONS: Final = 6
@@ -19,11 +19,11 @@ SETTINGS: Final = {
 
 
 @asynccontextmanager
-async def played() -> AsyncIterator[tuple[EmbeddedBroker, Stage, SteadyProducer]]:
-    """A broker in this process, with a topic, a stage on it, and a producer."""
+async def played() -> AsyncIterator[tuple[EmbeddedBroker, Harness, SteadyProducer]]:
+    """A broker in this process, with a topic, members on it, and a producer."""
     async with (
         serve(settings=SETTINGS) as broker,
-        stage(Kafka(EMBEDDED, broker.bootstrap_servers)) as here,
+        harness(Kafka(EMBEDDED, broker.bootstrap_servers)) as here,
     ):
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS, per_second=100)
@@ -31,7 +31,7 @@ async def played() -> AsyncIterator[tuple[EmbeddedBroker, Stage, SteadyProducer]
         yield broker, here, producer
 
 
-async def check_account(here: Stage, produced: int, repeatable: Mapping[int, int]) -> None:
+async def check_account(here: Harness, produced: int, repeatable: Mapping[int, int]) -> None:
     """Every record is processed in order, repeated only from the given offsets on, and committed.
 
     Members are asked to leave after this: a foreign member that leaves while the group rebalances

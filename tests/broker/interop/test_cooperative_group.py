@@ -14,7 +14,7 @@ import pytest
 
 from kgroup.events import Joining
 from kgroup.testing.kafka import KafkaAddress
-from tests.behaviour.stage import Member, Stage, SteadyProducer, stage
+from tests.behaviour.harness import Harness, Member, SteadyProducer, harness
 from tests.broker.interop.members import (
     Client,
     ForeignMember,
@@ -33,16 +33,16 @@ Node = Member | ForeignMember
 
 
 @asynccontextmanager
-async def on_kafka(address: KafkaAddress) -> AsyncIterator[tuple[Stage, SteadyProducer]]:
-    """A stage with its topic, and a producer at work."""
-    async with stage(Kafka(REAL, address.bootstrap_servers)) as here:
+async def on_kafka(address: KafkaAddress) -> AsyncIterator[tuple[Harness, SteadyProducer]]:
+    """A group on Kafka with its topic, and a producer at work."""
+    async with harness(Kafka(REAL, address.bootstrap_servers)) as here:
         await here.create(PARTITIONS)
         producer = SteadyProducer(here, PARTITIONS, per_second=100)
         producer.start()
         yield here, producer
 
 
-async def start(here: Stage, kind: str, name: str, assignors: str, folder: Path) -> Node:
+async def start(here: Harness, kind: str, name: str, assignors: str, folder: Path) -> Node:
     """Start a member of a kind."""
     if kind == "kgroup":
         return here.start(name, assignors=assignors.split(","))
@@ -66,7 +66,7 @@ def is_sticky(before: Mapping[str, set[int]], after: Mapping[str, set[int]]) -> 
     )
 
 
-async def shared(here: Stage, nodes: Mapping[str, Node]) -> dict[str, set[int]]:
+async def shared(here: Harness, nodes: Mapping[str, Node]) -> dict[str, set[int]]:
     """Wait until all partitions are shared evenly and read; return each member's partitions.
 
     Java's VerifiableConsumer commits only what it has just received, and does not repeat a commit

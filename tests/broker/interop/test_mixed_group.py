@@ -9,7 +9,7 @@ import pytest
 
 from kgroup.broker import EmbeddedBroker
 from kgroup.broker.groups.responses import DescribedGroup
-from tests.behaviour.stage import Stage
+from tests.behaviour.harness import Harness
 from tests.broker.interop.members import KAFKA_PYTHON, Client, start_member
 from tests.broker.interop.play import PARTITIONS, check_account, played
 from tests.broker.interop.tools import printed, table, together
@@ -17,7 +17,9 @@ from tests.broker.interop.tools import printed, table, together
 OTHERS = ("java", "java-console", "confluent-kafka", "aiokafka", "kafka-python")
 
 
-async def until_all_process(here: Stage, broker: EmbeddedBroker, names: set[str]) -> DescribedGroup:
+async def until_all_process(
+    here: Harness, broker: EmbeddedBroker, names: set[str]
+) -> DescribedGroup:
     """Wait until the group is stable with these members and each processes records."""
     while True:
         (group,) = await broker.groups()
@@ -26,7 +28,7 @@ async def until_all_process(here: Stage, broker: EmbeddedBroker, names: set[str]
             return group
 
 
-async def _next_to_process(here: Stage) -> set[str]:
+async def _next_to_process(here: Harness) -> set[str]:
     entries = here.processed.entries
     begun = len(entries)
     await here.processed.until(

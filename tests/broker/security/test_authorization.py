@@ -15,7 +15,7 @@ from kgroup.broker.authorization import FREE, RIGHTS
 from kgroup.broker.security.acls import Authorizer, Operation, ResourceType
 from kgroup.errors import ConfigError, UsageError
 from tests.broker.handlers.test_unsupported import ACL, NEW
-from tests.broker.made import batch
+from tests.broker.record_batches import batch
 from tests.broker.security.logins import log_in, secured
 from tests.broker.wire import Client, commit, connected
 

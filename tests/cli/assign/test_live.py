@@ -17,12 +17,12 @@ from kgroup.errors import ProtocolError, TransportError, UsageError
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Claim, TopicPartition
 from kgroup.wire.versions import SUPPORTED_REQUESTS
-from tests.group.world import World, world
+from tests.group.harness import Harness, harness
 
 ALL = tuple(TopicPartition("topic", number) for number in range(4))
 
 
-async def fetch(here: World, group_id: str = "group") -> GroupInput:
+async def fetch(here: Harness, group_id: str = "group") -> GroupInput:
     """Fetch a group."""
     return await fetch_group(
         here.broker.bootstrap_servers, group_id, memory_runtime(here.broker, seed=99)
@@ -37,7 +37,7 @@ async def test_a_live_group_is_fetched(
     monkeypatch.setitem(
         APIS, "describe_groups", attrs.evolve(APIS["describe_groups"], highest=version)
     )
-    async with world(4) as here:
+    async with harness(4) as here:
         settings: dict[str, Any] = {"rack_id": "east", "group_instance_id": "one"}
         async with here.group(**settings) as group:
             generation = await group.next()
@@ -53,14 +53,14 @@ async def test_a_live_group_is_fetched(
 
 async def test_a_group_that_does_not_exist(autojump_clock: MockClock) -> None:
     """The error names the group and the likely causes."""
-    async with world(1) as here:
+    async with harness(1) as here:
         with pytest.raises(UsageError, match="group 'nobody' does not exist"):
             await fetch(here, "nobody")
 
 
 async def test_a_group_without_members(autojump_clock: MockClock) -> None:
     """A group without members is an error, because there is nothing to assign."""
-    async with world(1) as here:
+    async with harness(1) as here:
         async with here.group() as group:
             await group.next()
         with pytest.raises(UsageError, match=r"group 'group' has no members \(state Empty\)"):
@@ -74,7 +74,7 @@ async def test_no_broker(autojump_clock: MockClock) -> None:
         await trio.lowlevel.checkpoint()
         raise OSError(f"{host}:{port} refused")
 
-    async with world(1) as here:
+    async with harness(1) as here:
         runtime = attrs.evolve(memory_runtime(here.broker), open_stream=refuse)
         with pytest.raises(TransportError, match="refused"):
             await fetch_group(here.broker.bootstrap_servers, "group", runtime)

@@ -34,7 +34,7 @@ class Scripted:
             yield self.waiting.pop(0)
 
 
-class Bench:
+class Harness:
     """The progress of workers whose journals the test writes."""
 
     def __init__(self, workers: int) -> None:
@@ -54,53 +54,53 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
+def harness() -> Harness:
     """Two workers that share three partitions."""
-    bench = Bench(2)
-    bench.write(0, Started, 5, partitions=[0, 1])
-    bench.write(1, Started, 5, partitions=[2])
-    return bench
+    harness = Harness(2)
+    harness.write(0, Started, 5, partitions=[0, 1])
+    harness.write(1, Started, 5, partitions=[2])
+    return harness
 
 
-def test_settled(bench: Bench) -> None:
+def test_settled(harness: Harness) -> None:
     """The group has settled when one generation owns all partitions."""
-    assert bench.watch.settled(3)
+    assert harness.watch.settled(3)
 
 
-def test_not_settled_without_a_partition(bench: Bench) -> None:
+def test_not_settled_without_a_partition(harness: Harness) -> None:
     """The group has not settled while no worker owns a new partition."""
-    assert not bench.watch.settled(4)
+    assert not harness.watch.settled(4)
 
 
-def test_not_settled_in_two_generations(bench: Bench) -> None:
+def test_not_settled_in_two_generations(harness: Harness) -> None:
     """Two workers in different generations have not settled."""
-    bench.write(1, Started, 6, epoch=2, partitions=[2])
-    assert not bench.watch.settled(3)
+    harness.write(1, Started, 6, epoch=2, partitions=[2])
+    assert not harness.watch.settled(3)
 
 
-def test_not_settled_after_the_end_of_a_generation(bench: Bench) -> None:
+def test_not_settled_after_the_end_of_a_generation(harness: Harness) -> None:
     """An ended generation owns nothing; the end of an older generation changes nothing."""
-    bench.write(0, Ended, 4, epoch=0, why="")
-    assert bench.watch.settled(3)
-    bench.write(0, Ended, 5, why="")
-    assert not bench.watch.settled(3)
+    harness.write(0, Ended, 4, epoch=0, why="")
+    assert harness.watch.settled(3)
+    harness.write(0, Ended, 5, why="")
+    assert not harness.watch.settled(3)
 
 
-def test_ended_and_frozen_workers_do_not_count(bench: Bench) -> None:
+def test_ended_and_frozen_workers_do_not_count(harness: Harness) -> None:
     """The running workers must own all partitions, those of ended and frozen ones included."""
-    bench.watch.workers[1].condition = Condition.FROZEN
-    assert not bench.watch.settled(3)
-    bench.write(0, Started, 6, epoch=2, partitions=[0, 1, 2])
-    assert bench.watch.settled(3)
+    harness.watch.workers[1].condition = Condition.FROZEN
+    assert not harness.watch.settled(3)
+    harness.write(0, Started, 6, epoch=2, partitions=[0, 1, 2])
+    assert harness.watch.settled(3)
 
 
-def test_halfway(bench: Bench) -> None:
+def test_halfway(harness: Harness) -> None:
     """A worker is halfway once it has processed a part of a batch, but not all of it."""
     halfway = []
 
     def write(kind: type[Entry], **more: Any) -> None:
-        bench.write(0, kind, 5, **more)
-        halfway.append(bench.watch.workers[0].halfway)
+        harness.write(0, kind, 5, **more)
+        halfway.append(harness.watch.workers[0].halfway)
 
     write(Received, partition=1, first=10, next=12)
     write(RecordProcessed, partition=1, offset=10, words={})
@@ -111,19 +111,19 @@ def test_halfway(bench: Bench) -> None:
     write(RecordProcessed, partition=1, offset=12, words={})
     write(Ended, why="")
     assert halfway == [False, True, False, False, False, False, True, False]
-    assert bench.watch.workers[0].processed == 3
+    assert harness.watch.workers[0].processed == 3
 
 
-def test_all_committed(bench: Bench) -> None:
+def test_all_committed(harness: Harness) -> None:
     """Every record has to be processed and covered by a commit."""
-    bench.write(0, RecordProcessed, 5, partition=1, offset=0, words={})
-    bench.write(0, CommitDone, 5, partition=1, next=2)
-    assert bench.watch.all_committed([(1, 0)])
-    assert not bench.watch.all_committed([(1, 0), (1, 1)])
-    bench.write(0, RecordProcessed, 5, partition=1, offset=1, words={})
-    assert bench.watch.all_committed([(1, 0), (1, 1)])
-    bench.write(0, RecordProcessed, 5, partition=1, offset=2, words={})
-    assert not bench.watch.all_committed([(1, 2)])
+    harness.write(0, RecordProcessed, 5, partition=1, offset=0, words={})
+    harness.write(0, CommitDone, 5, partition=1, next=2)
+    assert harness.watch.all_committed([(1, 0)])
+    assert not harness.watch.all_committed([(1, 0), (1, 1)])
+    harness.write(0, RecordProcessed, 5, partition=1, offset=1, words={})
+    assert harness.watch.all_committed([(1, 0), (1, 1)])
+    harness.write(0, RecordProcessed, 5, partition=1, offset=2, words={})
+    assert not harness.watch.all_committed([(1, 2)])
 
 
 def test_a_worker_without_a_journal_yet(tmp_path: Path) -> None:

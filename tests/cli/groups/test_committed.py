@@ -18,19 +18,19 @@ from kgroup.security.settings import Security
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
 from kgroup.wire.versions import SUPPORTED_REQUESTS
-from tests.group.world import P0, P1, World, world
+from tests.group.harness import P0, P1, Harness, harness
 
 OFFSET_FETCH = SUPPORTED_REQUESTS["offset_fetch"]
 
 
-async def committed(here: World, failed: list[str] | None = None) -> dict[TopicPartition, int]:
-    """What the group of the world has committed."""
+async def committed(here: Harness, failed: list[str] | None = None) -> dict[TopicPartition, int]:
+    """What the group of the harness has committed."""
     failures: list[str] = [] if failed is None else failed
     runtime = memory_runtime(here.broker, seed=99)
     return dict(await request_committed(here.config(), runtime, failures.append))
 
 
-async def commit(here: World) -> None:
+async def commit(here: Harness) -> None:
     """Let a member commit one of two partitions."""
     await here.append(3)
     async with here.group() as group:
@@ -46,7 +46,7 @@ async def test_offsets_are_fetched_without_naming_partitions(
 ) -> None:
     """The result has the partitions that were committed, in every version of the request."""
     monkeypatch.setitem(APIS, "offset_fetch", attrs.evolve(APIS["offset_fetch"], highest=version))
-    async with world(2) as here:
+    async with harness(2) as here:
         assert await committed(here) == {}
         await commit(here)
         assert await committed(here) == {P0: 3}
@@ -55,7 +55,7 @@ async def test_offsets_are_fetched_without_naming_partitions(
 
 async def test_a_coordinator_that_moves_is_waited_for(autojump_clock: MockClock) -> None:
     """The request is repeated while the coordinator is away and loads, and reports why."""
-    async with world(1) as here:
+    async with harness(1) as here:
         await commit(here)
         failed: list[str] = []
         async with trio.open_nursery() as nursery:
@@ -68,7 +68,7 @@ async def test_a_coordinator_that_moves_is_waited_for(autojump_clock: MockClock)
 
 async def test_a_refusal_is_no_reason_to_wait(autojump_clock: MockClock) -> None:
     """A user without permission gets an error that names the group."""
-    async with world(1) as here:
+    async with harness(1) as here:
         here.broker.inject("offset_fetch", ErrorCode.GROUP_AUTHORIZATION_FAILED)
         with pytest.raises(AuthorizationError, match="group 'group'"):
             await committed(here)

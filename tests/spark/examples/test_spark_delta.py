@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.spark.examples.driver import load
-from tests.spark.examples.held import Held
+from tests.spark.examples.fake_batch import FakeBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,10 +35,10 @@ def table(spark: SparkSession, tmp_path: Path, example: Any) -> Iterator[str]:
     spark.conf.unset(LOG_TASKS)
 
 
-def write(example: Any, spark: SparkSession, table: str, held: Held) -> None:
+def write(example: Any, spark: SparkSession, table: str, batch: FakeBatch) -> None:
     """Write a batch of one range with the example."""
-    (part,) = held.ranges
-    example.write(spark.range(part.start, part.end, 1, 1).selectExpr(*LINE), held, table)
+    (part,) = batch.ranges
+    example.write(spark.range(part.start, part.end, 1, 1).selectExpr(*LINE), batch, table)
 
 
 def count(spark: SparkSession, table: str) -> int:
@@ -50,11 +50,11 @@ def test_only_what_begins_at_the_tables_end_is_written(
     example: Any, spark: SparkSession, table: str
 ) -> None:
     """A longer range with the same start, and one that starts within written ones, are not."""
-    write(example, spark, table, Held.of(0, 0, 10))
+    write(example, spark, table, FakeBatch.of(0, 0, 10))
     for start, end in ((0, 10), (0, 15), (5, 15), (11, 15)):
         with pytest.raises(example.SinkMovedError, match=f"lines-0\\[{start}:{end}\\]"):
-            write(example, spark, table, Held.of(0, start, end))
-    write(example, spark, table, Held.of(0, 10, 15))
+            write(example, spark, table, FakeBatch.of(0, start, end))
+    write(example, spark, table, FakeBatch.of(0, 10, 15))
     assert count(spark, table) == 15
 
 
@@ -72,13 +72,13 @@ def test_what_another_driver_writes_meanwhile_matters_where_it_is_the_same_parti
 
     def late(*args: Any) -> None:
         monkeypatch.setattr(example, "publish", publish)
-        write(example, spark, table, Held.of(other, 0, 15))
+        write(example, spark, table, FakeBatch.of(other, 0, 15))
         publish(*args)
 
     monkeypatch.setattr(example, "publish", late)
     if refused:
         with pytest.raises(example.SinkMovedError, match="written in the meantime"):
-            write(example, spark, table, Held.of(0, 0, 10))
+            write(example, spark, table, FakeBatch.of(0, 0, 10))
     else:
-        write(example, spark, table, Held.of(0, 0, 10))
+        write(example, spark, table, FakeBatch.of(0, 0, 10))
     assert count(spark, table) == (15 if refused else 25)

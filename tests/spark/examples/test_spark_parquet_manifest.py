@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.spark.examples.driver import load
-from tests.spark.examples.held import Held
+from tests.spark.examples.fake_batch import FakeBatch
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def base(tmp_path: Path) -> str:
 
 def test_only_what_begins_at_the_sinks_end_is_published(example: Any, base: str) -> None:
     """A longer range with the same start, and one that starts within published ones, are not."""
-    example.publish(Held.of(0, 0, 10), ["data/a"], base)
+    example.publish(FakeBatch.of(0, 0, 10), ["data/a"], base)
     for start, end in ((0, 10), (0, 15), (5, 15), (11, 15)):
         with pytest.raises(example.SinkMovedError, match=f"lines-0\\[{start}:{end}\\]"):
-            example.publish(Held.of(0, start, end), ["data/never"], base)
-    example.publish(Held.of(0, 10, 15), ["data/b"], base)
+            example.publish(FakeBatch.of(0, start, end), ["data/never"], base)
+    example.publish(FakeBatch.of(0, 10, 15), ["data/b"], base)
     assert example.published(base) == [f"{base}/data/a", f"{base}/data/b"]
     assert example.last(base)["offsets"] == {"lines-0": 15}
 
@@ -44,16 +44,16 @@ def test_what_another_driver_publishes_meanwhile_matters_where_it_is_the_same_pa
 
     def late(*args: Any) -> bool:
         monkeypatch.setattr(example, "create", create)
-        example.publish(Held.of(other, 0, 15), ["data/other"], base)
+        example.publish(FakeBatch.of(other, 0, 15), ["data/other"], base)
         made: bool = create(*args)
         return made
 
     monkeypatch.setattr(example, "create", late)
     if refused:
         with pytest.raises(example.SinkMovedError):
-            example.publish(Held.of(0, 0, 10), ["data/late"], base)
+            example.publish(FakeBatch.of(0, 0, 10), ["data/late"], base)
     else:
-        example.publish(Held.of(0, 0, 10), ["data/late"], base)
+        example.publish(FakeBatch.of(0, 0, 10), ["data/late"], base)
     files = ["data/other"] if refused else ["data/other", "data/late"]
     assert [name for entry in example.manifests(base) for name in entry["files"]] == files
     assert [entry["number"] for entry in example.manifests(base)] == [*range(1, len(files) + 1)]

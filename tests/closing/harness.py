@@ -57,8 +57,8 @@ class Boom(Exception):  # noqa: N818 # what it is called does not matter
 
 
 @final
-class Away(enum.Enum):
-    """The part that is unavailable."""
+class Outage(enum.Enum):
+    """What is unavailable."""
 
     NOTHING = "nothing"
     COORDINATOR = "the coordinator"
@@ -95,30 +95,30 @@ class Network:
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
-        self._away = Away.NOTHING
+        self._outage = Outage.NOTHING
         self.connections: set[_Connection] = set()
 
     async def open(self, host: str, port: int) -> trio.abc.Stream:
         """A ``StreamOpener``."""
-        if self._away is Away.NEVER_OPENS:
+        if self._outage is Outage.NEVER_OPENS:
             await trio.sleep_forever()
-        if self._away is Away.REFUSING:
+        if self._outage is Outage.REFUSING:
             await trio.lowlevel.checkpoint()
             raise ConnectionRefusedError("connection refused")
         connection = _Connection(await self._broker.open_stream(host, port), self)
         self.connections.add(connection)
         return connection
 
-    def strike(self, away: Away) -> None:
+    def begin_outage(self, outage: Outage) -> None:
         """Make this unavailable from now on."""
-        self._away = away
-        if away is Away.REFUSING:
+        self._outage = outage
+        if outage is Outage.REFUSING:
             self._broker.cut_connections()
 
     @property
     def silent(self) -> bool:
         """Whether no bytes arrive, in either direction."""
-        return self._away in (Away.HALF_OPEN, Away.NEVER_OPENS)
+        return self._outage in (Outage.HALF_OPEN, Outage.NEVER_OPENS)
 
 
 @final
@@ -155,24 +155,24 @@ class _Connection(trio.abc.Stream):
 class Source:
     """A source of records that begins, or ends, as slowly as the test wants."""
 
-    def __init__(self, stage: Stage, config: GroupConfig, on_fault: OnFault) -> None:
-        self._stage = stage
-        self._records = MemorySource(config, on_fault, stage.broker.log)
+    def __init__(self, harness: Harness, config: GroupConfig, on_fault: OnFault) -> None:
+        self._harness = harness
+        self._records = MemorySource(config, on_fault, harness.broker.log)
 
     async def __aenter__(self) -> Source:
-        if self._stage.state.source_never_begins:
-            self._stage.reached = True
+        if self._harness.state.source_never_begins:
+            self._harness.reached = True
             await trio.sleep_forever()
         await self._records.__aenter__()
-        self._stage.sources += 1
+        self._harness.sources += 1
         return self
 
     async def __aexit__(self, *details: object) -> None:
         try:
-            if self._stage.source_never_ends:
+            if self._harness.source_never_ends:
                 await trio.sleep(LONG)
         finally:
-            self._stage.sources -= 1
+            self._harness.sources -= 1
             await self._records.__aexit__(*details)
 
     def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
@@ -266,7 +266,7 @@ class State:
         reached: whether an event shows that the state is reached, if no held request does.
         settings: of the group.
         shielded: seconds that the handler takes after it was cancelled.
-        leaves: whether the member sends LeaveGroup, if nothing is away.
+        leaves: whether the member sends LeaveGroup, if nothing is unavailable.
         source_never_begins: whether entering the source of records takes for ever.
         entered: whether the group is entered before it is closed.
         closes_first: whether the program has closed the group itself.
@@ -277,7 +277,7 @@ class State:
     calls_next: bool = True
     holds: str | None = None
     handler: Handler | None = None
-    then: Callable[[Stage, Generation], None] | None = None
+    then: Callable[[Harness, Generation], None] | None = None
     reached: Callable[[Event], bool] | None = None
     settings: Mapping[str, object] = attrs.field(factory=dict)
     shielded: float = 0.0
@@ -285,7 +285,7 @@ class State:
     source_never_begins: bool = False
     entered: bool = True
     closes_first: bool = False
-    body: Callable[[Stage, Generation], Awaitable[object]] | None = None
+    body: Callable[[Harness, Generation], Awaitable[object]] | None = None
     assignor_never_ends: bool = False
 
 
@@ -295,14 +295,14 @@ class Case:
     """One close."""
 
     state: State
-    away: Away
+    outage: Outage
     when: When
     way: Way
     session_timeout: float
 
 
 @final
-class Stage:
+class Harness:
     """The broker, the network and the member of one case."""
 
     def __init__(self, case: Case, broker: EmbeddedBroker) -> None:
@@ -353,16 +353,16 @@ class Stage:
                 nursery.start_soon(self._run)
                 await self._until(self._is_reached)
             elif self.case.when is not When.AMID:
-                self.strike()
+                self.begin_outage()
             if self.state.entered and self.case.when is When.EARLIER:
-                self.strike()
+                self.begin_outage()
                 with trio.move_on_after(EARLIER):
                     await self.group.wait_closed()
             if self.state.entered and self.case.when is When.BEFORE:
-                self.strike()
+                self.begin_outage()
             began = trio.current_time()
             if self.case.when is When.AMID:
-                nursery.start_soon(self._strike_later)
+                nursery.start_soon(self._begin_outage_later)
             await self._close(nursery)
             nursery.cancel_scope.cancel()
         (ended,) = self.finished
@@ -372,17 +372,17 @@ class Stage:
         """Leave the requests of the state's API unanswered from now on."""
         self.held = self.broker.slow(LONG, self.state.holds)
 
-    def strike(self) -> None:
+    def begin_outage(self) -> None:
         """Make the part of the case unavailable."""
-        match self.case.away:
-            case Away.COORDINATOR:
+        match self.case.outage:
+            case Outage.COORDINATOR:
                 self.lose_coordinator()
-            case Away.METADATA:
+            case Outage.METADATA:
                 self.broker.slow(LONG, "metadata")
-            case Away.SOURCE:
+            case Outage.SOURCE:
                 self.source_never_ends = True
-            case away:
-                self.network.strike(away)
+            case outage:
+                self.network.begin_outage(outage)
 
     def lose_coordinator(self) -> None:
         """Leave the group without a coordinator."""
@@ -412,9 +412,9 @@ class Stage:
             await trio.sleep_forever()
         return await compute_inline(work, name)
 
-    async def _strike_later(self) -> None:
+    async def _begin_outage_later(self) -> None:
         await trio.sleep(LATER)
-        self.strike()
+        self.begin_outage()
 
     async def _run(self) -> None:
         try:
@@ -507,12 +507,12 @@ def play(case: Case) -> Outcome:
     async def run() -> Outcome:
         async with in_memory(AT_ONCE, random=random.Random(2)) as broker:
             await broker.create_topic("topic", 2)
-            stage = Stage(case, broker)
+            harness = Harness(case, broker)
             with trio.fail_after(5 * LONG):
-                seconds = await stage.play()
-            bound = stage.group.config.longest_close + case.state.shielded
-            faults = list(stage.faults())
-            if case.away is Away.NOTHING and case.state.leaves and await stage.members_left():
+                seconds = await harness.play()
+            bound = harness.group.config.longest_close + case.state.shielded
+            faults = list(harness.faults())
+            if case.outage is Outage.NOTHING and case.state.leaves and await harness.members_left():
                 faults.append("the coordinator still has the member")
             if seconds > bound:
                 faults.append(f"closing took {seconds:.2f} s, and may take {bound:.2f} s")

@@ -56,7 +56,7 @@ def subscription(*topics: str, user_data: str = "") -> bytes:
     )
 
 
-class Bench:
+class Harness:
     """A coordinator, its time, and every response that it gave."""
 
     def __init__(
@@ -137,7 +137,7 @@ class Bench:
 
     def client(self, label: str, **attributes: Any) -> Client:
         """A client that is not in the group yet."""
-        return Client(bench=self, label=label, **attributes)
+        return Client(harness=self, label=label, **attributes)
 
     def form(self, *clients: Client, synced: bool = True) -> None:
         """Bring clients into one generation; the first one leads."""
@@ -163,7 +163,7 @@ class Bench:
 class Client:
     """A client of one group; ``like`` makes one that claims to be the same."""
 
-    bench: Bench
+    harness: Harness
     label: str
     group_id: str = "g"
     id: str = ""
@@ -195,7 +195,7 @@ class Client:
 
     def join(self, version: int = 9) -> int:
         """Send a JoinGroup."""
-        return self.bench.send(self.joining(version))
+        return self.harness.send(self.joining(version))
 
     def join_now(self, version: int = 9) -> JoinCompleted:
         """Send a JoinGroup that is answered at once, and keep its id and generation."""
@@ -203,7 +203,7 @@ class Client:
 
     def take(self, ticket: int) -> JoinCompleted:
         """Keep the id and the generation of a JoinGroup response."""
-        response = self.bench.response_to(ticket, JoinCompleted)
+        response = self.harness.response_to(ticket, JoinCompleted)
         if response.error in {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}:
             self.id = response.member_id
         if response.error is ErrorCode.NONE:
@@ -233,11 +233,11 @@ class Client:
             protocol_name=next(iter(self.protocols)),
             assignments=tuple(MemberAssignment(one.id, text.encode()) for one, text in given),
         )
-        return self.bench.send(attrs.evolve(request, **more))
+        return self.harness.send(attrs.evolve(request, **more))
 
     def synced(self, assignments: Mapping[Client, str] | None = None, **more: Any) -> SyncCompleted:
         """Send a SyncGroup that is answered at once."""
-        return self.bench.response_to(self.sync(assignments, **more), SyncCompleted)
+        return self.harness.response_to(self.sync(assignments, **more), SyncCompleted)
 
     def heartbeat(self) -> ErrorCode:
         """Send a Heartbeat."""
@@ -247,7 +247,7 @@ class Client:
             member_id=self.id,
             group_instance_id=self.instance,
         )
-        return self.bench.request(request, HeartbeatCompleted).error
+        return self.harness.request(request, HeartbeatCompleted).error
 
     def leave(self, *others: Client, version: int = 5) -> LeaveCompleted:
         """Send a LeaveGroup of this client, and of others in the same request."""
@@ -256,7 +256,7 @@ class Client:
             for one in (self, *others)
         )
         request = LeaveGroup(group_id=self.group_id, version=version, members=members)
-        return self.bench.request(request, LeaveCompleted)
+        return self.harness.request(request, LeaveCompleted)
 
     def commit(self, partition: str = "t1-0", offset: int = 1, version: int = 9) -> ErrorCode:
         """Send an OffsetCommit of one partition."""
@@ -268,7 +268,7 @@ class Client:
             group_instance_id=self.instance,
             offsets=(to_commit(partition, offset),),
         )
-        return self.bench.request(request, OffsetsCommitted).partitions[0].error
+        return self.harness.request(request, OffsetsCommitted).partitions[0].error
 
     def commit_in_transaction(self, partition: str = "t1-0", offset: int = 1) -> ErrorCode:
         """Send a TxnOffsetCommit of one partition, of producer 7."""
@@ -281,7 +281,7 @@ class Client:
             group_instance_id=self.instance,
             offsets=(to_commit(partition, offset),),
         )
-        return self.bench.request(request, OffsetsCommitted).partitions[0].error
+        return self.harness.request(request, OffsetsCommitted).partitions[0].error
 
 
 def to_commit(partition: str, offset: int, metadata: str | None = None) -> OffsetToCommit:

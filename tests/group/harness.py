@@ -19,8 +19,8 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable"
 
 
 @final
-class World:
-    """One broker with a topic ``topic``, and the requests that it received."""
+class Harness:
+    """A broker with a topic ``topic``, groups on it, and the requests that it received."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.broker = broker
@@ -32,7 +32,7 @@ class World:
 
     @property
     def now(self) -> float:
-        """Seconds since the world began."""
+        """Seconds since the test made this."""
         return trio.current_time() - self._began
 
     def config(self, **settings: object) -> GroupConfig:
@@ -76,16 +76,16 @@ def api_of(request: Any) -> str:
 
 
 @asynccontextmanager
-async def world(partitions: int = 1, **settings: str) -> AsyncIterator[World]:
-    """Make a world whose ``topic`` has this many partitions; 0 means that there is no topic."""
+async def harness(partitions: int = 1, **settings: str) -> AsyncIterator[Harness]:
+    """Start a broker whose ``topic`` has this many partitions; 0 means that there is no topic."""
     async with in_memory({**SETTINGS, **settings}) as broker:
         if partitions:
             await broker.create_topic("topic", partitions)
-        yield World(broker)
+        yield Harness(broker)
 
 
 def values(messages: Sequence[Any]) -> list[int]:
-    """The numbers that `World.append` wrote."""
+    """The numbers that `Harness.append` wrote."""
     return [int(message.value()) for message in messages]
 
 

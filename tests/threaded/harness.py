@@ -1,4 +1,4 @@
-"""The stage of a test of the threaded group: a topic, a group, and records of its events and work.
+"""What tests of the threaded group share: a topic and a group, and records of its events and work.
 
 All waits are for conditions and have a deadline; nothing sleeps.
 """
@@ -100,7 +100,7 @@ class ProcessedRecords:
 
 
 @final
-class Stage:
+class Harness:
     """One test's topic and group on a broker."""
 
     def __init__(self, kafka: Kafka) -> None:
@@ -155,7 +155,7 @@ Work = Callable[[Generation, ProcessedRecords], None]
 
 @contextmanager
 def member(
-    here: Stage, processed: ProcessedRecords, work: Work, **settings: object
+    here: Harness, processed: ProcessedRecords, work: Work, **settings: object
 ) -> Iterator[RecordedEvents]:
     """Run a member in a thread, and close it in the test's thread; the value is its events."""
     recorded = RecordedEvents()

@@ -24,7 +24,7 @@ SILENCE: Final[Mapping[str, Any]] = {"nothing": "is answered"}
 
 @final
 @attrs.define
-class Node:
+class FakeBroker:
     """One broker: how it answers each API, and in which versions it does."""
 
     answers: dict[str, Answer]
@@ -33,19 +33,19 @@ class Node:
 
 
 @final
-class Nodes:
+class FakeBrokers:
     """All brokers of a test, and the requests that they received."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, FakeBroker] = {}
         self.received: list[tuple[str, RequestFrame]] = []
         self.open_now = 0
         self.opened = 0
 
-    def add(self, address: str, **answers: Answer) -> Node:
+    def add(self, address: str, **answers: Answer) -> FakeBroker:
         """Begin to listen on an address."""
-        self._nodes[address] = Node(answers)
+        self._nodes[address] = FakeBroker(answers)
         return self._nodes[address]
 
     def requests(self, api: str) -> list[Any]:
@@ -79,7 +79,7 @@ class Nodes:
         """A client's view of the brokers."""
         return Cluster(self.config(**settings), self.open, random.Random(1))
 
-    async def _serve(self, address: str, node: Node, stream: trio.abc.Stream) -> None:
+    async def _serve(self, address: str, node: FakeBroker, stream: trio.abc.Stream) -> None:
         self.open_now += 1
         self.opened += 1
         async with stream:

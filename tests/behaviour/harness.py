@@ -1,7 +1,7 @@
-"""The stage of a behaviour test: a topic and a group of its own, members, and what they processed.
+"""What behaviour tests share: a topic and a group for each test, members, and what they processed.
 
 Members are real ones, in the test's own event loop: TCP, librdkafka, real time. What they process
-is kept in one processed, in the order in which it happened.
+is kept in one `ProcessedRecords`, in the order in which it happened.
 """
 
 from __future__ import annotations
@@ -125,12 +125,12 @@ class ProcessedRecords:
 class Member:
     """A member that processes every record that it gets, and commits batch by batch."""
 
-    def __init__(self, stage: Stage, name: str, group: ConsumerGroup, seconds: float) -> None:
+    def __init__(self, harness: Harness, name: str, group: ConsumerGroup, seconds: float) -> None:
         self.name = name
         self.group = group
         self.generations: list[Generation] = []
         self.events: list[Event] = []
-        self._stage = stage
+        self._harness = harness
         self._seconds = seconds
 
     @property
@@ -157,7 +157,7 @@ class Member:
         async with self.group:
             async for generation in self.group:
                 self.generations.append(generation)
-                self._stage.processed.wake()
+                self._harness.processed.wake()
                 for partition in generation.assignment:
                     generation.start_soon(self._handle, generation, partition)
 
@@ -173,7 +173,7 @@ class Member:
         async for batch in generation.records(partition, max_records=20):
             await trio.sleep(self._seconds * len(batch))
             for message in batch.messages:
-                self._stage.processed.add(
+                self._harness.processed.add(
                     Processed(
                         self.name,
                         generation.epoch,
@@ -186,7 +186,7 @@ class Member:
 
 
 @final
-class Stage:
+class Harness:
     """The topic and the group of one test on a broker."""
 
     def __init__(self, kafka: Kafka, nursery: trio.Nursery) -> None:
@@ -281,10 +281,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(kafka: Kafka) -> AsyncIterator[Stage]:
-    """A stage; its members have left when the test ends."""
+async def harness(kafka: Kafka) -> AsyncIterator[Harness]:
+    """Make a harness; its members have ended when the test ends."""
     async with trio.open_nursery() as nursery:
-        yield Stage(kafka, nursery)
+        yield Harness(kafka, nursery)
         nursery.cancel_scope.cancel()
 
 
@@ -292,7 +292,7 @@ async def stage(kafka: Kafka) -> AsyncIterator[Stage]:
 class SteadyProducer:
     """Produces numbers to the partitions in turn until it is stopped."""
 
-    def __init__(self, here: Stage, partitions: int, *, per_second: float = 500.0) -> None:
+    def __init__(self, here: Harness, partitions: int, *, per_second: float = 500.0) -> None:
         self._here = here
         self._partitions = partitions
         self._per_second = per_second

@@ -11,7 +11,7 @@ from kgroup.spark.offset_ranges import OffsetRange
 
 @final
 @attrs.frozen
-class Held:
+class FakeBatch:
     """The attributes of a batch that the examples use."""
 
     ranges: tuple[OffsetRange, ...]

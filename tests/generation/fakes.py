@@ -287,7 +287,7 @@ async def _no_network(host: str, port: int) -> NoReturn:
 
 
 @attrs.define
-class Bench:
+class FakeGeneration:
     """A committer with the parts that it uses, and the events that were emitted."""
 
     coordinator: FakeCoordinator = attrs.field(factory=FakeCoordinator)

@@ -1,7 +1,7 @@
 """One member, one request that fails, and everything that follows on the wire and in the program.
 
-For each request of the error policy there is a scene in which a member sends it. There the request
-fails, once or several times in a row; an `Outcome` records what follows.
+For each request of the error policy there is a situation in which a member sends it. There the
+request fails, once or several times in a row; an `Outcome` records what follows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import End
-from tests.group.world import P0, World, world
+from tests.group.harness import P0, Harness, harness
 from tests.recovery.connections import Connections, Sent, Trouble
 
 APIS: Final = {
@@ -52,10 +52,10 @@ QUICK: Final[dict[str, object]] = {
 
 
 @final
-class Scene:
-    """A world with one member, whose requests are recorded."""
+class ObservedMember:
+    """A member whose requests and events are recorded, with their times."""
 
-    def __init__(self, here: World, **settings: object) -> None:
+    def __init__(self, here: Harness, **settings: object) -> None:
         self.here = here
         self.connections = Connections(here.broker)
         self.recorded: list[tuple[float, Event]] = []
@@ -106,18 +106,18 @@ class Outcome:
     """What followed a failure.
 
     Attributes:
-        scene: where it happened.
+        observed: the member to which it happened.
         member_id: the member's id before the failure.
         generation: the generation in which it happened, if there was one.
         end: the end of that generation, as seen before the member closed.
         again: the generation that `next()` gave after it, if it did.
         fatal: what `next()` raised instead.
         call: what the call that failed raised to the program (a commit), or None.
-        since: the index in ``scene.connections.sent`` from which on it could happen.
+        since: the index in ``observed.connections.sent`` from which on it could happen.
         until: the index where the closing began.
     """
 
-    scene: Scene
+    observed: ObservedMember
     member_id: str = ""
     generation: Generation | None = None
     end: End | None = None
@@ -129,7 +129,7 @@ class Outcome:
 
     def sent(self, *, closing: bool) -> Sequence[Sent]:
         """The requests since the failure could happen, with or without those of closing."""
-        return self.scene.connections.sent[self.since : None if closing else self.until]
+        return self.observed.connections.sent[self.since : None if closing else self.until]
 
 
 @contextmanager
@@ -146,10 +146,10 @@ async def _next(group: ConsumerGroup, outcome: Outcome) -> None:
 
 
 async def _in_first_join(
-    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+    group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
 ) -> None:
     """The failure happens on the way to the first generation."""
-    strike()
+    begin_failure()
     await _next(group, outcome)
     if outcome.again is not None and outcome.again.assignment:
         with trio.fail_after(300):
@@ -157,36 +157,38 @@ async def _in_first_join(
 
 
 async def _in_second_join(
-    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+    group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
 ) -> None:
     """The failure happens to a member that has an id and joins again."""
     outcome.generation = first = await group.next()
     outcome.member_id = first.member_id
     first.start_soon(trio.sleep, 10)  # long enough for no back-off of its own to follow
     await first.ending.wait()
-    outcome.since = len(outcome.scene.connections.sent)
-    strike()
+    outcome.since = len(outcome.observed.connections.sent)
+    begin_failure()
     await _next(group, outcome)
 
 
-async def _in_inherited(group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]) -> None:
+async def _in_inherited(
+    group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
+) -> None:
     """The failure happens to a static leader that has restarted."""
-    async with outcome.scene.group() as before:
+    async with outcome.observed.group() as before:
         await before.next()
-    outcome.since = len(outcome.scene.connections.sent)
-    strike()
+    outcome.since = len(outcome.observed.connections.sent)
+    begin_failure()
     await _next(group, outcome)
 
 
 async def _while_running(
-    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+    group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
 ) -> None:
     """The failure happens to a heartbeat."""
     outcome.generation = first = await group.next()
     outcome.member_id = first.member_id
     await trio.sleep(10)
-    outcome.since = len(outcome.scene.connections.sent)
-    strike()
+    outcome.since = len(outcome.observed.connections.sent)
+    begin_failure()
     with trio.move_on_after(25):
         await first.ending.wait()
     outcome.end = first.end
@@ -197,14 +199,14 @@ async def _while_running(
 
 
 async def _while_committing(
-    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+    group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
 ) -> None:
     """The failure happens to a commit."""
     outcome.generation = first = await group.next()
     outcome.member_id = first.member_id
     await trio.sleep(10)
-    outcome.since = len(outcome.scene.connections.sent)
-    strike()
+    outcome.since = len(outcome.observed.connections.sent)
+    begin_failure()
     with _caught(lambda error: setattr(outcome, "call", error)):
         await first.commit({P0: 1}, beyond_read=True)
     outcome.end = first.end
@@ -213,17 +215,17 @@ async def _while_committing(
 
 
 async def _while_leaving(
-    group: ConsumerGroup, outcome: Outcome, strike: Callable[[], None]
+    group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
 ) -> None:
     """The failure happens to the leave."""
     outcome.generation = first = await group.next()
     outcome.member_id = first.member_id
-    strike()
+    begin_failure()
 
 
-Act = Callable[[ConsumerGroup, Outcome, Callable[[], None]], Awaitable[None]]
+Situation = Callable[[ConsumerGroup, Outcome, Callable[[], None]], Awaitable[None]]
 
-_ACTS: Final[dict[Request, Act]] = {
+_SITUATIONS: Final[dict[Request, Situation]] = {
     Request.FIND_COORDINATOR: _in_first_join,
     Request.JOIN: _in_second_join,
     Request.SYNC: _in_second_join,
@@ -245,12 +247,14 @@ _OWN: Final[dict[Request, dict[str, object]]] = {
 
 async def play(request: Request, failure: Failure, times: int = 1, **settings: object) -> Outcome:
     """Let a request fail, and record what follows until the group is closed."""
-    async with world() as here:
+    async with harness() as here:
         await here.append(3)
-        scene = Scene(here, **{**QUICK, **_OWN.get(request, {}), **settings})
-        outcome = Outcome(scene)
+        observed = ObservedMember(here, **{**QUICK, **_OWN.get(request, {}), **settings})
+        outcome = Outcome(observed)
         with _caught(lambda error: setattr(outcome, "fatal", error)):
-            async with scene.group() as group:
-                await _ACTS[request](group, outcome, lambda: scene.fail(request, failure, times))
-                outcome.until = len(scene.connections.sent)
+            async with observed.group() as group:
+                await _SITUATIONS[request](
+                    group, outcome, lambda: observed.fail(request, failure, times)
+                )
+                outcome.until = len(observed.connections.sent)
         return outcome
