@@ -160,7 +160,7 @@ class Generation(MembershipView):
 
         Returns:
             False if the generation drains or has ended. Nothing was started, which is no error:
-            the program asks for the next generation.
+            the program requests the next generation.
 
         Raises:
             ArgumentError: ``fn`` is not a function, but a coroutine, for example. Call

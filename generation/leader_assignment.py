@@ -24,7 +24,7 @@ from kgroup.client.error_policy import Request
 from kgroup.client.retry import until_answered
 from kgroup.errors import AssignorTimeoutError, UsageError
 from kgroup.events import (
-    AssignmentGivenUp,
+    AssignorAbandoned,
     PartitionsUnassigned,
     RequestFailed,
     TopicsRefused,
@@ -214,11 +214,11 @@ class LeaderAssignment:
                     partial(_compute, assignor, known, self.answer.members), thread
                 )
         except trio.Cancelled:
-            self._emit_given_up(assignor, began, thread)
+            self._emit_abandoned(assignor, began, thread)
             raise
         if checked is not None:
             return checked
-        self._emit_given_up(assignor, began, thread)
+        self._emit_abandoned(assignor, began, thread)
         raise AssignorTimeoutError(
             f"{self.membership}: the assignor {assignor.name!r} did not assign"
             f" {sum(topic.partitions for topic in known.values())} partitions to"
@@ -231,9 +231,9 @@ class LeaderAssignment:
             thread,
         )
 
-    def _emit_given_up(self, assignor: Assignor, began: float, thread: str) -> None:
+    def _emit_abandoned(self, assignor: Assignor, began: float, thread: str) -> None:
         self.member.emitter.emit(
-            AssignmentGivenUp,
+            AssignorAbandoned,
             assignor=assignor.name,
             seconds=trio.current_time() - began,
             thread=thread,

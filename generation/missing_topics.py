@@ -1,7 +1,7 @@
 """Reports subscribed topics that do not exist, every five minutes, with names that are near them.
 
-A wrong name must not end a group, because the topic may be created later. So it has to be seen by
-whoever reads the log, and the most likely reason is a topic with nearly the same name.
+A wrong name must not end a group, because the topic may be created later. So the log has to show
+it, with existing topics of nearly the same name, because the name is most likely misspelt.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ _LITTLE_TIME: Final = 1.0
 
 
 @attrs.frozen(kw_only=True)
-class AssignmentGivenUp(Event):
+class AssignorAbandoned(Event):
     """The leader stopped waiting for its assignor: it was too slow, or the generation has ended.
 
     A thread cannot be cancelled. The assignor runs on until it returns, and its result is ignored.
@@ -641,20 +641,20 @@ class RecordFailed(_RecordEvent):
     """An attempt to process a record failed, and there will be another one.
 
     Attributes:
-        most: the most attempts.
+        max_attempts: the most attempts that a record gets.
         reason: what the function raised.
         pause: the seconds until the next attempt.
     """
 
     level: ClassVar[int] = logging.WARNING
-    most: int
+    max_attempts: int
     reason: str
     pause: float
 
     def message(self) -> str:
         """See ``Event``."""
         return (
-            f"attempt {self.attempts} of {self.most} to process {self._record()} failed:"
+            f"attempt {self.attempts} of {self.max_attempts} to process {self._record()} failed:"
             f" {self.reason}; the next one is in {self.pause:g} s"
         )
 

@@ -77,7 +77,7 @@ class RecordAttempts:
             RecordFailed,
             attempt,
             reason=reason_of(error),
-            most=self.policy.attempts,
+            max_attempts=self.policy.attempts,
             pause=self.policy.pause(attempt),
         )
 

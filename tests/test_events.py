@@ -14,8 +14,8 @@ import pytest
 from kgroup import events
 from kgroup.events import (
     Assigned,
-    AssignmentGivenUp,
     AssignmentRefused,
+    AssignorAbandoned,
     BackingOff,
     BatchCancelled,
     BatchDone,
@@ -144,7 +144,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         ),
     ),
     (
-        AssignmentGivenUp,
+        AssignorAbandoned,
         {"assignor": "slow", "seconds": 2.04, "thread": "k"},
         WARNING,
         (
@@ -317,7 +317,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
             "partition": P0,
             "offset": 7,
             "attempts": 2,
-            "most": 5,
+            "max_attempts": 5,
             "reason": "ValueError: x",
             "pause": 2.0,
         },
@@ -396,9 +396,9 @@ def test_how_json_names_partitions_and_ends() -> None:
 
 
 def test_an_assignor_that_had_no_time_is_no_warning() -> None:
-    """At an ordinary start of several members the first assignment is often given up."""
-    given_up = AssignmentGivenUp(group_id="g", assignor="range", seconds=0.01, thread="k")
-    assert given_up.severity == DEBUG
+    """At an ordinary start of several members the first assignment is often not waited for."""
+    abandoned = AssignorAbandoned(group_id="g", assignor="range", seconds=0.01, thread="k")
+    assert abandoned.severity == DEBUG
 
 
 def test_no_event_is_left_out() -> None:

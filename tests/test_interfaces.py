@@ -35,6 +35,6 @@ def test_which_objects_conform() -> None:
     assert all(isinstance(assignor, Assignor) for assignor in BUILTIN.values())
     assert not isinstance(object(), Assignor)
     clocks: list[Clock] = [SuspendAwareClock(), TrioClock()]
-    chance: Random = random.Random(1)
+    generator: Random = random.Random(1)
     assert clocks[0].now() > 0
-    assert 0 <= chance.random() < 1
+    assert 0 <= generator.random() < 1

@@ -144,11 +144,11 @@ async def test_the_observer_can_shut_a_group_down(autojump_clock: MockClock) -> 
         async with unopened as group:
             (shutdown,) = onlooker.shutdowns
             generation = await group.next()
-            shutdown("somebody wants it")
+            shutdown("a test closes it")
             with trio.fail_after(100):
                 end = await generation.wait_ended()
                 assert [one async for one in group] == []
-        assert (end.cause, end.detail) == (Cause.CLOSED, "somebody wants it")
+        assert (end.cause, end.detail) == (Cause.CLOSED, "a test closes it")
         assert [event.end for event in here.events_of(GenerationEnded)] == [end]
         assert len(onlooker.shutdowns) == 1
 

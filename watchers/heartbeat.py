@@ -65,7 +65,7 @@ class Pace:
 def heartbeat_waits(interval: float) -> Iterator[float]:
     """The waits before each heartbeat of a generation: 0, a few short ones, then the interval.
 
-    All but the first are what `Beat.delay` is asked for.
+    All but the first are arguments of `Beat.delay`.
     """
     yield 0.0
     wait = FIRST_INTERVAL

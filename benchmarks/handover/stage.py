@@ -234,7 +234,9 @@ class Stage:
         try:
             return dict(_ends(client, self._topic, range(self._partitions)))
         except confluent_kafka.KafkaException as error:
-            raise FailedError(f"the broker did not tell the ends of {self._topic}") from error
+            raise FailedError(
+                f"the broker did not return the end offsets of {self._topic}"
+            ) from error
         finally:
             client.close()
 

@@ -99,7 +99,7 @@ class TransactionCoordinator:
     """The transaction coordinator of one broker: the transactional ids that it leads.
 
     ``check_partition`` and ``check_group`` work for transactions that any broker coordinates,
-    because in Kafka brokers ask each other; they fail while no broker does.
+    because in Kafka brokers send requests to each other; they fail while no broker does.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ heartbeats at the same moments, they learn of a rebalance together, and none wai
 Nothing needs to be agreed on for that. The moments are the multiples of the interval on the wall
 clock, shifted by a phase that follows from the group id, so that several groups do not burden a
 coordinator at the same moments. Members whose intervals are multiples of each other have common
-moments too. A member that is about to leave, or that asks for a rebalance, does so shortly before
+moments too. A member that is about to leave, or that requests a rebalance, does so shortly before
 such a moment, so that the others learn of it at once.
 
 The wall clock decides when a heartbeat is sent, and nothing else: leases, deadlines and the length
@@ -19,7 +19,7 @@ of each wait are measured by other clocks. If wall clocks disagree or jump, or i
 in the group, hand-overs take as long as they do without a beat.
 
 INVARIANT: whatever the wall clock says, each wait for a heartbeat is at least half and at most one
-and a half times the interval asked for, and never longer than ``longest``.
+and a half times the requested interval, and never longer than ``longest``.
 """
 
 from __future__ import annotations

@@ -268,8 +268,8 @@ def _defaults_elsewhere(entity_type: Any, name: str) -> tuple[Any, ...]:
     found: list[Any] = []
     for version in schema_name_map[message]:
         module = importlib.import_module(f"{root}.{schema}.{message}.v{version}.{part}")
-        twin = getattr(module, entity_type.__name__, None)
-        if twin is None:
+        other = getattr(module, entity_type.__name__, None)
+        if other is None:
             continue
-        found += [field.default for field in dataclasses.fields(twin) if field.name == name]
+        found += [field.default for field in dataclasses.fields(other) if field.name == name]
     return tuple(found)

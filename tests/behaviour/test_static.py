@@ -1,4 +1,4 @@
-"""Static membership (KIP-345) on both brokers: a restart without a rebalance, and a fenced twin."""
+"""Static membership (KIP-345) on both brokers: a restart without a rebalance, and fencing."""
 
 from __future__ import annotations
 

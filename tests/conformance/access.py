@@ -1055,7 +1055,7 @@ async def _say_deleted_topic(a: Access, words: str, *rules: Fields) -> None:
 
 @dialogue
 async def topics_deleted_by_id(a: Access) -> None:
-    """Whoever may not describe a topic is not told its name."""
+    """A user who may not describe a topic does not get its name."""
     await a.create_topics({"doomed": 1})
     await _say_deleted_topic(a, "no rule")
     await _say_deleted_topic(a, "one to describe", _on("doomed", Operation.DESCRIBE))

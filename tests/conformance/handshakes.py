@@ -210,7 +210,7 @@ async def a_login(d: Dialogue) -> None:
 
 @handshake("short")
 async def versions_of_authenticate(d: Dialogue) -> None:
-    """Version 0 tells no lifetime, and the session ends all the same."""
+    """Version 0 reports no lifetime, and the session ends all the same."""
     await d.handshake("PLAIN")
     await d.authenticate(plain("alice"), "alice and the password", version=0)
     await d.metadata()
@@ -220,7 +220,7 @@ async def versions_of_authenticate(d: Dialogue) -> None:
 
 @handshake("short")
 async def the_lifetime_is_told(d: Dialogue) -> None:
-    """Version 1 tells the lifetime as version 2 does."""
+    """Version 1 reports the lifetime as version 2 does."""
     await d.handshake("PLAIN")
     await d.authenticate(plain("alice"), "alice and the password", version=1)
     await d.metadata()

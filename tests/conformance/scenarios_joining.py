@@ -301,7 +301,7 @@ async def member_cannot_leave_the_common_protocols(g: Group) -> None:
 @scenario("join")
 async def ties_in_the_vote(g: Group) -> None:
     """With equal votes, the order of Java's hash map decides, not the order of joining."""
-    # Only names of different slots: within one, Kafka's answer is one of chance.
+    # Only names of different slots: within one, Kafka's answer is random.
     names = ["range", "roundrobin", "sticky", "cooperative-sticky", "custom", "a"]
     for number, first in enumerate(names):
         for second in names[number + 1 :]:

@@ -171,7 +171,7 @@ async def leader_repeats_its_join_before_it_syncs(g: Group) -> None:
 
 @scenario("heartbeat")
 async def every_version_of_a_heartbeat(g: Group) -> None:
-    """Versions 0 to 4, of a member, a stranger and another generation."""
+    """Versions 0 to 4, of a member, a client that is no member, and another generation."""
     m1 = g.member("m1")
     await g.form(m1)
     for version in range(5):

@@ -144,7 +144,7 @@ class Worker:
 
 
 def wait_until(holds: Callable[[], object]) -> None:
-    """Wait until a condition holds of which no worker tells."""
+    """Wait until a condition holds that no worker reports."""
     deadline = time.monotonic() + TIMEOUT
     while not holds():
         assert time.monotonic() < deadline, f"missed after {TIMEOUT:g} s"

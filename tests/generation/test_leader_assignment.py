@@ -15,7 +15,7 @@ from kgroup.client.coordinator import UNREADABLE
 from kgroup.errors import AssignorTimeoutError, InvalidAssignmentError, UsageError
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import (
-    AssignmentGivenUp,
+    AssignorAbandoned,
     Event,
     PartitionsUnassigned,
     RequestFailed,
@@ -233,7 +233,7 @@ async def test_an_assignor_has_until_the_rebalance_time_out(
     assert "'m-1'" in str(raised.value)
     assert (raised.value.assignor, raised.value.thread) == ("range", "kgroup-assign g")
     (event,) = it.events
-    assert isinstance(event, AssignmentGivenUp)
+    assert isinstance(event, AssignorAbandoned)
     assert (event.seconds, event.thread) == (29.0, "kgroup-assign g")
 
 
@@ -246,5 +246,5 @@ async def test_an_assignor_is_given_up_with_its_generation(
         await it.leader.assign(known())
     assert scope.cancelled_caught
     (event,) = it.events
-    assert isinstance(event, AssignmentGivenUp)
+    assert isinstance(event, AssignorAbandoned)
     assert event.seconds == 5.0

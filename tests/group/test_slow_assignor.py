@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from kgroup.assignors import BUILTIN
 from kgroup.errors import AssignorTimeoutError
-from kgroup.events import AssignmentGivenUp, Joined, Left
+from kgroup.events import AssignorAbandoned, Joined, Left
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.worker_thread import WorkerThread, compute_inline
@@ -73,7 +73,7 @@ async def test_an_assignor_that_never_ends_costs_the_leader_its_place(
                 nursery.start_soon(be_the_other)
                 await group.next()
         # The other's Join was a rebalance, with which it began again.
-        assert here.events_of(AssignmentGivenUp)[-1].seconds == pytest.approx(9.0)
+        assert here.events_of(AssignorAbandoned)[-1].seconds == pytest.approx(9.0)
         assert trio.current_time() - began < 25
         assert not [event for event in here.events_of(Left) if not event.notified]
 
@@ -105,7 +105,7 @@ async def test_a_thread_that_blocks_stops_nothing() -> None:
             if len(here.requests_for("heartbeat")) >= 5:
                 beating.set()
             # Both are members of the next generation, though the thread still blocks.
-            if here.events_of(AssignmentGivenUp) and len(here.events_of(Joined)) >= 3:
+            if here.events_of(AssignorAbandoned) and len(here.events_of(Joined)) >= 3:
                 given_up.set()
             return False
 

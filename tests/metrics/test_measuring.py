@@ -137,7 +137,7 @@ def test_events_are_counted() -> None:
     for event in (
         GenerationEnded(group_id="g", end=END, cut_short=False),
         RequestFailed(group_id="g", request="Heartbeat", reason="r", next_action="n"),
-        RecordFailed(group_id="g", most=2, pause=0.1, **record),
+        RecordFailed(group_id="g", max_attempts=2, pause=0.1, **record),
         RecordParked(group_id="g", **record),
         LoopBlocked(group_id="g", seconds=9.0),
     ):

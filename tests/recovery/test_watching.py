@@ -127,7 +127,7 @@ async def test_a_group_without_any_topic_waits_for_one(autojump_clock: MockClock
 
 
 async def test_a_topic_that_is_deleted(autojump_clock: MockClock) -> None:
-    """After some seconds of polls without it, it counts as deleted; then nobody is assigned it."""
+    """After some seconds of polls without it, it counts as deleted, and is assigned no more."""
     async with harness() as here, here.group(topics=["topic", "other"]) as group:
         await here.broker.create_topic("other", 1)
         first = await group.next()

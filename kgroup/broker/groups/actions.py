@@ -17,7 +17,7 @@ from kgroup.broker.groups.write_faults import join_or_sync_error
 from kgroup.error_codes import ErrorCode
 
 _FIRST_WITH_SKIP_ASSIGNMENT = 9
-"""The JoinGroup version whose response can tell a returning leader not to assign (KIP-814)."""
+"""The JoinGroup version whose response can have SkipAssignment for a returning leader (KIP-814)."""
 
 # JoinGroup
 
@@ -84,7 +84,7 @@ def replace_instance_without_rebalance(context: EventContext) -> None:
 
     Parked requests of the old process are answered FENCED_INSTANCE_ID (82)
     (``replaceStaticMember``).
-    From version 9 on, the response gives a leader the members and tells it to skip the assignment.
+    From version 9 on, the response gives a leader the members, with SkipAssignment set.
     Before, it names the leader's old member id as leader, so that the new process does not assign.
     """
     request: JoinGroup = context.event

@@ -88,7 +88,7 @@ class BrokerSecurity:
         users: passwords by user name. With users, every client has to log in.
         mechanisms: how clients may log in; by default PLAIN and SCRAM if there are users.
             OAUTHBEARER accepts any token without a signature that has ``sub`` and ``exp``, from
-            anybody: it is for tests only.
+            any client: it is for tests only.
         acls: the rules of access; by default everything is allowed. With rules, even none, only
             what one of them allows.
         super_users: users that may do everything, as Kafka's `super.users`.

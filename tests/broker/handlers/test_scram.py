@@ -23,7 +23,7 @@ async def alter(client: Client, *, deletions: Any = (), upsertions: Any = ()) ->
 
 
 async def test_a_password_is_changed() -> None:
-    """The new one counts at once, for one mechanism; nobody who has logged in is logged out."""
+    """The new one counts at once, for one mechanism; no client that has logged in is logged out."""
     async with secured() as (broker, admin):
         await log_in(admin)
         salted = hashlib.pbkdf2_hmac("sha256", b"new", b"salt", 8192)

@@ -35,7 +35,7 @@ async def check_account(here: Harness, produced: int, repeatable: Mapping[int, i
     """Every record is processed in order, repeated only from the given offsets on, and committed.
 
     Members are asked to leave after this: a foreign member that leaves while the group rebalances
-    for another one has its last commit refused, and then nobody may be left to repeat its records.
+    for another one has its last commit refused, and then none may be left to repeat its records.
     """
     wanted = set(map(str, range(produced)))
     await here.processed.until(

@@ -311,7 +311,7 @@ async def test_produce_needs_the_right_to_write_to_a_transaction_for_batches_of_
 
 
 async def test_names_of_topics_that_are_deleted_by_id() -> None:
-    """A user who may not describe a topic is not told its name."""
+    """A user who may not describe a topic does not get its name."""
     acls = [Acl("alice", "describe", "topic", "seen"), Acl("alice", "delete", "topic", "gone")]
     async with secured(acls=acls) as (broker, client):
         for name in ("seen", "hidden", "gone"):
