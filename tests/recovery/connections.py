@@ -1,6 +1,6 @@
 """Connections of a client to a broker in memory: they record requests, and can fail.
 
-A fault strikes every request of its API until kgroup has noticed a failure: a connection that
+A fault affects every request of its API until kgroup has noticed a failure: a connection that
 was found broken is replaced once without a report.
 """
 
