@@ -61,7 +61,7 @@ def name_of(test: Test) -> str:
 @pytest.mark.parametrize("test", TESTS, ids=name_of)
 async def test_as_on_trio(test: Test, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test says of trio's groups holds for those of asyncio."""
-    monkeypatch.setattr("tests.behaviour.stage.ConsumerGroup", adapter.ConsumerGroup)
+    monkeypatch.setattr("tests.behaviour.harness.ConsumerGroup", adapter.ConsumerGroup)
     await test(kafka)
 
 

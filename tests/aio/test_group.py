@@ -38,7 +38,7 @@ from kgroup.runtime import default_runtime_factory
 from kgroup.status import Phase
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import EMBEDDED, Kafka
-from tests.threaded.stage import SOON, Stage
+from tests.threaded.harness import SOON, Harness
 
 pytestmark = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 
@@ -49,15 +49,15 @@ class Here:
     """One test's topic and group, and the events of a member."""
 
     def __init__(self, kafka: Kafka, partitions: int = 1, records: int = 10) -> None:
-        self.stage = Stage(kafka)
-        self.stage.create(partitions, records)
+        self.harness = Harness(kafka)
+        self.harness.create(partitions, records)
         self.events: list[Event] = []
         self.threads: set[int] = set()
         self.changed = asyncio.Event()
 
     def group(self, **settings: object) -> aio.ConsumerGroup:
         """A member."""
-        return aio.ConsumerGroup(self.stage.config(**settings), on_event=self.on_event)
+        return aio.ConsumerGroup(self.harness.config(**settings), on_event=self.on_event)
 
     def on_event(self, event: Event) -> None:
         """Note an event."""
@@ -120,7 +120,7 @@ def test_an_event_handler_that_raises_ends_nothing(
         raise ZeroDivisionError
 
     async def main() -> None:
-        async with aio.ConsumerGroup(here.stage.config(), on_event=raises) as group:
+        async with aio.ConsumerGroup(here.harness.config(), on_event=raises) as group:
             await group.next()
 
     in_asyncio(main)
@@ -186,7 +186,7 @@ def test_a_handlers_exception_cancels_the_body(kafka: Kafka) -> None:
 
     in_asyncio(main)
     assert reached == ["cancelled"]
-    assert here.stage.committed(1) == 5
+    assert here.harness.committed(1) == 5
 
 
 def test_the_bodys_exception_is_raised_after_the_drain(kafka: Kafka) -> None:
@@ -195,7 +195,7 @@ def test_the_bodys_exception_is_raised_after_the_drain(kafka: Kafka) -> None:
 
     async def finish(generation: aio.Generation) -> None:
         await generation.ending.wait()
-        await generation.commit({here.stage.partition(0): 4}, beyond_read=True)
+        await generation.commit({here.harness.partition(0): 4}, beyond_read=True)
 
     async def main() -> None:
         with pytest.raises(ZeroDivisionError):
@@ -216,7 +216,7 @@ def test_the_bodys_exception_is_raised_after_the_drain(kafka: Kafka) -> None:
         assert [type(one) for one in caught.value.exceptions] == [LookupError, ZeroDivisionError]
 
     in_asyncio(main)
-    assert here.stage.committed() == 4
+    assert here.harness.committed() == 4
 
 
 def test_a_cancelled_body_leaves_without_a_drain(kafka: Kafka) -> None:
@@ -344,7 +344,7 @@ def test_what_is_on_its_way_when_the_program_changes_its_mind(kafka: Kafka) -> N
     async def main() -> None:
         async with here.group() as group:
             generation = await group.next()
-            partition = here.stage.partition(0)
+            partition = here.harness.partition(0)
             records = generation.records(max_records=2)
             found: list[int | None] = []
 
@@ -443,7 +443,7 @@ def test_a_blocks_scope(kafka: Kafka) -> None:
                 reached.append("never")
             assert first.end is not None
             with first.scope():
-                await first.commit({here.stage.partition(0): 1}, beyond_read=True)
+                await first.commit({here.harness.partition(0): 1}, beyond_read=True)
                 reached.append("never")
             with first.scope():
                 await asyncio.sleep(SOON)
@@ -503,14 +503,14 @@ def test_calls_after_the_block(kafka: Kafka) -> None:
             assert generation.config is group.config
             assert generation.member_id.encode() in generation.transaction_metadata()
             with pytest.raises(NotOwnedError):
-                generation.seek(here.stage.partition(5), 1)
+                generation.seek(here.harness.partition(5), 1)
         assert [batch async for batch in records] == []
         await records.aclose()
         for call in (generation.records, generation.pause, generation.resume):
             with pytest.raises(StaleGenerationError, match="closed: the block was left"):
                 call()
         with pytest.raises(StaleGenerationError):
-            await generation.commit({here.stage.partition(0): 1})
+            await generation.commit({here.harness.partition(0): 1})
         assert not generation.start_soon(forever)
         with pytest.raises(GroupClosedError):
             await group.next()
@@ -564,7 +564,7 @@ def test_a_loop_that_is_closed_inside_the_block(
     loop.close()
     assert group._loop.ended.wait(SOON)
     group._loop.join()
-    with here.stage.group() as other:
+    with here.harness.group() as other:
         assert len(other.next(SOON).assignment) == 1
 
 
@@ -575,7 +575,7 @@ def test_two_loops_in_two_threads(kafka: Kafka) -> None:
     owned: list[tuple[int, TopicPartition]] = []
 
     async def member() -> None:
-        async with aio.ConsumerGroup(here.stage.config()) as group:
+        async with aio.ConsumerGroup(here.harness.config()) as group:
             async for generation in group:
                 if len(generation.assignment) == 1:
                     (only,) = generation.assignment
@@ -637,7 +637,7 @@ def test_what_such_a_function_raises_names_it(kafka: Kafka) -> None:
 
 def test_groups_on_the_wrong_loop_say_which_to_take(kafka: Kafka) -> None:
     """Each of the groups names the other one; a group is entered once, and before it is used."""
-    config = Stage(kafka).config()
+    config = Harness(kafka).config()
 
     async def enter(group: Any) -> None:
         async with group:
@@ -665,7 +665,7 @@ def test_groups_on_the_wrong_loop_say_which_to_take(kafka: Kafka) -> None:
 
 def test_a_simulation_is_refused(kafka: Kafka) -> None:
     """It uses threads, so it cannot be simulated."""
-    config = Stage(kafka).config()
+    config = Harness(kafka).config()
     token = default_runtime_factory.set(default_runtime)
     try:
         with pytest.raises(UsageError, match=r"kgroup\.aio uses threads"):
@@ -688,7 +688,7 @@ def test_a_background_thread_that_dies(kafka: Kafka) -> None:
                 group._loop.post(crash)
                 await generation.ending.wait()
                 with pytest.raises(StaleGenerationError):
-                    await generation.commit({here.stage.partition(0): 1})
+                    await generation.commit({here.harness.partition(0): 1})
                 await forever()
 
     in_asyncio(main)
@@ -739,12 +739,12 @@ def test_a_transaction(kafka: Kafka) -> None:
     here = Here(kafka)
     producer = Producer(
         {
-            "bootstrap.servers": here.stage.bootstrap_servers,
-            "transactional.id": here.stage.group_id,
+            "bootstrap.servers": here.harness.bootstrap_servers,
+            "transactional.id": here.harness.group_id,
         }
     )
     producer.init_transactions(SOON)
-    mine = here.stage.partition(0)
+    mine = here.harness.partition(0)
 
     async def main() -> None:
         async with here.group() as group:
@@ -753,10 +753,10 @@ def test_a_transaction(kafka: Kafka) -> None:
             await generation.commit_in_transaction(producer, {mine: 2}, beyond_read=True)
             producer.commit_transaction(SOON)
             with pytest.raises(NotOwnedError):
-                await generation.commit_in_transaction(producer, {here.stage.partition(1): 2})
+                await generation.commit_in_transaction(producer, {here.harness.partition(1): 2})
 
     in_asyncio(main)
-    assert here.stage.committed() == 2
+    assert here.harness.committed() == 2
 
 
 def test_logins_are_looked_up_in_asyncio(kafka: Kafka) -> None:
@@ -793,13 +793,13 @@ def test_health_lag_and_monitors(kafka: Kafka) -> None:
     async def main() -> None:
         monitor = HealthMonitor()
         both = Monitors(monitor, note)
-        group = aio.ConsumerGroup(here.stage.config(), on_event=both)
+        group = aio.ConsumerGroup(here.harness.config(), on_event=both)
         assert group.status().phase is Phase.NOT_ENTERED
         async with group:
             generation = await group.next()
             assert await asyncio.to_thread(lambda: monitor.health().ready)
             await anext(generation.records(max_records=4))
-            assert generation.lag() == {here.stage.partition(0): 6}
+            assert generation.lag() == {here.harness.partition(0): 6}
             await group.aclose(promptly=True)
         assert group.status().phase is Phase.CLOSED
         assert group.health().reasons
@@ -815,4 +815,4 @@ def test_health_lag_and_monitors(kafka: Kafka) -> None:
         assert groups[0].status().phase is Phase.CLOSED
 
     in_asyncio(main)
-    assert threads == {f"kgroup-{here.stage.group_id}"}
+    assert threads == {f"kgroup-{here.harness.group_id}"}

@@ -15,7 +15,7 @@ from kgroup.events import RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Batch, Message
 from tests.aio.test_group import Here, forever, in_asyncio
 from tests.brokers import EMBEDDED, Kafka
-from tests.threaded.stage import Stage, thread
+from tests.threaded.harness import Harness, thread
 
 pytestmark = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 
@@ -40,7 +40,7 @@ def test_every_record_is_processed_and_committed(kafka: Kafka) -> None:
 
     in_asyncio(main)
     assert sorted(found) == [(part, offset) for part in range(2) for offset in range(10)]
-    assert [here.stage.committed(number) for number in range(2)] == [10, 10]
+    assert [here.harness.committed(number) for number in range(2)] == [10, 10]
 
 
 def test_an_exception_has_a_note(kafka: Kafka) -> None:
@@ -60,19 +60,19 @@ def test_an_exception_has_a_note(kafka: Kafka) -> None:
                 await aio.serve(group, fail)
         (error,) = caught.value.exceptions
         assert isinstance(error, ZeroDivisionError)
-        assert f"for offsets 0 to 9 of {here.stage.topic}-0" in error.__notes__[0]
+        assert f"for offsets 0 to 9 of {here.harness.topic}-0" in error.__notes__[0]
         with pytest.raises(ExceptionGroup) as caught:
             async with here.group() as group:
                 await aio.serve(group, plain)
         assert caught.group_contains(UsageError, match="plain is not an async function")
 
     in_asyncio(main)
-    assert here.stage.committed() is None
+    assert here.harness.committed() is None
 
 
 def test_wrong_arguments_and_places(kafka: Kafka) -> None:
     """They are refused in the call itself, with the name of what to call there."""
-    config = Stage(kafka).config()
+    config = Harness(kafka).config()
     for wrong in ({"max_records": 0}, {"commit": 1}, {"handle": "handle"}, {"loop_factory": 5}):
         with pytest.raises(ArgumentError, match=next(iter(wrong))):
             aio.run(config, **{"handle": forever, **wrong})  # type: ignore[arg-type]
@@ -105,8 +105,8 @@ def test_a_loop_of_the_programs_choice(kafka: Kafka) -> None:
         assert asyncio.get_running_loop() is loops[0]
         os.kill(os.getpid(), signal.SIGTERM)
 
-    aio.run(here.stage.config(), handle, loop_factory=factory)
-    assert here.stage.committed() == 10
+    aio.run(here.harness.config(), handle, loop_factory=factory)
+    assert here.harness.committed() == 10
 
 
 def test_retries_parks_and_ends(kafka: Kafka) -> None:
@@ -131,7 +131,7 @@ def test_retries_parks_and_ends(kafka: Kafka) -> None:
             group.shutdown("parked")
             await worker
         assert len(here.of(RecordFailed)) == 1
-        here.stage.produce(1, 0)
+        here.harness.produce(1, 0)
 
         async def fail(generation: aio.Generation, message: Message) -> None:
             await asyncio.sleep(0)
@@ -148,7 +148,7 @@ def test_retries_parks_and_ends(kafka: Kafka) -> None:
 
     in_asyncio(main)
     assert parked == [1]
-    assert here.stage.committed() == 3
+    assert here.harness.committed() == 3
 
 
 def test_arguments_of_retrying(kafka: Kafka) -> None:

@@ -11,7 +11,7 @@ import pytest
 from kgroup.interfaces import Message
 from tests.brokers import EMBEDDED, Kafka
 from tests.conftest import ROOT
-from tests.threaded.stage import SOON, Stage
+from tests.threaded.harness import SOON, Harness
 
 PAGE: Final = (ROOT / "docs" / "asyncio.md").read_text(encoding="utf-8")
 
@@ -20,7 +20,7 @@ SERVICE: Final = re.compile(
 )
 
 
-def service(here: Stage, process: Any) -> dict[str, Any]:
+def service(here: Harness, process: Any) -> dict[str, Any]:
     """The names of the page's module, for a broker and a topic."""
     (example,) = SERVICE.findall(PAGE)
     named = example.replace("localhost:9092", here.bootstrap_servers)
@@ -33,7 +33,7 @@ def service(here: Stage, process: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("fails", [False, True])
 def test_it_begins_and_ends_with_the_application(kafka: Kafka, fails: bool) -> None:
     """What was processed is committed at the end; a handler's exception fails the health check."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.group_id = here.topic
     here.create(1, 20)
     processed: list[int | None] = []

@@ -158,7 +158,7 @@ def test_a_second_signal_ends_a_worker(
 @pytest.mark.parametrize("name", ["cut on trio", "cut in threads", "cut on asyncio"])
 def test_a_worker_whose_drain_is_cut_short(kafka: Kafka, name: str) -> None:
     """The line does not say that the work is finished; the records are read again."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program(name, here, errors=True) as running:
         running.until("holding")
@@ -174,7 +174,7 @@ def test_a_worker_whose_drain_is_cut_short(kafka: Kafka, name: str) -> None:
 @pytest.mark.parametrize(("name", "signals"), [("block on trio", 2), ("block on asyncio", 3)])
 def test_a_function_that_blocks_its_loop(kafka: Kafka, name: str, signals: int) -> None:
     """The process is not deaf to signals: the second or the third one kills it."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program(name, here, errors=True) as running:
         running.until("holding")
@@ -189,7 +189,7 @@ def test_a_function_that_blocks_its_loop(kafka: Kafka, name: str, signals: int) 
 @once
 def test_functions_that_end_the_process(kafka: Kafka) -> None:
     """The exit status is theirs, also if several of them exit."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(2, 2)
     with program("exit in threads", here, errors=True) as running:
         assert running.ends() == 7
@@ -215,7 +215,7 @@ def test_a_worker_that_fails(kafka: Kafka, name: str) -> None:
 @once
 def test_an_interrupt_of_asyncio(kafka: Kafka) -> None:
     """Control-C under asyncio.run cancels the handlers, and the member leaves."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program("interrupt asyncio", here) as running:
         running.until("holding")
@@ -227,7 +227,7 @@ def test_an_interrupt_of_asyncio(kafka: Kafka) -> None:
 @once
 def test_a_program_that_ends_inside_a_block_of_asyncio(kafka: Kafka) -> None:
     """The interpreter's exit leaves the group, although asyncio's tasks cannot continue."""
-    here = Stage(kafka)
+    here = Harness(kafka)
     here.create(1, 1)
     with program("exit inside asyncio", here, errors=True) as running:
         assert running.ends() == 0
