@@ -113,21 +113,23 @@ class ConsumerGroup(GroupTwin):
         self._ended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        if self._tasks is not None:
-            raise UsageError(
-                f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
-                " another one"
-            )
         if (library := running_library()) != "asyncio":
             raise UsageError(
                 f"group {self._config.group_id!r}: no event loop of asyncio runs here;"
                 f" {group_for(library)}"
             )
+        # INVARIANT: nothing waits once the thread has started, because a cancellation would raise
+        # here then, and `__aexit__` would not be called to end the thread.
+        await asyncio.sleep(0)
+        if self._tasks is not None:
+            raise UsageError(
+                f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
+                " another one"
+            )
         self._tasks = Tasks(Bridge(self._loop, self._config.group_id), self._loop)
         self._loop.start()
         atexit.register(self._close_at_exit)
         self._block.__enter__()
-        await asyncio.sleep(0)
         return self
 
     async def __aexit__(

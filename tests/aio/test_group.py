@@ -249,6 +249,28 @@ def test_a_cancelled_body_leaves_without_a_drain(kafka: Kafka) -> None:
     assert cancelled == ["handler"]
 
 
+def test_a_cancellation_before_the_block(kafka: Kafka) -> None:
+    """A task that is cancelled as it enters the group has started no thread; it may enter again."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        group = here.group()
+
+        async def member() -> None:
+            async with group:
+                await group.next()
+
+        task = asyncio.create_task(member())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert group.status().phase is Phase.NOT_ENTERED
+        await member()
+
+    in_asyncio(main)
+
+
 def test_a_cancellation_ends_the_drain(kafka: Kafka) -> None:
     """A task that is cancelled while it leaves the block leaves at once, and raises it then."""
     here = Here(kafka)
