@@ -58,4 +58,5 @@ def test_time_outs_lose_and_repeat_nothing(kafka: Kafka, seed: int) -> None:
     in_asyncio(main)
     assert cut_short
     assert set(map(tuple, found.values())) == {tuple(range(RECORDS))}
-    assert [here.harness.committed(number) for number in range(PARTITIONS)] == [RECORDS] * PARTITIONS
+    committed = [here.harness.committed(number) for number in range(PARTITIONS)]
+    assert committed == [RECORDS] * PARTITIONS
