@@ -254,7 +254,8 @@ CAUSES: Mapping[Cause, str] = {
     Cause.TASK_RETURNED: "a task of the program returned",
     Cause.TASK_RAISED: "a task of the program, or the assignor, raised an exception",
     Cause.PARTITIONS_CHANGED: "the partitions of the group's topics have changed",
-    Cause.SUBSCRIPTION_CHANGED: "the topics of the member's subscription have changed",
+    Cause.SUBSCRIPTION_CHANGED: "the topics of the member's subscription have changed, or the"
+    " program has replaced them",
     Cause.COORDINATOR_LOST: "no coordinator confirmed the membership before the lease ended",
     Cause.PROCESSING_STUCK: "a handler held a batch for longer than `max_processing_time`",
     Cause.CLOSED: "the group closes",

@@ -162,6 +162,7 @@ class Lifecycle:
         self._until_ended: set[trio.CancelScope] = set()
         self._commit_scopes: set[trio.CancelScope] = set()
         self._last_commit_by = float("inf")
+        self._ends_on_beat = False
         self.membership = membership
         self.lease = Lease(
             member.clock,
@@ -261,6 +262,21 @@ class Lifecycle:
             self.start_service(self._close_on_beat, end)
         else:
             self.close(end)
+
+    def end_on_beat(self, end: Callable[[], End]) -> None:
+        """Begin the end because the program wishes it, just before the group's next heartbeats.
+
+        From those the other members learn that they have to join again. A generation that the
+        program has not been given ends at once, so that the program never gets it.
+
+        Args:
+            end: makes the end when it begins. A second call meanwhile changes nothing.
+        """
+        if not self.was_held:
+            self.end(end())
+        elif not self._ends_on_beat:
+            self._ends_on_beat = True
+            self.start_service(self._end_on_beat, end)
 
     async def drain(self) -> None:
         """Wait after a revocation until no work is left, or for a loss or the deadline."""
@@ -463,6 +479,10 @@ class Lifecycle:
     @property
     def _is_working(self) -> bool:
         return self._working > 0 or self._body is not None
+
+    async def _end_on_beat(self, end: Callable[[], End]) -> End:
+        await self.wait_for_beat()
+        return end()
 
     async def _close_on_beat(self, end: End) -> None:
         try:

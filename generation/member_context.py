@@ -35,7 +35,7 @@ class MemberContext:
         coordinator: the group's coordinator.
         cluster: the brokers and the leaders of partitions.
         beat: when the group's members send their heartbeats.
-        subscription: the topics that the member subscribes to.
+        subscription: the topics to which the member subscribes; the program may replace them.
         group: the `ConsumerGroup`. Tasks of its generations are marked with it, so that a call to
             `next()` from one of them can be refused.
         assignor_thread: where the assignor of the program is called.

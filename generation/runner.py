@@ -273,7 +273,7 @@ class GenerationRunner:
             self.lifecycle.start_service(
                 self._end_on_beat,
                 subscription_watcher,
-                member.subscription.resolve,
+                partial(member.subscription.resolve, member.cluster),
                 join.topics,
                 max(member.config.partition_watch_interval, _SHORTEST_PATTERN_WATCH),
                 member.emitter.failed,

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import bounds
-from kgroup.errors import ConfigError
+from kgroup.errors import ArgumentError, ConfigError
 from kgroup.extension_checks import check_assignor
 from kgroup.interfaces import Assignor, LoadStarts
 from kgroup.security.properties import Properties, PropertySource
@@ -50,6 +50,20 @@ def _topics(value: Iterable[str | re.Pattern[str]]) -> tuple[str | re.Pattern[st
     return bounds.listed("topics", value, MOST_TOPICS)  # type: ignore[no-any-return]
 
 
+def checked_topics(value: Iterable[str | re.Pattern[str]]) -> tuple[str | re.Pattern[str], ...]:
+    """The topics of a subscription, by the rules of ``GroupConfig.topics``.
+
+    Raises:
+        ArgumentError: they are not allowed.
+    """
+    try:
+        topics = _topics(value)
+        _check_topic_names("topics", topics)
+    except ConfigError as error:
+        raise ArgumentError("topics", error.value, error.allowed) from None
+    return topics
+
+
 def _assignors(value: Iterable[str | Assignor]) -> tuple[str | Assignor, ...]:
     return bounds.listed("assignors", value, MOST_ASSIGNORS)  # type: ignore[no-any-return]
 
@@ -67,21 +81,25 @@ def _isolation_level(value: str | IsolationLevel) -> IsolationLevel:
 
 
 def _check_topics(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    _check_topic_names(attribute.name, value)
+
+
+def _check_topic_names(field: str, value: Any) -> None:
     if not isinstance(value, tuple) or not value:
-        raise ConfigError(attribute.name, value, TOPICS)
+        raise ConfigError(field, value, TOPICS)
     for topic in value:
         if isinstance(topic, re.Pattern) and isinstance(topic.pattern, str):
             continue
         fault = topic_fault(topic)
         if fault:
             raise ConfigError(
-                attribute.name,
+                field,
                 topic,
                 f"this name {fault}; a topic's name has 1 to 249 ASCII letters, digits, '.', '_' or"
                 " '-', and a pattern must be compiled from a str",
             )
     if len(set(value)) != len(value):
-        raise ConfigError(attribute.name, value, "each topic may occur only once")
+        raise ConfigError(field, value, "each topic may occur only once")
 
 
 def _check_assignors(_: GroupConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -139,7 +157,7 @@ class GroupConfig:
         metadata=_documented(
             "The topics to read: names, and compiled patterns, which must match whole names and"
             " never match Kafka's internal topics. A topic that does not exist yet is read once it"
-            " exists; kgroup never creates it.",
+            " exists; kgroup never creates it. `subscribe()` replaces them while the group runs.",
             allowed=TOPICS,
         ),
     )

@@ -16,7 +16,8 @@ steps run in a scope of `_until_closing`, which closing cancels. If the group is
 the scope is cancelled from the start.
 
 INVARIANTS: there is never more than one generation; no JoinGroup is sent unless `next()` waits and
-every task of the last generation has ended; `next()` never returns a generation that is over;
+every task of the last generation has ended; `next()` returns no generation of a subscription that
+was replaced before; `next()` never returns a generation that is over;
 closing is idempotent, works at any moment, and has a deadline; the manager awaits nothing outside
 a scope that closing cancels or that has a deadline.
 """
@@ -25,15 +26,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import AsyncIterator, Iterator
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Final, Self, final
 
 import trio
 
 from kgroup import arguments
+from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
-from kgroup.config import GroupConfig
+from kgroup.config import GroupConfig, checked_topics
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
 from kgroup.event_emitter import EventEmitter
 from kgroup.event_file import EventFile
@@ -58,6 +61,7 @@ from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
+_UNSUBSCRIBED: Final = "the program unsubscribed"
 _FORCE: Final = 1.0
 """Seconds for the record source to end, after the member has left and closed its connections."""
 
@@ -143,6 +147,8 @@ class ConsumerGroup:
         self._runner: GenerationRunner | None = None
         self._source: RecordSource | None = None
         self._probe: LoopProbe | None = None
+        self._subscription = Subscription(config.topics)
+        self._joining: trio.CancelScope | None = None
         self._cancelled_by_closing: trio.CancelScope | None = None
         self._leave_by = -math.inf
         self._body = trio.CancelScope()
@@ -159,6 +165,14 @@ class ConsumerGroup:
     def config(self) -> GroupConfig:
         """The group's settings."""
         return self._config
+
+    @property
+    def subscription(self) -> tuple[str | re.Pattern[str], ...]:
+        """The topics to which the member subscribes: names and patterns; empty if to none.
+
+        At first they are ``config.topics``.
+        """
+        return self._subscription.topics
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
@@ -255,6 +269,45 @@ class ConsumerGroup:
             self._held.release_body()
             self._held = self._holder = None
 
+    def subscribe(self, topics: Iterable[str | re.Pattern[str]]) -> None:
+        """Subscribe to these topics in place of the present ones; this does not wait.
+
+        A generation that runs drains and ends, with `Cause.SUBSCRIPTION_CHANGED`, and the member
+        joins again with the new topics. As other members learn of it from their next heartbeats,
+        its tasks continue for up to one ``heartbeat_interval`` first. After this call, `next`
+        returns no generation of the old topics. If the topics are those that the member has,
+        nothing happens.
+
+        Any task of this event loop may call it, any number of times, tasks of the generation
+        included, and the program before it enters the group.
+
+        Args:
+            topics: names and compiled patterns, as for ``GroupConfig.topics``; at least one.
+
+        Raises:
+            ArgumentError: the topics are not allowed; nothing has changed.
+            GroupClosedError: the group was closed.
+
+        Source: ``subscribe`` of Kafka's ``Consumer``, which replaces the subscription too.
+        """
+        self._replace_subscription(checked_topics(topics))
+
+    def unsubscribe(self) -> None:
+        """Leave the group until `subscribe` is called again; this does not wait.
+
+        A generation that runs drains and ends, as for `subscribe`. Then the member leaves, also a
+        static one, so that others get its partitions at once. `next` waits meanwhile; the group
+        stays open. A member that has unsubscribed before does nothing.
+
+        Any task of this event loop may call it, and the program before it enters the group.
+
+        Raises:
+            GroupClosedError: the group was closed.
+
+        Source: ``unsubscribe`` of Kafka's ``Consumer``, where a static member does not leave.
+        """
+        self._replace_subscription(())
+
     def shutdown(
         self, reason: str = "the program closes the group", *, promptly: bool = False
     ) -> None:
@@ -339,7 +392,7 @@ class ConsumerGroup:
             known = runner.status
             if phase is Phase.RUNNING and recorder.started_at is not None:
                 known["age"] = max(0.0, now - recorder.started_at)
-        since = recorder.without_generation_since
+        since = None if phase is Phase.UNSUBSCRIBED else recorder.without_generation_since
         buffered = getattr(self._source, "buffered", (0, 0))  # a source need not have it
         return GroupStatus(
             group_id=self._config.group_id,
@@ -416,6 +469,8 @@ class ConsumerGroup:
             phase, detail = Phase.FAILED, "its event loop has ended"
         elif self._done.is_set():
             phase, detail = Phase.CLOSED, "the program cancelled it"
+        elif runner is None and not self._subscription.topics:
+            phase, detail = Phase.UNSUBSCRIBED, ""
         elif runner is None:
             phase = Phase.JOINING if self._waiting else Phase.IDLE
         elif runner.lifecycle.state is not State.RUNNING:
@@ -489,7 +544,9 @@ class ConsumerGroup:
         async with source:
             # From here on closing cancels parts of it only, each in a scope of its own.
             self._cancelled_by_closing = None
-            member = Member(self._config, self._runtime, self._emitter, source, self)
+            member = Member(
+                self._config, self._runtime, self._emitter, source, self._subscription, self
+            )
             try:
                 await self._run(member)
             finally:
@@ -509,12 +566,17 @@ class ConsumerGroup:
     async def _run(self, member: Member) -> None:
         """The life of a member: one generation after the other, as often as `next()` is called."""
         try:
-            while await self._next_is_called():
+            while await self._next_is_called(member):
                 with self._until_closing() as scope:
-                    runner = await member.join()
-                    # From here on the generation ends by its own drain and not by this scope.
+                    with self._until_replaced() as joining:
+                        runner = await member.join()
+                    if joining.cancelled_caught:
+                        continue
+                    # From here on the generation ends by its own drain and not by these scopes.
                     self._cancelled_by_closing = None
                     self._life, self._runner = runner.lifecycle, runner
+                    if joining.cancel_called:  # too late for the JoinGroup
+                        self._life.end(self._subscription_end())
                     await member.run(runner, self._offer)
                 self._life = self._ready = self._runner = None
                 if scope.cancelled_caught:  # the group closed before a generation began
@@ -546,11 +608,58 @@ class ConsumerGroup:
             finally:
                 self._cancelled_by_closing = None
 
-    async def _next_is_called(self) -> bool:
-        """Wait until the program waits in `next()`; False if the group closes instead."""
-        while self._closing is None and not self._waiting:
+    @contextmanager
+    def _until_replaced(self) -> Iterator[trio.CancelScope]:
+        """A scope for joining, which is of no use once the subscription was replaced."""
+        with trio.CancelScope() as scope:
+            self._joining = scope
+            try:
+                yield scope
+            finally:
+                self._joining = None
+
+    async def _next_is_called(self, member: Member) -> bool:
+        """Wait until the program waits in `next()` and has subscribed; False if the group closes.
+
+        A member that has unsubscribed leaves meanwhile, whether or not the program waits.
+        """
+        unsubscribed = False
+        while self._closing is None:
+            if self._subscription.topics:
+                if self._waiting:
+                    return True
+                unsubscribed = False
+            elif not unsubscribed:
+                unsubscribed = True
+                with self._until_closing():
+                    await member.unsubscribe(_UNSUBSCRIBED)
+                continue
             await self._changed.wait()
-        return self._closing is None
+        return False
+
+    def _replace_subscription(self, topics: Topics) -> None:
+        """Take new topics, and end what was begun with others."""
+        if self._closing is not None or self._done.is_set():
+            raise GroupClosedError(
+                f"group {self._config.group_id!r} is closed, so its subscription cannot change:"
+                f" {self._closing or 'it has ended'}"
+            )
+        before, self._subscription.topics = self._subscription.topics, topics
+        if set(topics) == set(before):
+            return
+        if not before:
+            self._recorder.subscribed_again()
+        if self._joining is not None:
+            self._joining.cancel()
+        if self._life is not None:
+            self._life.end_on_beat(self._subscription_end)
+        self._changed.notify()
+
+    def _subscription_end(self) -> End:
+        """The end of a generation whose subscription the program has replaced."""
+        subscription = self._subscription
+        now = f"the program subscribed to {subscription}" if subscription.topics else _UNSUBSCRIBED
+        return End(Cause.SUBSCRIPTION_CHANGED, now)
 
     async def _leave(self, member: Member) -> None:
         reason = self._closing or (

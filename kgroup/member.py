@@ -70,6 +70,7 @@ class Member:
         runtime: Runtime,
         emitter: EventEmitter,
         source: RecordSource,
+        subscription: Subscription,
         group: object,
     ) -> None:
         self._config = config
@@ -80,7 +81,7 @@ class Member:
         # responses of brokers and of the coordinator are read, and assignments are checked.
         assignor_thread, checking_thread = runtime.compute(), runtime.compute()
         self._coordinator = CoordinatorClient(self._cluster, config, runtime.compute())
-        self._subscription = Subscription(config.topics, self._cluster)
+        self._subscription = subscription
         # A source need not have it; see `RecordSource`.
         self._prepare_source: Callable[[Collection[str]], object] | None = getattr(
             source, "prepare", None
@@ -97,13 +98,15 @@ class Member:
                 config.group_id,
                 longest=config.rebalance_timeout * LONGEST_HEARTBEAT_PART,
             ),
-            subscription=self._subscription,
+            subscription=subscription,
             group=group,
             assignor_thread=assignor_thread,
             checking_thread=checking_thread,
             starts_thread=runtime.compute(),
         )
         self._member_id = ""
+        self._topics = frozenset[str]()
+        """The topics of the last JoinGroup."""
         self._epoch = 0
         self._previous = PreviousGenerations()
         self._failures = 0
@@ -226,6 +229,30 @@ class Member:
             self._emitter.emit(Left, reason=reason, notified=notified)
         self._member_id = ""
 
+    async def unsubscribe(self, reason: str) -> None:
+        """Leave the group, also as a static member, until `join` is called again.
+
+        It takes at most ``close_timeout``. If LeaveGroup is not answered until then, the session
+        expires by itself, or the next JoinGroup continues the membership.
+
+        Cancellation: the coordinator may not know that the member has left.
+        """
+        if not self._member_id:
+            await trio.lowlevel.checkpoint()
+            return
+        self._reason = reason
+        if self._config.group_instance_id is not None:
+            left = await self._leave_as_static(reason)
+            self._emitter.emit(Left, reason=reason, notified=left)
+        else:
+            with trio.move_on_after(self._config.close_timeout):
+                await self.leave(reason)
+            left = not self._member_id
+        if left:
+            self._previous = PreviousGenerations()
+        elif (claim := self._previous.claim) is not None:
+            self._previous = attrs.evolve(self._previous, claim=attrs.evolve(claim, lost=True))
+
     async def aclose(self) -> None:
         """Close every connection.
 
@@ -242,12 +269,24 @@ class Member:
         Returns:
             whether the coordinator has confirmed it.
         """
+        if await self._leave_as_static(self._reason):
+            return True
+        self._failures += 1
+        await self._wait("LeaveGroup was not answered")
+        return False
+
+    async def _leave_as_static(self, reason: str) -> bool:
+        """Remove a static member from the group.
+
+        Returns:
+            whether the coordinator has confirmed it.
+        """
         instance = self._config.group_instance_id
         with trio.move_on_after(self._config.close_timeout):
             try:
                 await until_answered(
                     Request.LEAVE,
-                    partial(self._coordinator.leave, self._member_id, instance, self._reason),
+                    partial(self._coordinator.leave, self._member_id, instance, reason),
                     find=self._coordinator.find,
                     backoff=self._context.new_backoff(),
                     report=self._emitter.failed,
@@ -257,8 +296,6 @@ class Member:
             else:
                 self._member_id = ""
                 return True
-        self._failures += 1
-        await self._wait("LeaveGroup was not answered")
         return False
 
     async def _fence_unanswered_commits(self) -> None:
@@ -298,7 +335,8 @@ class Member:
                 if self._coordinator.broker is None:
                     await self._find()
                 request = Request.METADATA
-                topics = await self._subscription.resolve()
+                topics = await self._subscription.resolve(self._cluster)
+                self._give_up_others(topics)
                 request = Request.JOIN
                 await self._pace()
                 # Not again if the coordinator only gave a member id: the source has these topics.
@@ -331,6 +369,18 @@ class Member:
                 return CompletedJoin(
                     answer=answer, topics=topics, sent_at=sent_at, returning=returning
                 )
+
+    def _give_up_others(self, topics: frozenset[str]) -> None:
+        """Claim no partition of a topic to which the member no longer subscribes.
+
+        No task works on it any more. If the JoinGroup claimed it, the next generation would end at
+        once, so that the JoinGroup after it could give the partition up.
+        """
+        before, self._topics = self._topics, topics
+        claim = self._previous.claim
+        if claim is not None and not before <= topics:
+            owned = tuple(one for one in claim.owned if one.topic in topics)
+            self._previous = attrs.evolve(self._previous, claim=attrs.evolve(claim, owned=owned))
 
     async def _find(self) -> None:
         find = partial(

@@ -35,6 +35,8 @@ class Phase(enum.Enum):
     NOT_ENTERED = "not entered"
     IDLE = "idle"
     """The program does not wait in ``next()``, and holds no generation."""
+    UNSUBSCRIBED = "unsubscribed"
+    """The program has unsubscribed, and the member has left the group or is about to."""
     JOINING = "joining"
     """From the call of ``next()`` to the response to JoinGroup."""
     STARTING = "starting"
@@ -130,6 +132,11 @@ class StatusRecorder:
     def entered(self) -> None:
         """The program entered the group."""
         self.without_generation_since = self._now()
+
+    def subscribed_again(self) -> None:
+        """The program wants a generation again, from now on."""
+        if self.without_generation_since is not None:
+            self.without_generation_since = self._now()
 
     def __call__(self, event: Event) -> None:
         """Take an event."""

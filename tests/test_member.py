@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.subscription import Subscription
 from kgroup.clocks import TrioClock
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
@@ -60,6 +61,7 @@ class Between:
             ),
             EventEmitter("g", self.events.append),
             source,
+            Subscription(("topic",)),
             self,
         )
         self.member._member_id = "m-1"

@@ -7,16 +7,18 @@ then, even if the group has closed before, so that a handler learns why its comm
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import Any, final
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, final
 
 import attrs
 import trio
 
 from kgroup.background.event_loop import BackgroundLoop
-from kgroup.config import GroupConfig
-from kgroup.errors import UsageError
+from kgroup.config import GroupConfig, checked_topics
+from kgroup.errors import GroupClosedError, UsageError
 from kgroup.events import EventHandler
 from kgroup.group import ConsumerGroup
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
@@ -26,14 +28,17 @@ from kgroup.status import GroupStatus, Phase
 CLOSED: str = "the program closes the group"
 """Why a group closes, if the program gives no other reason."""
 _CANCELLED = "the program cancels the group"
+_OVER: Final = frozenset({Phase.CLOSING, Phase.CLOSED, Phase.FAILED})
 
 
 class GroupTwin(ABC):
-    """The part of such a group that any thread may read.
+    """The part of such a group that any thread may use.
 
     Args:
         config: all settings.
     """
+
+    _background: BackgroundGroup
 
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
@@ -42,6 +47,49 @@ class GroupTwin(ABC):
     def config(self) -> GroupConfig:
         """The group's settings."""
         return self._config
+
+    @property
+    def subscription(self) -> tuple[str | re.Pattern[str], ...]:
+        """The topics to which the member subscribes: names and patterns; empty if to none.
+
+        At first they are ``config.topics``. A change is seen here once the background thread has
+        made it.
+        """
+        return self._background.trio.subscription
+
+    def subscribe(self, topics: Iterable[str | re.Pattern[str]]) -> None:
+        """Subscribe to these topics in place of the present ones; this does not wait.
+
+        A generation that runs drains and ends, with `Cause.SUBSCRIPTION_CHANGED`, and the member
+        joins again with the new topics. As other members learn of it from their next heartbeats,
+        handlers continue for up to one ``heartbeat_interval`` first. A generation of the old topics
+        that is ready may still be returned by `next`, and ends in the same way. If the topics are
+        those that the member has, nothing happens.
+
+        It may be called any number of times, from any thread, handlers of the generation included,
+        from signal handlers, and before the program enters the group.
+
+        Args:
+            topics: names and compiled patterns, as for ``GroupConfig.topics``; at least one.
+
+        Raises:
+            ArgumentError: the topics are not allowed; nothing has changed.
+            GroupClosedError: the group was closed.
+        """
+        checked = checked_topics(topics)
+        self._background.change_subscription(lambda group: group.subscribe(checked))
+
+    def unsubscribe(self) -> None:
+        """Leave the group until `subscribe` is called again; this does not wait.
+
+        A generation that runs drains and ends, as for `subscribe`. Then the member leaves, also a
+        static one, so that others get its partitions at once. `next` waits meanwhile; the group
+        stays open. It may be called where `subscribe` may be.
+
+        Raises:
+            GroupClosedError: the group was closed.
+        """
+        self._background.change_subscription(lambda group: group.unsubscribe())
 
     @abstractmethod
     def status(self) -> GroupStatus:
@@ -136,6 +184,31 @@ class BackgroundGroup:
         """Close the group without a drain; from any thread and from signal handlers."""
         self._close_reason = self._close_reason or _CANCELLED
         self.loop.post(self.scope.cancel)
+
+    def change_subscription(self, change: Callable[[ConsumerGroup], object]) -> None:
+        """Call `subscribe` or `unsubscribe` of the trio group, without waiting; from any thread.
+
+        Raises:
+            GroupClosedError: the group was closed.
+            UsageError: this is a forked process.
+        """
+        if self.loop.forked:
+            raise UsageError(
+                f"group {self._group_id!r} belongs to the process that entered it, not to this"
+                " forked one"
+            )
+        if self._close_reason is not None or self.status().phase in _OVER:
+            raise GroupClosedError(
+                f"group {self._group_id!r} is closed, so its subscription cannot change:"
+                f" {self._close_reason or self.status().detail}"
+            )
+
+        def changed() -> None:
+            with suppress(GroupClosedError):  # it was closed meanwhile
+                change(self.trio)
+
+        if not self.loop.post(changed):
+            change(self.trio)  # the loop has not started, or has just ended
 
     def leave(self) -> None:
         """The block was left: the loop ends once the group has closed."""

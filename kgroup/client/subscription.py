@@ -3,41 +3,54 @@
 from __future__ import annotations
 
 import re
-from typing import final
+from typing import TypeAlias, final
 
 import trio
 
 from kgroup.client.cluster import Cluster
+from kgroup.errors import some
+
+Topics: TypeAlias = tuple[str | re.Pattern[str], ...]
 
 
 @final
 class Subscription:
-    """The names and patterns of a configuration, and the cluster whose topics they match."""
+    """The names and patterns to which a member subscribes; the program may replace them.
 
-    def __init__(self, topics: tuple[str | re.Pattern[str], ...], cluster: Cluster) -> None:
-        self._names = frozenset(topic for topic in topics if isinstance(topic, str))
-        self._patterns = [topic for topic in topics if isinstance(topic, re.Pattern)]
-        self._cluster = cluster
+    Attributes:
+        topics: the names and patterns; empty while the member is unsubscribed.
+    """
+
+    def __init__(self, topics: Topics) -> None:
+        self.topics = topics
 
     @property
     def has_patterns(self) -> bool:
-        """Whether it has patterns, so that the topics can change."""
-        return bool(self._patterns)
+        """Whether it has patterns, so that the topics that it means can change."""
+        return any(isinstance(topic, re.Pattern) for topic in self.topics)
 
-    async def resolve(self) -> frozenset[str]:
-        """The topics to which the member subscribes now.
+    async def resolve(self, cluster: Cluster) -> frozenset[str]:
+        """The topics of a cluster to which the member subscribes now.
 
         Raises:
             TransportError: no broker responded.
             BrokerError: a broker refused the Metadata request.
         """
-        if not self._patterns:
+        names = frozenset(topic for topic in self.topics if isinstance(topic, str))
+        patterns = [topic for topic in self.topics if isinstance(topic, re.Pattern)]
+        if not patterns:
             await trio.lowlevel.checkpoint()
-            return self._names
-        known = await self._cluster.metadata(None)
-        matched = {
+            return names
+        known = await cluster.metadata(None)
+        return names | {
             name
             for name in known.topics.keys() - known.internal
-            if any(pattern.fullmatch(name) for pattern in self._patterns)
+            if any(pattern.fullmatch(name) for pattern in patterns)
         }
-        return self._names | matched
+
+    def __str__(self) -> str:
+        return some(self.topics, _described)
+
+
+def _described(topic: str | re.Pattern[str]) -> str:
+    return repr(topic) if isinstance(topic, str) else f"the pattern {topic.pattern!r}"

@@ -9,8 +9,9 @@ an asyncio task waits for it. Cancellations and exceptions go both ways.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -277,6 +278,14 @@ class ConsumerGroup:
     def config(self) -> GroupConfig:
         """As the trio group's."""
         return self._group.config
+
+    def subscribe(self, topics: Iterable[str | re.Pattern[str]]) -> None:
+        """As the trio group's."""
+        self._asyncio().sync(partial(self._group.subscribe, topics))
+
+    def unsubscribe(self) -> None:
+        """As the trio group's."""
+        self._asyncio().sync(self._group.unsubscribe)
 
     async def __aenter__(self) -> Self:
         self._loop = Loop()

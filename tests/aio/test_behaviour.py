@@ -16,6 +16,7 @@ from tests.behaviour import (
     test_group,
     test_records,
     test_static,
+    test_subscribe,
     test_watchers,
 )
 from tests.behaviour.worker import ASYNCIO
@@ -46,6 +47,8 @@ TESTS: Final[list[Test]] = [
     test_records.test_an_offset_that_is_gone_is_an_error_with_error,
     test_records.test_the_log_is_cut_under_a_reader,
     test_records.test_nothing_is_delivered_after_the_end,
+    test_subscribe.test_topics_are_added_and_given_up,
+    partial(test_subscribe.test_a_member_that_unsubscribes_and_comes_back, instance="one"),
     test_watchers.test_added_partitions_are_read,
     test_static.test_a_twin_fences_the_member_before,
     test_static.test_a_commit_finds_the_fence_first,

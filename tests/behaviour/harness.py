@@ -16,7 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar, final
 
 import attrs
 import trio
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from kgroup.config import GroupConfig
 from kgroup.events import Event
@@ -319,17 +319,28 @@ class SteadyProducer:
                 "log_level": 0,
             }
         )
+        failed: list[str] = []
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                failed.append(str(error))
+
         begun = time.monotonic()
         while not self._stopped:
             due = int((time.monotonic() - begun) * self._per_second)
             while self.produced < due:
                 number = self.produced
-                producer.produce(self._here.topic, str(number), partition=number % self._partitions)
+                producer.produce(
+                    self._here.topic,
+                    str(number),
+                    partition=number % self._partitions,
+                    on_delivery=delivered,
+                )
                 self.produced += 1
             producer.poll(0)
             await trio.sleep(0.02)
         left = await in_thread(producer.flush, SOON)
-        assert left == 0
+        assert (left, failed) == (0, []), "the test's own producer lost records"
         self._done.set()
 
 

@@ -15,9 +15,9 @@ from tests.fake_brokers import FakeBrokers, metadata
 async def test_names_need_no_broker(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
     """Topics are subscribed to whether they exist or not; the call is a checkpoint."""
     nodes = FakeBrokers(nursery)
-    subscription = Subscription(("b", "a"), nodes.cluster())
+    subscription, cluster = Subscription(("b", "a")), nodes.cluster()
     with trio.testing.assert_checkpoints():
-        assert await subscription.resolve() == {"a", "b"}
+        assert await subscription.resolve(cluster) == {"a", "b"}
     assert not subscription.has_patterns
     assert nodes.received == []
 
@@ -42,9 +42,9 @@ async def test_patterns_match_whole_names(
     names = ("orders", "orders-2", "other", "__consumer_offsets")
     nodes.add("a:1", metadata=metadata({1: "a:1"}, {name: [1] for name in names}))
     compiled = tuple(re.compile(pattern) for pattern in patterns)
-    subscription = Subscription(("named", *compiled), nodes.cluster())
+    subscription, cluster = Subscription(("named", *compiled)), nodes.cluster()
     assert subscription.has_patterns
-    assert await subscription.resolve() == {"named", *matched}
+    assert await subscription.resolve(cluster) == {"named", *matched}
     assert [request.topics for request in nodes.requests("metadata")] == [None]
 
 
@@ -54,7 +54,7 @@ async def test_the_matches_of_a_pattern_change(
     """Each call requests the topics again."""
     nodes = FakeBrokers(nursery)
     node = nodes.add("a:1", metadata=metadata({1: "a:1"}, {}))
-    subscription = Subscription((re.compile("orders.*"),), nodes.cluster())
-    assert await subscription.resolve() == frozenset()
+    subscription, cluster = Subscription((re.compile("orders.*"),)), nodes.cluster()
+    assert await subscription.resolve(cluster) == frozenset()
     node.answers["metadata"] = metadata({1: "a:1"}, {"orders-9": [1]})
-    assert await subscription.resolve() == {"orders-9"}
+    assert await subscription.resolve(cluster) == {"orders-9"}
