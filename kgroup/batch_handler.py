@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, final
+from typing import Any
 
 import attrs
 
-from kgroup.errors import KgroupError, UsageError
+from kgroup.errors import UsageError
 from kgroup.interfaces import Batch
-from kgroup.types import TopicPartition, as_int
+from kgroup.types import as_int
 
 
 def name_of(handle: Callable[..., object]) -> str:
@@ -54,37 +54,6 @@ def processed(
     return attrs.evolve(batch, messages=batch.messages[:count], next_offset=offset)
 
 
-@final
-class FailedRecords:
-    """Which record a function for batches could not process, for each error that it raised.
-
-    A function that has one as its attribute ``failed_records`` has processed all records of the
-    batch before that one, so these are committed before the error ends the worker. The error
-    itself stays as it was raised.
-    """
-
-    def __init__(self) -> None:
-        self._offsets: dict[TopicPartition, tuple[Exception, int]] = {}
-
-    def add(self, partition: TopicPartition, offset: int, error: Exception) -> None:
-        """Note that this error was raised for the record at this offset."""
-        self._offsets[partition] = error, offset
-
-    def offset(self, partition: TopicPartition, error: Exception) -> int | None:
-        """The offset of the record that caused the error, or None if that is not known."""
-        found = self._offsets.get(partition)
-        return found[1] if found is not None and found[0] is error else None
-
-
-def processed_before(handle: Callable[..., object], batch: Batch, error: Exception) -> Batch | None:
-    """The part of a batch that a function had processed when it raised; None for nothing."""
-    failed = getattr(handle, "failed_records", None)
-    offset = failed.offset(batch.partition, error) if failed is not None else None
-    if offset is None or offset <= (batch.messages[0].offset() or 0):
-        return None
-    return processed(handle, batch, offset, ending=True)
-
-
 def left_of(batch: Batch, done: Batch) -> Batch | None:
     """The part of a batch that is left after another one; None for nothing."""
     left = batch.messages[len(done.messages) :]
@@ -105,23 +74,12 @@ def explained(handle: Callable[..., object], membership: Any, batch: Batch) -> I
     try:
         yield
     except Exception as error:
-        done = processed_before(handle, batch, error)
-        left = batch if done is None else left_of(batch, done)
         error.add_note(
-            f"{name_of(handle)} raised this for {_described(left or batch)}, in generation"
+            f"{name_of(handle)} raised this for {_described(batch)}, in generation"
             f" {membership.generation_id} of group {membership.group_id!r}; the offsets are not"
             " committed, so the records will be read again"
         )
         raise
-
-
-@contextmanager
-def noted(error: Exception) -> Iterator[None]:
-    """A block that commits what was processed before an error; a refusal becomes a note of it."""
-    try:
-        yield
-    except KgroupError as refused:
-        error.add_note(f"the records before it were not committed either: {refused}")
 
 
 def _described(batch: Batch) -> str:

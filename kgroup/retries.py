@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from kgroup import arguments
-from kgroup.batch_handler import FailedRecords, name_of
+from kgroup.batch_handler import name_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.generation.generation import Generation
@@ -55,8 +55,7 @@ def retrying(
 
     A record for which ``handle`` raises is tried again after a pause. After the last attempt it is
     parked, and then its partition goes on; its offset is committed only when it has been parked.
-    Without ``park``, or if that raises, the exception ends the worker; the records of the batch
-    before it are committed.
+    Without ``park``, or if that raises, the exception ends the worker, and nothing is committed.
     Events report each failed attempt, each parked record, and a pause that the end of the
     generation cuts short. A `StaleGenerationError` and a `UsageError` are not retried.
 
@@ -113,25 +112,17 @@ def retrying_with(
     if not isinstance(park, DeadLetters):
         arguments.callback("park", park)
 
-    failed = FailedRecords()
-
     async def process(generation: Any, batch: Batch) -> int | None:
         records = _Records(loop, handle, park, generation)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            try:
-                done = await records.processed(record)
-            except Exception as error:
-                failed.add(batch.partition, message.offset() or 0, error)
-                raise
-            if not done:
+            if not await records.processed(record):
                 return message.offset()
             if generation.ending.is_set():
                 return message.offset() + 1
         return None
 
     process.__qualname__ = name_of(handle)
-    vars(process)["failed_records"] = failed
     return process
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 import trio
 
 from kgroup import arguments
-from kgroup.batch_handler import explained, left_of, name_of, noted, processed, processed_before
+from kgroup.batch_handler import explained, left_of, name_of, processed
 from kgroup.config import GroupConfig
 from kgroup.errors import UsageError
 from kgroup.events import EventHandler
@@ -170,16 +170,9 @@ def partition_worker(
         async for batch in generation.records(partition, max_records=limit):
             left: Batch | None = batch
             while left is not None:
-                try:
-                    with explained(handle, generation, left):
-                        returned = await _called(handle, generation, left)
-                        done = processed(handle, left, returned, ending=generation.ending.is_set())
-                except Exception as error:
-                    before = processed_before(handle, left, error)
-                    if before is not None and commit:
-                        with noted(error):
-                            await generation.commit({partition: before.next_offset})
-                    raise
+                with explained(handle, generation, left):
+                    returned = await _called(handle, generation, left)
+                    done = processed(handle, left, returned, ending=generation.ending.is_set())
                 if len(done) and commit:
                     await generation.commit({partition: done.next_offset})
                 left = None if generation.ending.is_set() else left_of(left, done)

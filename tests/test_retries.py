@@ -98,58 +98,6 @@ async def test_without_a_place_to_park_the_worker_ends(autojump_clock: MockClock
         assert await here.committed() == {}
 
 
-@pytest.mark.parametrize("commit", [True, False])
-async def test_the_records_before_one_that_fails_are_committed(
-    commit: bool, autojump_clock: MockClock
-) -> None:
-    """They are not processed again, unless the program keeps its own offsets."""
-    async with harness() as here:
-        await here.append(5)
-        calls: list[int] = []
-
-        async def handle(_: Generation, message: Message) -> None:
-            await trio.lowlevel.checkpoint()
-            calls.append(message.offset())
-            if message.offset() == 3:
-                raise ValueError("it is wrong")
-
-        with pytest.RaisesGroup(
-            pytest.RaisesExc(ValueError, match="^it is wrong"), flatten_subgroups=True
-        ) as raised:
-            async with here.group() as group:
-                retried = kgroup.retrying(handle, attempts=2, backoff=0.0)
-                await kgroup.serve(group, retried, commit=commit)
-        assert calls == [0, 1, 2, 3, 3]
-        assert await here.committed() == ({P0: 3} if commit else {})
-        error: BaseException = raised.value
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        assert any("raised this for offsets 3 to 4 of topic-0" in one for one in error.__notes__)
-
-
-async def test_a_refused_commit_of_the_records_before_does_not_hide_the_error(
-    autojump_clock: MockClock,
-) -> None:
-    """The error is raised, with a note about the commit."""
-    async with harness() as here:
-        await here.append(2)
-
-        async def handle(generation: Generation, message: Message) -> None:
-            await trio.lowlevel.checkpoint()
-            if message.offset() == 1:
-                here.broker.inject("OffsetCommit", "UNKNOWN_MEMBER_ID", times=None)
-                raise ValueError("it is wrong")
-
-        with pytest.RaisesGroup(
-            pytest.RaisesExc(ValueError, match="^it is wrong"), flatten_subgroups=True
-        ) as raised:
-            await serve(here, handle, 2, attempts=1)
-        error: BaseException = raised.value
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        assert any("the records before it were not committed either" in x for x in error.__notes__)
-
-
 async def test_a_place_to_park_that_fails(autojump_clock: MockClock) -> None:
     """The record is not committed: nothing is lost."""
     async with harness() as here:

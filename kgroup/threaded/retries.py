@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from kgroup import arguments
-from kgroup.batch_handler import FailedRecords, name_of
+from kgroup.batch_handler import name_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.generation.generation import Generation as TrioGeneration
@@ -50,24 +50,16 @@ def retrying(
     if not isinstance(park, DeadLetters):
         arguments.callback("park", park)
 
-    failed = FailedRecords()
-
     def process(generation: Generation, batch: Batch) -> int | None:
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            try:
-                done = _processed(handle, generation, record, park)
-            except Exception as error:
-                failed.add(batch.partition, message.offset() or 0, error)
-                raise
-            if not done:
+            if not _processed(handle, generation, record, park):
                 return message.offset()
             if generation.ending.is_set():
                 return message.offset() + 1
         return None
 
     process.__qualname__ = name_of(handle)
-    vars(process)["failed_records"] = failed
     return process
 
 

@@ -21,14 +21,7 @@ from functools import partial
 from typing import Final, final
 
 from kgroup import arguments
-from kgroup.batch_handler import (
-    explained,
-    left_of,
-    name_of,
-    noted,
-    processed,
-    processed_before,
-)
+from kgroup.batch_handler import explained, left_of, name_of, processed
 from kgroup.config import GroupConfig
 from kgroup.errors import UsageError
 from kgroup.events import EventHandler
@@ -167,20 +160,12 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
     """Process a batch, and commit it; if the function leaves a part, that is next."""
     left: Batch | None = batch
     while left is not None:
-        try:
-            with explained(handle, generation, left):
-                returned: object = handle(generation, left)
-                if inspect.iscoroutine(returned):
-                    returned.close()
-                    name = name_of(handle)
-                    raise UsageError(f"{name} is an async function; pass it to kgroup.run")
-                done = processed(handle, left, returned, ending=generation.ending.is_set())
-        except Exception as error:
-            before = processed_before(handle, left, error)
-            if before is not None and commit:
-                with noted(error):
-                    generation.commit({left.partition: before.next_offset})
-            raise
+        with explained(handle, generation, left):
+            returned: object = handle(generation, left)
+            if inspect.iscoroutine(returned):
+                returned.close()
+                raise UsageError(f"{name_of(handle)} is an async function; pass it to kgroup.run")
+            done = processed(handle, left, returned, ending=generation.ending.is_set())
         if len(done) and commit:
             generation.commit({left.partition: done.next_offset})
         left = None if generation.ending.is_set() else left_of(left, done)

@@ -191,23 +191,6 @@ def test_without_a_place_to_park_the_worker_ends(kafka: Kafka) -> None:
 
 
 @once
-def test_the_records_before_one_that_fails_are_committed(kafka: Kafka) -> None:
-    """They are not processed again by the next owner of the partition."""
-    here = Harness(kafka)
-    produced(here)
-
-    def handle(_: Generation, message: Message) -> None:
-        if message.offset() == 1:
-            raise ValueError("it is wrong")
-
-    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
-        serve(group, retrying(handle, attempts=1))
-    (error,) = raised.value.exceptions
-    assert any("raised this for offset" in one for one in error.__notes__)
-    assert here.committed() == 1
-
-
-@once
 def test_async_functions(kafka: Kafka) -> None:
     """They are refused by name, as the function and as the place to park."""
     here = Harness(kafka)
