@@ -15,9 +15,9 @@ from typing import Any, Final, final
 import trio
 
 from kgroup import arguments
-from kgroup.batch_handler import name_of
 from kgroup.errors import ArgumentError
 from kgroup.events import StartsDelayed
+from kgroup.functions import name_of
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.types import TopicPartition

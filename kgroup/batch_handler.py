@@ -14,13 +14,9 @@ from typing import Any
 import attrs
 
 from kgroup.errors import UsageError
+from kgroup.functions import name_of
 from kgroup.interfaces import Batch
 from kgroup.types import as_int
-
-
-def name_of(handle: Callable[..., object]) -> str:
-    """The name of a function, for errors and for the end of the generation that it causes."""
-    return getattr(handle, "__qualname__", None) or repr(handle)
 
 
 def processed(

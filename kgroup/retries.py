@@ -16,10 +16,9 @@ from typing import Any, Protocol, final
 import attrs
 import trio
 
-from kgroup import arguments
-from kgroup.batch_handler import name_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
+from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -107,10 +106,10 @@ def retrying_with(
     Raises:
         ArgumentError: an argument has a wrong type or value.
     """
-    arguments.function("handle", handle)
+    check_async("handle", handle, ON_RECORD)
     policy = RetryPolicy.checked(attempts, backoff, backoff_max)
-    if not isinstance(park, DeadLetters):
-        arguments.callback("park", park)
+    if park is not None and not isinstance(park, DeadLetters):
+        check_async("park", park, ON_FAILURE)
 
     async def process(generation: Any, batch: Batch) -> int | None:
         records = _Records(loop, handle, park, generation)
@@ -182,4 +181,4 @@ async def _awaited(fn: Callable[..., object], returned: Awaitable[object]) -> No
         raise UsageError(
             f"{name_of(fn)} is not an async function; kgroup.threaded.retrying takes plain ones"
         )
-    await returned
+    check_result(fn, await returned, "await it in the function")

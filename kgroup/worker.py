@@ -25,10 +25,11 @@ from typing import Any, Final
 import trio
 
 from kgroup import arguments
-from kgroup.batch_handler import explained, left_of, name_of, processed
+from kgroup.batch_handler import explained, left_of, processed
 from kgroup.config import GroupConfig
 from kgroup.errors import UsageError
 from kgroup.events import EventHandler
+from kgroup.functions import ON_BATCH, check_async, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS, Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
@@ -85,12 +86,9 @@ def run(
             ExceptionGroup, if several calls failed.
     """
     group = ConsumerGroup(config, runtime=runtime, on_event=on_event)
-    arguments.function("handle", handle)
-    limit = arguments.whole("max_records", max_records, 1)
-    arguments.instance("commit", commit, bool)
+    worker = partial(_serve, group, partition_worker(handle, max_records, commit=commit))
     check_caller(config, _SERVE)
     check_no_loop(config)
-    worker = partial(serve, group, handle, max_records=limit, commit=commit)
     received: Sequence[int] = ()
     failure: BaseException | None = None
     try:
@@ -146,7 +144,13 @@ async def serve(
     continue until their generation ends.
     """
     arguments.instance("group", group, ConsumerGroup)
-    process = partition_worker(handle, max_records, commit=commit)
+    await _serve(group, partition_worker(handle, max_records, commit=commit))
+
+
+_Process = Callable[[Any, TopicPartition], Awaitable[None]]
+
+
+async def _serve(group: ConsumerGroup, process: _Process) -> None:
     async for generation in group:
         for partition in generation.assignment:
             generation.start_soon(process, generation, partition)
@@ -154,7 +158,7 @@ async def serve(
 
 def partition_worker(
     handle: Callable[[Any, Batch], Awaitable[int | None]], max_records: int, *, commit: bool
-) -> Callable[[Any, TopicPartition], Awaitable[None]]:
+) -> _Process:
     """A task that processes one partition of a generation by a function, and commits each batch.
 
     It is the same on trio and on asyncio: it waits only for the generation and for the function.
@@ -162,7 +166,7 @@ def partition_worker(
     Raises:
         ArgumentError: an argument has a wrong type or value.
     """
-    arguments.function("handle", handle)
+    check_async("handle", handle, ON_BATCH)
     limit = arguments.whole("max_records", max_records, 1)
     arguments.instance("commit", commit, bool)
 
@@ -190,7 +194,9 @@ async def _called(
             f"{name_of(handle)} is not an async function; pass it to kgroup.threaded.run, which"
             " calls plain functions in threads"
         )
-    return await returned
+    result = await returned
+    check_result(handle, result, "await it in the function")
+    return result
 
 
 async def _until_signal(group: ConsumerGroup, worker: Callable[[], Awaitable[None]]) -> list[int]:

@@ -177,6 +177,25 @@ async def test_a_mistake_is_not_retried(autojump_clock: MockClock) -> None:
         assert here.events_of(RecordFailed) == []
 
 
+async def test_work_that_has_not_been_done(autojump_clock: MockClock) -> None:
+    """A record whose function returns a coroutine, as without ``await``, is not committed."""
+    async with harness() as here:
+        await here.append(1)
+
+        async def process(message: Message) -> None:
+            """Process nothing."""
+
+        async def handle(_: Generation, message: Message) -> object:
+            await trio.lowlevel.checkpoint()
+            return process(message)
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 1)
+        match = "handle returned <coroutine object .*>: await it in the function"
+        assert raised.group_contains(UsageError, match=match)
+        assert await here.committed() == {}
+
+
 def test_wrong_arguments() -> None:
     """They are refused when the function is made."""
     wrong: list[dict[str, object]] = [

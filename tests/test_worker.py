@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import signal
 import threading
 
@@ -12,7 +11,6 @@ import trio
 from trio.testing import MockClock
 
 import kgroup
-from kgroup.batch_handler import name_of
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch
@@ -204,8 +202,3 @@ def test_one_line_says_how_a_worker_ended(
     report_end(config, [signal.SIGTERM])
     line = f"kgroup: the worker of group 'g' has finished its work and {left}: SIGTERM\n"
     assert capsys.readouterr().err == line
-
-
-def test_a_partial_as_the_function() -> None:
-    """A function without a name is shown by its repr."""
-    assert name_of(functools.partial(print)).startswith("functools.partial(")

@@ -10,9 +10,9 @@ from typing import Any, final
 import attrs
 
 from kgroup.aio.tasks import ProgramTask, Tasks
-from kgroup.batch_handler import name_of
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError
+from kgroup.functions import name_of
 
 Function = Callable[..., Any]
 

@@ -25,8 +25,8 @@ import trio
 
 from kgroup.aio.bridge import Bridge
 from kgroup.background.event_loop import BackgroundLoop
-from kgroup.batch_handler import name_of
 from kgroup.errors import UsageError
+from kgroup.functions import name_of
 from kgroup.worker_thread import stack_of
 
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.background.flag import Flag
 from kgroup.background.generation import GenerationTwin, listed
 from kgroup.events import HandlerStillRunning
+from kgroup.functions import check_plain
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
@@ -73,9 +74,9 @@ class Generation(GenerationTwin):
             the program asks for the next generation.
 
         Raises:
-            ArgumentError: ``fn`` is not a function.
+            ArgumentError: ``fn`` is not a plain function.
         """
-        arguments.function("fn", fn)
+        check_plain("fn", fn, None, instead="kgroup.ConsumerGroup runs those, and kgroup.aio")
         context = contextvars.copy_context()
         context.run(inside_of.set, inside_of.get() | {self._owner})
         handler = Handler(self._loop, self.group_id, context, fn, *args)

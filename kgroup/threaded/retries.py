@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import trio
 
-from kgroup import arguments
-from kgroup.batch_handler import name_of
 from kgroup.dead_letters import DeadLetters
-from kgroup.errors import UsageError
+from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -23,6 +20,8 @@ from kgroup.retry_policy import (
     RetryPolicy,
 )
 from kgroup.threaded.generation import Generation
+
+_ASYNC: Final = "kgroup.retrying, for kgroup.run, takes async functions"
 
 RecordHandler = Callable[[Generation, Message], object]
 """Processes a record, or raises."""
@@ -45,10 +44,10 @@ def retrying(
     Raises:
         ArgumentError: an argument has a wrong type or value.
     """
-    arguments.function("handle", handle)
+    check_plain("handle", handle, ON_RECORD, instead=_ASYNC)
     policy = RetryPolicy.checked(attempts, backoff, backoff_max)
-    if not isinstance(park, DeadLetters):
-        arguments.callback("park", park)
+    if park is not None and not isinstance(park, DeadLetters):
+        check_plain("park", park, ON_FAILURE, instead=_ASYNC)
 
     def process(generation: Generation, batch: Batch) -> int | None:
         for message in batch:
@@ -90,7 +89,7 @@ def _failure(
 ) -> Exception | None:
     """Make one attempt; return what the function raised, if another attempt can help."""
     try:
-        _returned(handle, handle(generation, record.message))
+        check_result(handle, handle(generation, record.message), _ASYNC)
     except NEVER_RETRIED:
         raise
     except Exception as error:  # noqa: BLE001 # whatever the program raises
@@ -109,14 +108,8 @@ def _put_aside(
     if isinstance(park, DeadLetters):
         park.send(record.message, failure, record.policy.attempts, generation.group_id)
     else:
-        _returned(park, park(record.message, failure))
+        check_result(park, park(record.message, failure), _ASYNC)
     _emit(generation, record.parked(failure))
-
-
-def _returned(fn: Callable[..., object], returned: object) -> None:
-    if inspect.iscoroutine(returned):
-        returned.close()
-        raise UsageError(f"{name_of(fn)} is an async function; kgroup.retrying takes those")
 
 
 def _emit(generation: Generation, event: Callable[..., Any]) -> None:

@@ -13,7 +13,6 @@ is dropped, uncommitted.
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,10 +20,10 @@ from functools import partial
 from typing import Final, final
 
 from kgroup import arguments
-from kgroup.batch_handler import explained, left_of, name_of, processed
+from kgroup.batch_handler import explained, left_of, processed
 from kgroup.config import GroupConfig
-from kgroup.errors import UsageError
 from kgroup.events import EventHandler
+from kgroup.functions import ON_BATCH, check_plain, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.interfaces import Batch
 from kgroup.runtime import Runtime
@@ -35,6 +34,8 @@ from kgroup.worker import check_caller, closed_by_signals, report_end, report_fa
 
 _MOST_QUEUED: Final = 2
 """Batches of a partition that wait for the thread that processes it; then the partition pauses."""
+
+_ASYNC: Final = "pass async functions to kgroup.run"
 
 BatchHandler = Callable[[Generation, Batch], int | None]
 """Processes a batch; returns None, or the offset of the first record that is left."""
@@ -125,7 +126,7 @@ def serve(
 
 
 def _work(handle: BatchHandler, threads: int | None, max_records: int, *, commit: bool) -> _Work:
-    arguments.function("handle", handle)
+    check_plain("handle", handle, ON_BATCH, instead=_ASYNC)
     number = None if threads is None else arguments.whole("threads", threads, 1)
     limit = arguments.whole("max_records", max_records, 1)
     process = partial(_process, handle, commit=arguments.instance("commit", commit, bool))
@@ -162,9 +163,7 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
     while left is not None:
         with explained(handle, generation, left):
             returned: object = handle(generation, left)
-            if inspect.iscoroutine(returned):
-                returned.close()
-                raise UsageError(f"{name_of(handle)} is an async function; pass it to kgroup.run")
+            check_result(handle, returned, _ASYNC)
             done = processed(handle, left, returned, ending=generation.ending.is_set())
         if len(done) and commit:
             generation.commit({left.partition: done.next_offset})

@@ -190,9 +190,21 @@ def test_without_a_place_to_park_the_worker_ends(kafka: Kafka) -> None:
     assert here.committed() is None
 
 
+def test_async_functions() -> None:
+    """They are refused, as the function and as the place to park."""
+
+    async def handle(*_: object) -> None:
+        """Process nothing."""
+
+    with pytest.raises(ArgumentError, match=r"handle=.* it is an async function; kgroup\.retrying"):
+        retrying(handle)
+    with pytest.raises(ArgumentError, match="park=.* it is an async function"):
+        retrying(print, park=handle)
+
+
 @once
-def test_async_functions(kafka: Kafka) -> None:
-    """They are refused by name, as the function and as the place to park."""
+def test_work_that_has_not_been_done(kafka: Kafka) -> None:
+    """A record whose function returns a coroutine, in place of a result, is not committed."""
     here = Harness(kafka)
     produced(here)
 
@@ -202,10 +214,14 @@ def test_async_functions(kafka: Kafka) -> None:
     def fail(*_: object) -> None:
         raise ValueError
 
-    for function in (retrying(handle), retrying(fail, attempts=1, park=handle)):
+    for function in (
+        retrying(lambda *_: handle()),
+        retrying(fail, attempts=1, park=lambda *_: handle()),
+    ):
         with pytest.raises(ExceptionGroup) as raised, here.group() as group:
             serve(group, function)
-        assert raised.group_contains(UsageError, match="handle is an async function")
+        assert raised.group_contains(UsageError, match="returned <coroutine object")
+        assert here.committed() is None
 
 
 def test_wrong_arguments() -> None:

@@ -136,18 +136,17 @@ def test_an_exception_commits_nothing(kafka: Kafka, threads: int | None) -> None
     assert here.committed() is None
 
 
-@once
-def test_an_async_function(kafka: Kafka) -> None:
-    """The error names the function and what to call in its place."""
-    here = Harness(kafka)
-    here.create(1, 1)
+def test_an_async_function() -> None:
+    """It is refused before the member joins, with what to call in its place."""
+    nowhere = Harness(Kafka("nobody", "127.0.0.1:1"))
 
     async def handle(_: Generation, batch: Batch) -> None:
         """Process nothing."""
 
-    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
-        serve(group, handle)  # type: ignore[arg-type]
-    assert raised.group_contains(UsageError, match=r"handle is an async function.*kgroup\.run")
+    with pytest.raises(ArgumentError, match=r"it is an async function.*kgroup\.run"):
+        run(nowhere.config(), handle)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"it is an async function.*kgroup\.run"):
+        serve(nowhere.group(), handle)  # type: ignore[arg-type]
 
 
 @once

@@ -1,0 +1,121 @@
+"""Checks of the functions that a worker calls: before the first call, and of what a call returned.
+
+A function of the wrong kind does nothing when it is called: an async one returns a coroutine, a
+generator function returns a generator. A worker that took that for a result would commit records
+that were never processed. So such a function is refused when it is passed, as far as it shows by
+then; a lambda, for one, may return a coroutine. And each result is checked.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final
+
+from kgroup import arguments
+from kgroup.errors import ArgumentError, UsageError, shown
+
+_GENERATOR: Final = "it is a generator function, so a call would run none of it; remove the `yield`"
+
+
+ON_BATCH: Final = ("generation", "batch")
+"""What a function for batches is called with."""
+ON_RECORD: Final = ("generation", "message")
+"""What a function for single records is called with."""
+ON_FAILURE: Final = ("message", "error")
+"""What a function that puts a record aside is called with."""
+
+
+def name_of(handle: Callable[..., object]) -> str:
+    """The name of a function, for errors and for the end of the generation that it causes."""
+    return getattr(handle, "__qualname__", None) or repr(handle)
+
+
+def check_async(name: str, fn: object, parameters: tuple[str, ...]) -> None:
+    """Check a function that has to return an awaitable.
+
+    Args:
+        name: the argument's name.
+        fn: its value.
+        parameters: what the function is called with, in words.
+
+    Raises:
+        ArgumentError: it is no function, a generator function, or takes other parameters.
+    """
+    arguments.function(name, fn)
+    if _is(_generates, fn):
+        raise ArgumentError(name, fn, _GENERATOR)
+    _check_parameters(name, fn, parameters)
+
+
+def check_plain(name: str, fn: object, parameters: tuple[str, ...] | None, *, instead: str) -> None:
+    """Check a function that is called in a thread.
+
+    Args:
+        name: the argument's name.
+        fn: its value.
+        parameters: what the function is called with, in words; None if that is not checked.
+        instead: what the program should do with an async function.
+
+    Raises:
+        ArgumentError: it is no function, async, a generator function, or takes other parameters.
+    """
+    arguments.function(name, fn)
+    if _is(inspect.iscoroutinefunction, fn):
+        raise ArgumentError(name, fn, f"it is an async function; {instead}")
+    if _is(_generates, fn):
+        raise ArgumentError(name, fn, _GENERATOR)
+    if parameters is not None:
+        _check_parameters(name, fn, parameters)
+
+
+def check_result(fn: Callable[..., object], returned: object, instead: str) -> None:
+    """Check what a function returned, once it was awaited if it is async.
+
+    Args:
+        fn: the function.
+        returned: its result.
+        instead: what the program should do with an async function.
+
+    Raises:
+        UsageError: the result is work that has not been done: a coroutine, a generator, a future.
+    """
+    if inspect.iscoroutine(returned):
+        returned.close()  # otherwise Python warns that it was never awaited
+    if inspect.isawaitable(returned):
+        raise UsageError(f"{name_of(fn)} returned {shown(returned)}: {instead}")
+    if isinstance(returned, Future):
+        raise UsageError(
+            f"{name_of(fn)} returned {shown(returned)}, whose work may not be done yet:"
+            " wait for its result in the function"
+        )
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        raise UsageError(
+            f"{name_of(fn)} returned {shown(returned)}, so nothing of it has run: call"
+            " functions without `yield`"
+        )
+
+
+def _is(kind: Callable[[Any], bool], fn: Any) -> bool:
+    """Whether a function is of a kind; so are a partial of it, and an object that it calls."""
+    return kind(fn) or (not inspect.isroutine(fn) and kind(type(fn).__call__))
+
+
+def _generates(fn: Any) -> bool:
+    if getattr(getattr(fn, "__code__", None), "co_flags", 0) & inspect.CO_ITERABLE_COROUTINE:
+        return False  # types.coroutine has made it awaitable
+    return inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)
+
+
+def _check_parameters(name: str, fn: Any, parameters: tuple[str, ...]) -> None:
+    try:
+        # A decorator may pass further arguments to the function that it wraps.
+        signature = inspect.signature(fn, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return  # some functions that are written in C have none
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        wanted = f"it is called with ({', '.join(parameters)}), but {error}"
+        raise ArgumentError(name, fn, wanted) from None

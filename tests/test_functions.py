@@ -1,0 +1,147 @@
+"""Functions that cannot do what a worker calls them for, and results that are no results."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from concurrent.futures import Future
+from typing import Any
+from unittest.mock import AsyncMock, Mock
+
+import pytest
+
+from kgroup.errors import ArgumentError, UsageError
+from kgroup.functions import ON_BATCH, check_async, check_plain, check_result, name_of
+
+
+async def coroutine(generation: object, batch: object) -> None:
+    """An async function."""
+
+
+def plain(generation: object, batch: object) -> None:
+    """A function."""
+
+
+def generator(generation: object, batch: object) -> Iterator[None]:
+    """A generator function."""
+    yield
+
+
+async def async_generator(generation: object, batch: object) -> AsyncIterator[None]:
+    """An async generator function."""
+    yield
+
+
+@types.coroutine
+def old_coroutine(generation: object, batch: object) -> Generator[None, None, None]:
+    """A generator function that is awaitable."""
+    yield
+
+
+class Object:
+    """An object that can be called, and a method."""
+
+    def __call__(self, generation: object, batch: object) -> None:
+        """Do nothing."""
+
+    async def method(self, generation: object, batch: object) -> None:
+        """Do nothing."""
+
+
+class AsyncObject:
+    """An object whose call is a coroutine."""
+
+    async def __call__(self, generation: object, batch: object) -> None:
+        """Do nothing."""
+
+
+def more(generation: object, batch: object, database: object) -> None:
+    """A function of three arguments."""
+
+
+@functools.wraps(more)
+def decorated(generation: object, batch: object) -> None:
+    """What a decorator makes that adds an argument."""
+
+
+ALWAYS_REFUSED: list[tuple[object, str]] = [
+    (5, "it must be a function"),
+    (generator, "it is a generator function"),
+    (async_generator, "it is a generator function"),
+    (functools.partial(generator), "it is a generator function"),
+    (more, r"it is called with \(generation, batch\), but missing .* 'database'"),
+    (lambda _: None, r"but too many positional arguments"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "match"), ALWAYS_REFUSED)
+def test_functions_that_cannot_be_called(wrong: object, match: str) -> None:
+    """They are refused by name, whether the worker awaits them or calls them in threads."""
+    with pytest.raises(ArgumentError, match=f"handle=.*{match}"):
+        check_async("handle", wrong, ON_BATCH)
+    with pytest.raises(ArgumentError, match=f"handle=.*{match}"):
+        check_plain("handle", wrong, ON_BATCH, instead="take the other one")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [coroutine, functools.partial(coroutine), AsyncObject(), Object().method, AsyncMock()],
+)
+def test_async_functions_for_threads(wrong: object) -> None:
+    """They are refused, with what to do with them."""
+    with pytest.raises(ArgumentError, match="it is an async function; take the other one"):
+        check_plain("handle", wrong, ON_BATCH, instead="take the other one")
+
+
+@pytest.mark.parametrize("right", [plain, Object(), print, decorated, Mock(), lambda *_: None])
+def test_functions_for_threads(right: object) -> None:
+    """Anything that can be called with these arguments, and is not known to be async."""
+    check_plain("handle", right, ON_BATCH, instead="")
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        coroutine,
+        old_coroutine,
+        functools.partial(more, database=1),
+        AsyncObject(),
+        Object().method,
+        decorated,
+        AsyncMock(),
+        lambda *both: coroutine(*both),  # noqa: PLW0108 # its kind is not known
+    ],
+)
+def test_functions_that_are_awaited(right: object) -> None:
+    """What a plain function returns shows only when it is called."""
+    check_async("handle", right, ON_BATCH)
+
+
+@pytest.mark.parametrize(
+    ("returned", "match"),
+    [
+        (lambda: coroutine(1, 2), "plain returned <coroutine object .*>: await it"),
+        (lambda: generator(1, 2), "plain returned <generator object .*>, so nothing of it has run"),
+        (lambda: async_generator(1, 2), "plain returned <async_generator object .*>, so nothing"),
+        (Future[None], "plain returned <Future .*>, whose work may not be done yet"),
+    ],
+)
+def test_results_that_are_work_not_done(
+    returned: Callable[[], Awaitable[None] | Any], match: str
+) -> None:
+    """They are errors, because what they stand for has not been processed."""
+    with pytest.raises(UsageError, match=match):
+        check_result(plain, returned(), "await it")
+
+
+def test_results() -> None:
+    """Anything else is a result."""
+    for returned in (None, 5, "text", [1], Mock()):
+        check_result(plain, returned, "await it")
+
+
+def test_names() -> None:
+    """A function without a name is shown by its repr."""
+    assert name_of(functools.partial(print)).startswith("functools.partial(")
+    assert name_of(Object().method) == "Object.method"
