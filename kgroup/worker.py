@@ -110,6 +110,9 @@ async def serve(
 ) -> None:
     """Process all batches of a group by a function, until the group is closed.
 
+    It returns when the functions have finished their batches in the group's last drain; leaving
+    the group's block then waits until the member has left.
+
     The function is called with the generation and a batch, in one task for each partition::
 
         async with ConsumerGroup(config) as group:
@@ -151,9 +154,15 @@ _Process = Callable[[Any, TopicPartition], Awaitable[None]]
 
 
 async def _serve(group: ConsumerGroup, process: _Process) -> None:
+    last: Generation | None = None
     async for generation in group:
+        last = generation
         for partition in generation.assignment:
             generation.start_soon(process, generation, partition)
+    # The loop ends when the group begins to close. What the program opened around it, such as a
+    # database, is needed until the functions have finished their batches.
+    if last is not None:
+        await last.wait_ended()
 
 
 def partition_worker(

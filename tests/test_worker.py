@@ -93,6 +93,23 @@ async def test_the_end_of_a_generation_in_the_middle_of_a_batch(autojump_clock: 
         assert len([api for api, _ in here.requests_for("offset_commit")]) >= 2
 
 
+async def test_it_returns_when_the_last_batch_is_processed(autojump_clock: MockClock) -> None:
+    """What the program opened around `serve` is there until the drain is over."""
+    async with harness() as here:
+        await here.append(1)
+        done: list[float] = []
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            group.shutdown()
+            await trio.sleep(10)
+            done.append(here.now)
+
+        async with here.group() as group:
+            await kgroup.serve(group, handle)
+            assert len(done) == 1
+        assert await here.committed() == {P0: 1}
+
+
 async def test_an_exception_commits_nothing(autojump_clock: MockClock) -> None:
     """It surfaces from the group's block with its note; the batch is not committed."""
     async with harness() as here:

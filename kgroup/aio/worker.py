@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from kgroup import arguments
 from kgroup.aio.generation import Generation
 from kgroup.aio.group import ConsumerGroup
 from kgroup.config import GroupConfig
+from kgroup.errors import StaleGenerationError
 from kgroup.events import EventHandler
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.interfaces import Batch
@@ -92,6 +94,9 @@ async def serve(
 ) -> None:
     """Process all batches of a group by a function, until the group is closed.
 
+    It returns when the functions have finished their batches in the group's last drain; leaving
+    the group's block then waits until the member has left.
+
     The function is called with the generation and a batch, in one task for each partition. What it
     returns, and what happens if it raises, is the same as for ``kgroup.serve``.
 
@@ -118,9 +123,16 @@ _Process = Callable[[Generation, TopicPartition], Awaitable[None]]
 
 
 async def _serve(group: ConsumerGroup, process: _Process) -> None:
+    last: Generation | None = None
     async for generation in group:
+        last = generation
         for partition in generation.assignment:
             generation.start_soon(process, generation, partition)
+    # The loop ends when the group begins to close. What the program opened around it, such as a
+    # database, is needed until the functions have finished their batches.
+    if last is not None:
+        with suppress(StaleGenerationError):  # the background thread has died
+            await last.wait_ended()
 
 
 async def _until_signal(group: ConsumerGroup, process: _Process, received: list[int]) -> None:

@@ -103,6 +103,9 @@ def serve(
 ) -> None:
     """Process all batches of a group by a function, until the group is closed.
 
+    It returns when the functions have finished their batches in the group's last drain; leaving
+    the group's block then waits until the member has left.
+
     The function is called with the generation and a batch. What it returns, and what happens if it
     raises, is the same as for ``kgroup.serve``. At most one thread processes a partition at any
     time, so the records of a partition are processed in their order.

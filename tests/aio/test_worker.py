@@ -43,6 +43,27 @@ def test_every_record_is_processed_and_committed(kafka: Kafka) -> None:
     assert [here.harness.committed(number) for number in range(2)] == [10, 10]
 
 
+def test_it_returns_when_the_last_batch_is_processed(kafka: Kafka) -> None:
+    """What the program opened around `serve` is there until the drain is over."""
+    here = Here(kafka, 1, 1)
+    done: list[bool] = []
+
+    async def main() -> None:
+        async with here.group() as group:
+
+            async def handle(generation: aio.Generation, batch: Batch) -> None:
+                group.shutdown(promptly=True)
+                await generation.ending.wait()
+                await asyncio.sleep(0.05)
+                done.append(True)
+
+            await aio.serve(group, handle)
+            assert done == [True]
+
+    in_asyncio(main)
+    assert here.harness.committed() == 1
+
+
 def test_an_exception_has_a_note(kafka: Kafka) -> None:
     """It surfaces from the group's block, says for which records, and commits nothing."""
     here = Here(kafka)
