@@ -9,11 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final, final
 
 import attrs
 
-from kgroup.errors import UsageError
+from kgroup.errors import UsageError, in_one_line
 from kgroup.functions import name_of
 from kgroup.interfaces import Batch
 from kgroup.types import as_int
@@ -58,24 +59,81 @@ def left_of(batch: Batch, done: Batch) -> Batch | None:
     return attrs.evolve(batch, messages=left, start_offset=done.next_offset)
 
 
+@final
+class Progress:
+    """How far a call of a worker's function is with its batch.
+
+    Only ``retrying`` reports it. What it has processed can be committed even if it raises: it has
+    finished each record before the next one. Of any other function this is not known; one that
+    calls ``retrying`` may still hold records that it writes at the end.
+
+    Attributes:
+        next_offset: the offset after the last record that was processed; None if there is none.
+    """
+
+    def __init__(self, handle: Callable[..., object], batch: Batch) -> None:
+        self._call = (handle, batch)
+        self.next_offset: int | None = None
+
+    def is_of(self, handle: Callable[..., object], batch: Batch) -> bool:
+        """Whether it is that of a call of this very function with this very batch."""
+        return self._call[0] is handle and self._call[1] is batch
+
+    def done(self) -> Batch | None:
+        """The part of the batch that was processed; None if there is none."""
+        if self.next_offset is None:
+            return None
+        return processed(*self._call, self.next_offset, ending=True)
+
+
+_progress: Final[ContextVar[Progress | None]] = ContextVar("kgroup_progress", default=None)
+
+
+def progress_of(handle: Callable[..., object], batch: Batch) -> Progress:
+    """The progress of the worker's call that runs now, for the function that it calls to report.
+
+    If the worker has called another function, nothing comes of what is reported.
+    """
+    current = _progress.get()
+    return (
+        current if current is not None and current.is_of(handle, batch) else Progress(handle, batch)
+    )
+
+
+def not_committed(error: Exception, done: Batch, refusal: BaseException) -> None:
+    """Note that what was processed before an error could not be committed."""
+    error.add_note(
+        f"{_described(done)} had been processed before, and will be read again too, because the"
+        f" commit failed: {in_one_line(refusal)}"
+    )
+
+
 @contextmanager
-def explained(handle: Callable[..., object], membership: Any, batch: Batch) -> Iterator[None]:
+def explained(handle: Callable[..., object], membership: Any, batch: Batch) -> Iterator[Progress]:
     """A block that calls the function: its exception gets a note that says for which records.
+
+    Within the block, the function can report its progress.
 
     Args:
         handle: the function.
         membership: an object with the group's id and the generation's, such as a generation.
         batch: the batch.
     """
+    progress = Progress(handle, batch)
+    before = _progress.set(progress)
     try:
-        yield
+        yield progress
     except Exception as error:
+        done = progress.done()
+        failed = batch if done is None else left_of(batch, done) or batch
         error.add_note(
-            f"{name_of(handle)} raised this for {_described(batch)}, in generation"
+            f"{name_of(handle)} raised this for {_described(failed)}, in generation"
             f" {membership.generation_id} of group {membership.group_id!r}; the offsets are not"
             " committed, so the records will be read again"
         )
         raise
+    finally:
+        _progress.reset(before)
 
 
 def _described(batch: Batch) -> str:

@@ -11,9 +11,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
 
 from kgroup import arguments
-from kgroup.errors import ArgumentError, DeadLetterError
+from kgroup.errors import ArgumentError, DeadLetterError, in_one_line
 from kgroup.interfaces import Message
-from kgroup.retry_policy import reason_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -106,7 +105,7 @@ def headers_for(
         "timestamp": timestamp,
         "group_id": group_id,
         "attempts": attempts,
-        "error": reason_of(error)[:_LONGEST_REASON],
+        "error": in_one_line(error)[:_LONGEST_REASON],
     }
     return [
         *(own or ()),

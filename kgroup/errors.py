@@ -36,6 +36,21 @@ def shown(value: object) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
+def in_one_line(error: BaseException) -> str:
+    """An exception's class and text in one line; of a group, those of its exceptions.
+
+    It works even where the exception's own ``__str__`` raises.
+    """
+    name = type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        return f"{name} ({some(error.exceptions, in_one_line, '; ')})"
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
+        text = ""
+    return f"{name}: {text}" if text else name
+
+
 def some(things: Collection[T], word: Callable[[T], str] = str, between: str = ", ") -> str:
     """The first items and the number of the others: other members decide how long a list is."""
     more = len(things) - _MOST_LISTED

@@ -16,18 +16,21 @@ from typing import Any, Protocol, final
 import attrs
 import trio
 
+from kgroup.batch_handler import progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
 from kgroup.generation.generation import Generation
+from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
     ATTEMPTS,
     BACKOFF,
     LONGEST_BACKOFF,
-    NEVER_RETRIED,
     RecordAttempts,
     RetryPolicy,
+    check_generation,
+    is_retried,
 )
 
 RecordHandler = Callable[[Generation, Message], Awaitable[object]]
@@ -54,7 +57,8 @@ def retrying(
 
     A record for which ``handle`` raises is tried again after a pause. After the last attempt it is
     parked, and then its partition goes on; its offset is committed only when it has been parked.
-    Without ``park``, or if that raises, the exception ends the worker, and nothing is committed.
+    Without ``park``, or if that raises, the exception ends the worker. The records of its batch
+    that were processed before are committed, unless the program calls the returned function itself.
     Events report each failed attempt, each parked record, and a pause that the end of the
     generation cuts short. A `StaleGenerationError` and a `UsageError` are not retried.
 
@@ -72,7 +76,15 @@ def retrying(
 
 
 class Loop(Protocol):
-    """What the attempts need of an event loop."""
+    """What the attempts need of an event loop.
+
+    Attributes:
+        package: the package with the groups that run in it.
+        kind: the class of their generations.
+    """
+
+    package: str
+    kind: type
 
     async def pause(self, generation: Any, seconds: float) -> None:
         """Wait so long, or until the generation begins to end."""
@@ -85,6 +97,9 @@ class Loop(Protocol):
 
 @final
 class _Trio:
+    package = "kgroup"
+    kind: type = Generation
+
     async def pause(self, generation: Generation, seconds: float) -> None:
         with trio.move_on_after(seconds):
             await generation.ending.wait()
@@ -112,13 +127,16 @@ def retrying_with(
         check_async("park", park, ON_FAILURE)
 
     async def process(generation: Any, batch: Batch) -> int | None:
+        check_generation(generation, loop.kind, loop.package)
         records = _Records(loop, handle, park, generation)
+        progress = progress_of(process, batch)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not await records.processed(record):
                 return message.offset()
+            progress.next_offset = message.offset() + 1
             if generation.ending.is_set():
-                return message.offset() + 1
+                return progress.next_offset
         return None
 
     process.__qualname__ = name_of(handle)
@@ -144,12 +162,14 @@ class _Records:
             failure = await self._failure(record)
             if failure is None:
                 return True
-            if attempt == record.policy.attempts:
+            if attempt < record.policy.attempts:
+                generation.emit(record.failed(attempt, failure))
+                await self.loop.pause(generation, record.policy.pause(attempt))
+                over = generation.ending.is_set()
+            elif not (over := generation.state is State.ENDED):
                 await self._put_aside(record, failure)
                 return True
-            generation.emit(record.failed(attempt, failure))
-            await self.loop.pause(generation, record.policy.pause(attempt))
-            if generation.ending.is_set():
+            if over:
                 generation.emit(record.ended(attempt))
                 return False
 
@@ -157,9 +177,9 @@ class _Records:
         """Make one attempt; return what the function raised, if another attempt can help."""
         try:
             await _awaited(self.handle, self.handle(self.generation, record.message))
-        except NEVER_RETRIED:
-            raise
-        except Exception as error:  # noqa: BLE001 # whatever the program raises
+        except Exception as error:
+            if not is_retried(error):
+                raise
             return error
         return None
 

@@ -11,15 +11,44 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import arguments, bounds
-from kgroup.errors import ArgumentError, StaleGenerationError, UsageError
+from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, in_one_line
 from kgroup.events import RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Message
 
-NEVER_RETRIED: Final = (StaleGenerationError, UsageError)
-"""The generation has ended, or the program has to change: another attempt would not help."""
 ATTEMPTS: Final = 5
 BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
+
+
+def is_retried(error: Exception) -> bool:
+    """Whether another attempt, or parking the record, can help.
+
+    It does not if the program has to change, nor if the generation has ended. A function that runs
+    tasks in a nursery raises such an error in a group.
+    """
+    if not isinstance(error, ExceptionGroup):
+        return not isinstance(error, StaleGenerationError | UsageError)
+    rest = error.split(StaleGenerationError)[1]
+    return rest is not None and rest.subgroup(UsageError) is None
+
+
+def check_generation(generation: object, kind: type, package: str) -> None:
+    """Check that the worker that calls a function of ``retrying`` is of the same package.
+
+    Args:
+        generation: what the worker passed; the program's own tests may pass anything.
+        kind: the class of the package's generations.
+        package: its name.
+
+    Raises:
+        UsageError: it is another package's.
+    """
+    ours = type(generation).__module__.startswith("kgroup.")
+    if ours and not isinstance(generation, kind):
+        raise UsageError(
+            f"what {package}.retrying returned was passed to another package's run or serve; pass"
+            f" it to {package}.run, or call the retrying of that package"
+        )
 
 
 @final
@@ -76,14 +105,14 @@ class RecordAttempts:
         return self._event(
             RecordFailed,
             attempt,
-            reason=reason_of(error),
+            reason=in_one_line(error),
             max_attempts=self.policy.attempts,
             pause=self.policy.pause(attempt),
         )
 
     def parked(self, error: Exception) -> Callable[..., RecordParked]:
         """The record was parked."""
-        return self._event(RecordParked, self.policy.attempts, reason=reason_of(error))
+        return self._event(RecordParked, self.policy.attempts, reason=in_one_line(error))
 
     def ended(self, attempt: int) -> Callable[..., RetriesEnded]:
         """The generation ends before the next attempt."""
@@ -107,9 +136,3 @@ class RecordAttempts:
             )
 
         return make
-
-
-def reason_of(error: BaseException) -> str:
-    """An error in one line."""
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -18,16 +18,16 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
 import trio
 
 from kgroup import arguments
-from kgroup.batch_handler import explained, left_of, processed
+from kgroup.batch_handler import explained, left_of, not_committed, processed
 from kgroup.config import GroupConfig
-from kgroup.errors import UsageError
+from kgroup.errors import UsageError, in_one_line
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_async, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS, Generation
@@ -183,15 +183,31 @@ def partition_worker(
         async for batch in generation.records(partition, max_records=limit):
             left: Batch | None = batch
             while left is not None:
-                with explained(handle, generation, left):
-                    returned = await _called(handle, generation, left)
-                    done = processed(handle, left, returned, ending=generation.ending.is_set())
+                failure: Exception | None = None
+                try:
+                    with explained(handle, generation, left) as progress:
+                        returned = await _called(handle, generation, left)
+                        done = processed(handle, left, returned, ending=generation.ending.is_set())
+                except Exception as error:  # noqa: BLE001 # raised below
+                    failure = error
+                if failure is not None:
+                    if commit and (part := progress.done()) is not None:
+                        await _commit_before(failure, generation, part)
+                    raise failure
                 if len(done) and commit:
                     await generation.commit({partition: done.next_offset})
                 left = None if generation.ending.is_set() else left_of(left, done)
 
     process.__qualname__ = name_of(handle)  # the name in the end that it causes
     return process
+
+
+async def _commit_before(failure: Exception, generation: Any, done: Batch) -> None:
+    """Commit what was processed before a failure, which is raised whatever comes of this."""
+    try:
+        await generation.commit({done.partition: done.next_offset})
+    except BaseException as error:  # noqa: BLE001 # also a cancellation: the failure counts more
+        not_committed(failure, done, error)
 
 
 async def _called(
@@ -304,7 +320,9 @@ def check_no_loop(config: GroupConfig) -> None:
 
 def report(config: GroupConfig, reason: str) -> None:
     """Say in one line on standard error why a worker ends."""
-    sys.stderr.write(f"kgroup: the worker of group {config.group_id!r} {reason}\n")
+    # Whoever reads it may have gone, and the program still ends for its own reason.
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"kgroup: the worker of group {config.group_id!r} {reason}\n")
 
 
 def report_end(config: GroupConfig, received: Sequence[int], *, cut_short: bool = False) -> None:
@@ -332,7 +350,10 @@ def report_end(config: GroupConfig, received: Sequence[int], *, cut_short: bool 
 
 
 def report_failure(config: GroupConfig, error: BaseException) -> BaseException:
-    """Report the failure of a worker, and return it without groups that have a single exception."""
+    """Report the failure of a worker, and return it without the groups that kgroup has put it in.
+
+    A group with a note is what a function has raised, and remains.
+    """
     found = list(_exceptions(error))
     for one in found:
         if isinstance(one, (SystemExit, KeyboardInterrupt)):
@@ -340,8 +361,14 @@ def report_failure(config: GroupConfig, error: BaseException) -> BaseException:
             found = [one]
             break
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    report(config, f"failed: {type(found[0]).__name__}: {found[0]}{more}")
-    return error if more else found[0]
+    report(config, f"failed: {in_one_line(found[0])}{more}")
+    if isinstance(found[0], (SystemExit, KeyboardInterrupt)):
+        return found[0]
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        if getattr(error, "__notes__", None):
+            break
+        error = error.exceptions[0]
+    return error
 
 
 def _exceptions(error: BaseException) -> Iterator[BaseException]:

@@ -10,10 +10,12 @@ import trio
 from trio.testing import MockClock
 
 import kgroup
+from kgroup import aio, threaded
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import RecordFailed, RecordParked, RetriesEnded
 from kgroup.generation.generation import Generation
-from kgroup.interfaces import Message
+from kgroup.interfaces import Batch, Message
+from kgroup.types import TopicPartition
 from tests.group.harness import P0, Harness, harness
 
 
@@ -80,7 +82,7 @@ async def test_a_record_that_keeps_failing_is_parked(autojump_clock: MockClock) 
 
 
 async def test_without_a_place_to_park_the_worker_ends(autojump_clock: MockClock) -> None:
-    """The last attempt's exception ends it, with notes, and nothing is committed."""
+    """The last attempt's exception ends it, with notes, and the record is not committed."""
     async with harness() as here:
         await here.append(5)
 
@@ -96,6 +98,117 @@ async def test_without_a_place_to_park_the_worker_ends(autojump_clock: MockClock
             error = error.exceptions[0]
         assert error.__notes__[0].startswith("record 0 of topic-0 failed 2 times")
         assert await here.committed() == {}
+
+
+@pytest.mark.parametrize(
+    ("draining", "commit", "wrapped", "committed"),
+    [
+        (False, True, False, {P0: 3}),
+        (True, True, False, {P0: 3}),
+        (False, False, False, {}),
+        (False, True, True, {}),
+    ],
+)
+async def test_what_was_processed_before_a_failure(
+    autojump_clock: MockClock,
+    draining: bool,
+    commit: bool,
+    wrapped: bool,
+    committed: dict[TopicPartition, int],
+) -> None:
+    """It is committed, in the drain too; but not by a function of the program that calls this one.
+
+    That function may still have to write what was processed.
+    """
+    async with harness() as here:
+        await here.append(5)
+
+        async def handle(generation: Generation, message: Message) -> None:
+            if message.offset() == 3:
+                if draining:
+                    group.shutdown(promptly=True)
+                    await generation.ending.wait()
+                raise ValueError
+            await trio.lowlevel.checkpoint()
+
+        process = kgroup.retrying(handle, attempts=1)
+
+        async def wrapper(generation: Generation, batch: Batch) -> int | None:
+            return await process(generation, batch)
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                await kgroup.serve(group, wrapper if wrapped else process, commit=commit)
+        (error,) = raised.value.exceptions
+        assert isinstance(error, ValueError)
+        assert await here.committed() == committed
+        assert ("for offsets 0 to 4" if wrapped else "for offsets 3 to 4") in error.__notes__[1]
+
+
+async def test_a_failure_is_raised_though_the_commit_before_it_fails(
+    autojump_clock: MockClock,
+) -> None:
+    """The exception has a note that says what will be read again."""
+    async with harness() as here:
+        await here.append(5)
+        here.broker.inject("OffsetCommit", "TOPIC_AUTHORIZATION_FAILED", times=None)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.offset() == 3:
+                raise ValueError
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                await kgroup.serve(group, kgroup.retrying(handle, attempts=1))
+        (error,) = raised.value.exceptions
+        assert isinstance(error, ValueError)
+        assert "offsets 0 to 2 of topic-0 had been processed before" in error.__notes__[2]
+
+
+@pytest.mark.parametrize("error", [UsageError("wrong"), ValueError("wrong")])
+async def test_a_mistake_in_a_nursery_is_not_parked(
+    autojump_clock: MockClock, error: Exception
+) -> None:
+    """In a group, too, a wrong call of kgroup ends the worker; other errors are the record's."""
+    async with harness() as here:
+        await here.append(1)
+
+        async def handle(_: Generation, __: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            raise ExceptionGroup("a nursery", [error])
+
+        async def park(_: Message, __: Exception) -> None:
+            await trio.lowlevel.checkpoint()
+
+        if isinstance(error, UsageError):
+            with pytest.raises(ExceptionGroup) as raised:
+                await serve(here, handle, 1, park=park)
+            assert raised.group_contains(UsageError, match="wrong")
+            assert await here.committed() == {}
+        else:
+            await serve(here, handle, 1, attempts=1, park=park)
+            (event,) = here.events_of(RecordParked)
+            assert event.reason == "ExceptionGroup (ValueError: wrong)"
+
+
+async def test_functions_of_another_package(autojump_clock: MockClock) -> None:
+    """They are refused at their first batch, and not when a record first fails."""
+    async with harness() as here:
+        await here.append(1)
+
+        async def handle(*_: object) -> None:
+            """Process nothing."""
+
+        for function, name in (
+            (threaded.retrying(print), "kgroup.threaded"),
+            (aio.retrying(handle), "kgroup.aio"),
+        ):
+            with pytest.raises(ExceptionGroup) as raised:
+                async with here.group() as group:
+                    await kgroup.serve(group, function)  # type: ignore[arg-type]
+            assert raised.group_contains(UsageError, match=f"pass it to {name}.run")
+            assert await here.committed() == {}
 
 
 async def test_a_place_to_park_that_fails(autojump_clock: MockClock) -> None:

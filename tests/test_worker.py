@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import signal
 import threading
 
@@ -204,6 +205,26 @@ def test_one_line_says_why_a_worker_failed(capsys: pytest.CaptureFixture[str]) -
         "kgroup: the worker of group 'g' failed: ValueError: first\n"
         "kgroup: the worker of group 'g' failed: ValueError: first, and 1 more\n"
     )
+
+
+def test_what_a_function_raised_is_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own group, as of a nursery, remains with its note; the line on standard error is one."""
+    config = kgroup.GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"])
+    nursery = ExceptionGroup("its nursery", [ValueError("two\nlines")])
+    nursery.add_note("for which records")
+    assert report_failure(config, ExceptionGroup("kgroup's", [nursery])) is nursery
+    assert capsys.readouterr().err.endswith(" failed: ValueError: two lines\n")
+
+
+def test_a_closed_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker still raises its failure, and not that of the line about it."""
+    config = kgroup.GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"])
+    error = ValueError("wrong")
+    closed = io.StringIO()
+    closed.close()
+    for stderr in (closed, None):
+        monkeypatch.setattr("sys.stderr", stderr)
+        assert report_failure(config, error) is error
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,9 @@ def retrying(
 class _Asyncio:
     """See ``kgroup.retries.Loop``."""
 
+    package = "kgroup.aio"
+    kind: type = Generation
+
     async def pause(self, generation: Generation, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -7,17 +7,20 @@ from typing import Any, Final
 
 import trio
 
+from kgroup.batch_handler import progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
 from kgroup.generation.generation import Generation as TrioGeneration
+from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
     ATTEMPTS,
     BACKOFF,
     LONGEST_BACKOFF,
-    NEVER_RETRIED,
     RecordAttempts,
     RetryPolicy,
+    check_generation,
+    is_retried,
 )
 from kgroup.threaded.generation import Generation
 
@@ -50,12 +53,15 @@ def retrying(
         check_plain("park", park, ON_FAILURE, instead=_ASYNC)
 
     def process(generation: Generation, batch: Batch) -> int | None:
+        check_generation(generation, Generation, "kgroup.threaded")
+        progress = progress_of(process, batch)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not _processed(handle, generation, record, park):
                 return message.offset()
+            progress.next_offset = message.offset() + 1
             if generation.ending.is_set():
-                return message.offset() + 1
+                return progress.next_offset
         return None
 
     process.__qualname__ = name_of(handle)
@@ -75,11 +81,14 @@ def _processed(
         failure = _failure(handle, generation, record)
         if failure is None:
             return True
-        if attempt == record.policy.attempts:
+        if attempt < record.policy.attempts:
+            _emit(generation, record.failed(attempt, failure))
+            over = generation.ending.wait(record.policy.pause(attempt))
+        # The thread may have outlasted its generation, and the record have another owner.
+        elif not (over := generation.state is State.ENDED):
             _put_aside(park, generation, record, failure)
             return True
-        _emit(generation, record.failed(attempt, failure))
-        if generation.ending.wait(record.policy.pause(attempt)):
+        if over:
             _emit(generation, record.ended(attempt))
             return False
 
@@ -90,9 +99,9 @@ def _failure(
     """Make one attempt; return what the function raised, if another attempt can help."""
     try:
         check_result(handle, handle(generation, record.message), _ASYNC)
-    except NEVER_RETRIED:
-        raise
-    except Exception as error:  # noqa: BLE001 # whatever the program raises
+    except Exception as error:
+        if not is_retried(error):
+            raise
         return error
     return None
 

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, final
 
 from kgroup import arguments
-from kgroup.batch_handler import explained, left_of, processed
+from kgroup.batch_handler import explained, left_of, not_committed, processed
 from kgroup.config import GroupConfig
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, name_of
@@ -164,13 +164,29 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
     """Process a batch, and commit it; if the function leaves a part, that is next."""
     left: Batch | None = batch
     while left is not None:
-        with explained(handle, generation, left):
-            returned: object = handle(generation, left)
-            check_result(handle, returned, _ASYNC)
-            done = processed(handle, left, returned, ending=generation.ending.is_set())
+        failure: Exception | None = None
+        try:
+            with explained(handle, generation, left) as progress:
+                returned: object = handle(generation, left)
+                check_result(handle, returned, _ASYNC)
+                done = processed(handle, left, returned, ending=generation.ending.is_set())
+        except Exception as error:  # noqa: BLE001 # raised below
+            failure = error
+        if failure is not None:
+            if commit and (part := progress.done()) is not None:
+                _commit_before(failure, generation, part)
+            raise failure
         if len(done) and commit:
             generation.commit({left.partition: done.next_offset})
         left = None if generation.ending.is_set() else left_of(left, done)
+
+
+def _commit_before(failure: Exception, generation: Generation, done: Batch) -> None:
+    """Commit what was processed before a failure, which is raised whatever comes of this."""
+    try:
+        generation.commit({done.partition: done.next_offset})
+    except Exception as error:  # noqa: BLE001 # the failure counts more
+        not_committed(failure, done, error)
 
 
 @final

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import kgroup
 from kgroup import DeadLetterError, DeadLetters
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import RecordFailed, RecordParked, RetriesEnded
+from kgroup.events import GenerationEnded, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Message
 from kgroup.testing import admin
 from kgroup.threaded import Generation, retrying, serve
@@ -175,8 +175,53 @@ def test_a_pause_ends_with_its_generation(kafka: Kafka) -> None:
 
 
 @once
+def test_a_thread_that_outlasts_its_generation_parks_nothing(kafka: Kafka) -> None:
+    """Another member may own the partition by then, and process the record."""
+    here, held, freed, parked = Harness(kafka), threading.Event(), threading.Event(), []
+    recorded = RecordedEvents()
+    produced(here)
+
+    def handle(_: Generation, __: Message) -> None:
+        held.set()
+        wait(freed)
+        raise ValueError("it is wrong")
+
+    def park(message: Message, _: Exception) -> None:
+        parked.append(message.offset())
+
+    with here.group(recorded, drain_timeout=0.1) as group:
+
+        def close() -> None:
+            wait(held)
+            group.shutdown(promptly=True)
+            recorded.wait(GenerationEnded)
+            freed.set()
+
+        with thread(close):
+            serve(group, retrying(handle, attempts=1, park=park))
+    assert parked == []
+    assert here.committed() is None
+
+
+@once
+def test_what_was_processed_before_a_failure_is_committed(kafka: Kafka) -> None:
+    """The exception is raised all the same."""
+    here = Harness(kafka)
+    produced(here)
+
+    def handle(_: Generation, message: Message) -> None:
+        if message.value() == b"2":
+            raise ValueError("it is wrong")
+
+    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+        serve(group, retrying(handle, attempts=1), threads=1)
+    assert raised.group_contains(ValueError, match="it is wrong")
+    assert here.committed() == 2
+
+
+@once
 def test_without_a_place_to_park_the_worker_ends(kafka: Kafka) -> None:
-    """The last attempt's exception ends it, with notes; the batch is not committed."""
+    """The last attempt's exception ends it, with notes; the record is not committed."""
     here = Harness(kafka)
     produced(here)
 
