@@ -77,7 +77,7 @@ def run(
             runner.run(_until_signal(group, process, received))
     except asyncio.CancelledError:
         pass  # at a second signal
-    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 # it is raised
+    except (Exception, BaseExceptionGroup, SystemExit) as error:  # noqa: BLE001 # it is raised
         failure = report_failure(config, error)
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:

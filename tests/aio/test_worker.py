@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from typing import Any
 
 import pytest
 
 from kgroup import aio, retrying
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import RecordFailed, RecordParked, RetriesEnded
+from kgroup.events import Left, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Batch, Message
 from tests.aio.test_group import Here, forever, in_asyncio
 from tests.brokers import EMBEDDED, Kafka
@@ -177,3 +178,18 @@ def test_arguments_of_retrying(kafka: Kafka) -> None:
     with pytest.raises(ArgumentError, match="attempts"):
         aio.retrying(forever, attempts=0)
     assert retrying(forever).__qualname__ == aio.retrying(forever).__qualname__ == "forever"
+
+
+def test_a_function_that_exits(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
+    """``sys.exit`` in a function ends the worker with that status, and the member leaves."""
+    here = Here(kafka)
+
+    async def leave(_: aio.Generation, batch: Batch) -> None:
+        await asyncio.sleep(0)
+        sys.exit(3)
+
+    with pytest.raises(SystemExit) as raised:
+        aio.run(here.harness.config(), leave, on_event=here.on_event)
+    assert raised.value.code == 3
+    assert "failed: SystemExit: 3" in capsys.readouterr().err
+    assert len(here.of(Left)) == 1
