@@ -68,22 +68,21 @@ class Progress:
     calls ``retrying`` may still hold records that it writes at the end.
 
     Attributes:
+        handle: the function.
+        batch: the batch.
         next_offset: the offset after the last record that was processed; None if there is none.
     """
 
     def __init__(self, handle: Callable[..., object], batch: Batch) -> None:
-        self._call = (handle, batch)
+        self.handle: Final = handle
+        self.batch: Final = batch
         self.next_offset: int | None = None
-
-    def is_of(self, handle: Callable[..., object], batch: Batch) -> bool:
-        """Whether it is that of a call of this very function with this very batch."""
-        return self._call[0] is handle and self._call[1] is batch
 
     def done(self) -> Batch | None:
         """The part of the batch that was processed; None if there is none."""
         if self.next_offset is None:
             return None
-        return processed(*self._call, self.next_offset, ending=True)
+        return processed(self.handle, self.batch, self.next_offset, ending=True)
 
 
 _progress: Final[ContextVar[Progress | None]] = ContextVar("kgroup_progress", default=None)
@@ -95,9 +94,9 @@ def progress_of(handle: Callable[..., object], batch: Batch) -> Progress:
     If the worker has called another function, nothing comes of what is reported.
     """
     current = _progress.get()
-    return (
-        current if current is not None and current.is_of(handle, batch) else Progress(handle, batch)
-    )
+    if current is not None and current.handle is handle and current.batch is batch:
+        return current
+    return Progress(handle, batch)
 
 
 def not_committed(error: Exception, done: Batch, refusal: BaseException) -> None:
@@ -109,25 +108,23 @@ def not_committed(error: Exception, done: Batch, refusal: BaseException) -> None
 
 
 @contextmanager
-def explained(handle: Callable[..., object], membership: Any, batch: Batch) -> Iterator[Progress]:
+def explained(progress: Progress, membership: Any) -> Iterator[None]:
     """A block that calls the function: its exception gets a note that says for which records.
 
     Within the block, the function can report its progress.
 
     Args:
-        handle: the function.
+        progress: that of the call.
         membership: an object with the group's id and the generation's, such as a generation.
-        batch: the batch.
     """
-    progress = Progress(handle, batch)
     before = _progress.set(progress)
     try:
-        yield progress
+        yield
     except Exception as error:
-        done = progress.done()
+        batch, done = progress.batch, progress.done()
         failed = batch if done is None else left_of(batch, done) or batch
         error.add_note(
-            f"{name_of(handle)} raised this for {_described(failed)}, in generation"
+            f"{name_of(progress.handle)} raised this for {_described(failed)}, in generation"
             f" {membership.generation_id} of group {membership.group_id!r}; the offsets are not"
             " committed, so the records will be read again"
         )

@@ -25,7 +25,7 @@ from typing import Any, Final
 import trio
 
 from kgroup import arguments
-from kgroup.batch_handler import explained, left_of, not_committed, processed
+from kgroup.batch_handler import Progress, explained, left_of, not_committed, processed
 from kgroup.config import GroupConfig
 from kgroup.errors import UsageError, in_one_line
 from kgroup.events import EventHandler
@@ -183,17 +183,15 @@ def partition_worker(
         async for batch in generation.records(partition, max_records=limit):
             left: Batch | None = batch
             while left is not None:
-                failure: Exception | None = None
+                progress = Progress(handle, left)
                 try:
-                    with explained(handle, generation, left) as progress:
+                    with explained(progress, generation):
                         returned = await _called(handle, generation, left)
                         done = processed(handle, left, returned, ending=generation.ending.is_set())
-                except Exception as error:  # noqa: BLE001 # raised below
-                    failure = error
-                if failure is not None:
+                except Exception as error:
                     if commit and (part := progress.done()) is not None:
-                        await _commit_before(failure, generation, part)
-                    raise failure
+                        await _commit_before(error, generation, part)
+                    raise
                 if len(done) and commit:
                     await generation.commit({partition: done.next_offset})
                 left = None if generation.ending.is_set() else left_of(left, done)

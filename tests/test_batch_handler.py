@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kgroup.batch_handler import explained, left_of, processed
+from kgroup.batch_handler import Progress, explained, left_of, processed
 from kgroup.errors import UsageError
 from kgroup.interfaces import Batch
 from kgroup.types import TopicPartition
@@ -83,7 +83,10 @@ def test_other_results_are_refused(returned: object) -> None:
 def test_an_exception_says_for_which_records() -> None:
     """Its note has the function, the partition, the offsets and the generation."""
     generation = SimpleNamespace(generation_id=7, group_id="g")
-    with pytest.raises(ZeroDivisionError) as raised, explained(handle, generation, batch_of(4)):
+    with (
+        pytest.raises(ZeroDivisionError) as raised,
+        explained(Progress(handle, batch_of(4)), generation),
+    ):
         raise ZeroDivisionError
     (note,) = raised.value.__notes__
     assert note.startswith(

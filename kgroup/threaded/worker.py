@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, final
 
 from kgroup import arguments
-from kgroup.batch_handler import explained, left_of, not_committed, processed
+from kgroup.batch_handler import Progress, explained, left_of, not_committed, processed
 from kgroup.config import GroupConfig
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, name_of
@@ -164,18 +164,16 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
     """Process a batch, and commit it; if the function leaves a part, that is next."""
     left: Batch | None = batch
     while left is not None:
-        failure: Exception | None = None
+        progress = Progress(handle, left)
         try:
-            with explained(handle, generation, left) as progress:
+            with explained(progress, generation):
                 returned: object = handle(generation, left)
                 check_result(handle, returned, _ASYNC)
                 done = processed(handle, left, returned, ending=generation.ending.is_set())
-        except Exception as error:  # noqa: BLE001 # raised below
-            failure = error
-        if failure is not None:
+        except Exception as error:
             if commit and (part := progress.done()) is not None:
-                _commit_before(failure, generation, part)
-            raise failure
+                _commit_before(error, generation, part)
+            raise
         if len(done) and commit:
             generation.commit({left.partition: done.next_offset})
         left = None if generation.ending.is_set() else left_of(left, done)
