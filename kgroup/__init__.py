@@ -4,6 +4,9 @@ These are the names that programs import; no module of kgroup imports them from 
 start of README.md is a complete program. ``__init__.pyi`` lists the names, and lazy-loader imports
 their modules on first use: Spark's executors, and every run of pytest that has kgroup's plugin,
 import ``kgroup`` without needing a group, an event loop or the codec.
+
+PYTEST_DONT_REWRITE: pytest rewrites the assertions of packages that have a plugin, and warns if one
+was imported before. A program may import kgroup and then run pytest with warnings as errors.
 """
 
 import lazy_loader

@@ -31,7 +31,7 @@ hypothesis.settings.load_profile("suite")
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".hypothesis"))
 BROKEN = [link for link in LINKS if (ROOT / link).is_file()]
 # If the links are broken, kgroup cannot be imported.
-PLUGINS = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin", "tests.brokers"]
+PLUGINS = ["kgroup.testing.spark_plugin", "tests.brokers"]
 OURS = [
     "tests.collecting",
     "tests.durations",

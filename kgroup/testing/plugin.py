@@ -7,10 +7,9 @@ tests of the run share, across pytest-xdist's workers too, and ``own_kafka``, wh
 test that stops it, kills it or needs settings of its own. A test that requests one of these only
 while it runs has the mark ``real_kafka``. Such tests fail where a real Kafka is not available.
 
-A project loads it by ``pytest_plugins = ["kgroup.testing.plugin"]`` in its top-level conftest.py.
-It is not an entry point: pytest would load it in every run on a machine that has kgroup, and the
-import doubles pytest's start-up time. The packages of the ``kafka`` extra are imported only when a
-test needs them.
+pytest loads it by itself, as an entry point, in every run on a machine that has kgroup. INVARIANT:
+the import of this module imports nothing of kgroup but two packages without code, no event loop and
+no optional package; fixtures and hooks import what they need when a test needs it.
 """
 
 from __future__ import annotations

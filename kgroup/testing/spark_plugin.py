@@ -6,9 +6,9 @@ which starts a cluster for one test, to kill parts of it or to have another size
 PostgreSQL server for all tests. A process has one session: tests on a cluster run their drivers in
 processes of their own.
 
-A project loads it by ``pytest_plugins = ["kgroup.testing.plugin", "kgroup.testing.spark_plugin"]``
-in its top-level conftest.py. Optional packages are imported only when a test needs them; if one is
-missing, the tests that need it fail, and the error names it.
+A project loads it by ``pytest_plugins = ["kgroup.testing.spark_plugin"]`` in its top-level
+conftest.py. Optional packages are imported only when a test needs them; if one is missing, the
+tests that need it fail, and the error names it.
 """
 
 from __future__ import annotations

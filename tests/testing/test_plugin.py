@@ -34,6 +34,16 @@ def resolve(endpoint):
     raise ConnectionError("no route to the repository")
 """
 
+METADATA = "Metadata-Version: 2.1\nName: kgroup\nVersion: 0\n"
+ENTRY_POINTS = "[pytest11]\nkgroup.testing.plugin = kgroup.testing.plugin\n"
+UNUSED = """
+import sys
+
+def test_nothing_is_imported():
+    loaded = {name for name in sys.modules if name.partition(".")[0] in ("kgroup", "trio", "attr")}
+    assert loaded == {"kgroup", "kgroup.testing", "kgroup.testing.plugin"}
+"""
+
 Run = Callable[..., str]
 
 
@@ -61,6 +71,47 @@ def run(tmp_path: Path) -> Run:
         return ended.stdout + ended.stderr
 
     return pytest_prints
+
+
+def test_pytest_finds_it(tmp_path: Path) -> None:
+    """It is found without a word in conftest.py, and one is no fault; unused, it imports nothing.
+
+    Nor is it a warning that the program that runs pytest has imported kgroup before.
+    """
+    installed = tmp_path / "kgroup-0.dist-info"
+    installed.mkdir()
+    for name, text in {
+        "METADATA": METADATA,
+        "RECORD": "kgroup/__init__.py,,\n",
+        "entry_points.txt": ENTRY_POINTS,
+    }.items():
+        (installed / name).write_text(text)
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["kgroup.testing.plugin"]')
+    (tmp_path / "test_it.py").write_text(UNUSED)
+    program = "import sys, kgroup, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    others = [
+        f"-pno:{name}"
+        for name in ("hypothesispytest", "trio", "anyio", "xdist", "xdist.looponfail")
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
+    }
+    for inherited in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
+        environment.pop(inherited, None)
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "-Werror",
+        "--without-real-kafka",
+        *others,
+        str(tmp_path),
+    ]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_without_kafka_tests_fail(run: Run) -> None:
