@@ -64,7 +64,8 @@ class ProcessEnded(HistoryEntry):
         life: its start.
         error: the error it raised, or None.
         assertion: the first failed assertion in that error, with its place, or None.
-        is_own_error: whether the error is the program's own, and none of kgroup's.
+        is_own_error: whether the program itself causes the error, and no fault of the plan.
+        traceback: that assertion or own error as Python prints it, or None.
     """
 
     process: str
@@ -72,6 +73,7 @@ class ProcessEnded(HistoryEntry):
     error: str | None
     assertion: str | None = None
     is_own_error: bool = False
+    traceback: str | None = attrs.field(default=None, repr=False)
 
 
 @final

@@ -7,7 +7,6 @@ scope of it can still commit or leave. Nothing that it does afterwards is record
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,12 +18,11 @@ import trio
 
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
-from kgroup.errors import KgroupError
 from kgroup.interfaces import RecordSource
 from kgroup.notifier import Notifier
 from kgroup.records.memory import MemorySource, ReadableLog
 from kgroup.runtime import Runtime, default_runtime_factory
-from kgroup.testing.simulation import history
+from kgroup.testing.simulation import history, program_errors
 from kgroup.testing.simulation.freezing import Freezer, owned_by
 from kgroup.testing.simulation.logins import SimulatedLogins
 from kgroup.testing.simulation.network import Network, Plug
@@ -248,12 +246,7 @@ class RunningPrograms:
             if group.split((Exception, SystemExit))[1] is not None:
                 raise
             error = group
-        program.observer.record(
-            history.ProcessEnded,
-            error=None if error is None else _error_text(error),
-            assertion=None if error is None else _assertion_in(error),
-            is_own_error=error is not None and not _has_kgroup_error(error),
-        )
+        program.observer.record(history.ProcessEnded, **program_errors.described(error))
 
     def _runtime(self, program: ProgramRun) -> Runtime:
         def source(config: GroupConfig, on_fault: Callable[..., None]) -> RecordSource:
@@ -286,27 +279,3 @@ class RunningPrograms:
         if self._running.get(program.process.name) is program:
             del self._running[program.process.name]
         program.ended.set()
-
-
-def _has_kgroup_error(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_has_kgroup_error, error.exceptions))
-    return isinstance(error, KgroupError)
-
-
-def _assertion_in(error: BaseException) -> str | None:
-    """The first failed assertion in an error, with the place that failed."""
-    if isinstance(error, BaseExceptionGroup):
-        found = (_assertion_in(one) for one in error.exceptions)
-        return next((one for one in found if one is not None), None)
-    if not isinstance(error, AssertionError):
-        return None
-    (*_, frame) = traceback.extract_tb(error.__traceback__)
-    text = str(error) or frame.line or ""
-    return f"{type(error).__name__}: {text} ({frame.filename}:{frame.lineno}, in {frame.name})"
-
-
-def _error_text(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_error_text(one) for one in error.exceptions)
-    return f"{type(error).__name__}: {error}"

@@ -7,13 +7,15 @@ cannot be imported has to be filled in.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, final
 
 import attrs
 
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.faults import Fault
+from kgroup.testing.simulation.history import HistoryEntry, ProcessEnded
 from kgroup.testing.simulation.plan import Plan, Scenario
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.run import Outcome
@@ -79,6 +81,7 @@ def _lines(failure: Failure) -> Iterator[str]:
         yield f"These seeds fail: {', '.join(map(str, failure.failed_seeds))}"
     yield ""
     yield from _schedule(failure)
+    yield from _errors(failure.shrunk.outcome.history)
     yield ""
     command = command_of(failure)
     if command is not None:
@@ -103,6 +106,24 @@ def _schedule(failure: Failure) -> Iterator[str]:
         yield f"    {fault}"
     for violation in shrunk.outcome.violations[:_MOST_VIOLATIONS]:
         yield f"    {violation}"
+        for line in violation.detail.splitlines():
+            yield f"        {line}"
+
+
+def _errors(history: Sequence[HistoryEntry]) -> Iterator[str]:
+    """With which errors programs ended, and how often."""
+    ended: defaultdict[str, list[ProcessEnded]] = defaultdict(list)
+    for entry in history:
+        if isinstance(entry, ProcessEnded) and entry.error is not None:
+            kind, _, _ = entry.error.partition(":")
+            ended[kind].append(entry)
+    if not ended:
+        return
+    yield "Programs ended with errors in it:"
+    for kind, entries in sorted(ended.items(), key=lambda one: -len(one[1])):
+        last = entries[-1]
+        times = "once" if len(entries) == 1 else f"{len(entries)} times, the last"
+        yield f"    {kind}: {times} at {last.at:.3f} s, {last.process}: {last.error}"
 
 
 def _size(plan: Plan) -> str:
@@ -116,7 +137,10 @@ def _size(plan: Plan) -> str:
 def command_of(failure: Failure) -> str | None:
     """The command that runs the seed again, or None if it takes Python code to do so."""
     scenario = failure.scenario
-    name = _importable(failure.worker)
+    workload = Workload.of(failure.worker)
+    if workload.value is not None or workload.setup is not None:
+        return None
+    name = _importable(workload.worker)
     options = Scenario(
         members=scenario.members,
         brokers=scenario.brokers,
@@ -133,7 +157,7 @@ def command_of(failure: Failure) -> str | None:
         f" --faults-per-hour {_number(scenario.faults_per_hour)}"
         f" --wall-clock-error {_number(scenario.wall_clock_error)}"
     )
-    own = failure.worker is not default_worker
+    own = workload.worker is not default_worker
     if scenario.logins is own:
         command += " --logins" if scenario.logins else " --no-logins"
     return f"{command} --worker {name[0]}:{name[1]}" if own else command
@@ -142,22 +166,29 @@ def command_of(failure: Failure) -> str | None:
 def code_of(failure: Failure) -> str:
     """Python code that runs the shrunk plan and puts its outcome into ``outcome``."""
     generated, plan = failure.outcome.plan, failure.shrunk.outcome.plan
-    name = _importable(failure.worker)
+    workload = Workload.of(failure.worker)
+    functions = {"value": workload.value, "setup": workload.setup}
+    given = {name: function for name, function in functions.items() if function is not None}
     lines = [
         "import attrs",
         "from kgroup.testing.simulation import Scenario, faults, generate_plan, simulate",
     ]
     if plan.members != generated.members:
         lines.append("from kgroup.testing.simulation.plan import MemberPlan")
-    if name is None:
-        lines.append(f"worker = ...  # {getattr(failure.worker, '__qualname__', failure.worker)}")
-    else:
-        lines.append(f"from {name[0]} import {name[1]} as worker")
+    for name, function in {"worker": workload.worker, **given}.items():
+        place = _importable(function)
+        lines.append(
+            f"{name} = ...  # {getattr(function, '__qualname__', function)}"
+            if place is None
+            else f"from {place[0]} import {place[1]} as {name}"
+        )
     lines.append(f"plan = generate_plan({_brief(failure.scenario)}, {failure.seed})")
     changes = list(_changes(generated, plan))
     if changes:
         lines += ["plan = attrs.evolve(", "    plan,", *changes, ")"]
-    lines.append("outcome = simulate(plan, worker)")
+    lines.append(
+        f"outcome = simulate({', '.join(['plan', 'worker', *(f'{n}={n}' for n in given)])})"
+    )
     return "\n".join(lines)
 
 
@@ -207,14 +238,10 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _importable(worker: Worker) -> tuple[str, str] | None:
-    """A program's module and name, or None if it cannot be imported by them."""
-    if isinstance(worker, Workload):
-        if worker.value is not None or worker.setup is not None:
-            return None
-        worker = worker.worker
-    if not inspect.isfunction(worker) or worker.__module__ == "__main__":
+def _importable(given: Callable[..., object]) -> tuple[str, str] | None:
+    """The module and the name of a function or class, or None if it cannot be imported by them."""
+    if not inspect.isfunction(given) and not inspect.isclass(given):
         return None
-    if not worker.__qualname__.isidentifier():
+    if given.__module__ == "__main__" or not given.__qualname__.isidentifier():
         return None
-    return worker.__module__, worker.__qualname__
+    return given.__module__, given.__qualname__

@@ -11,10 +11,13 @@ from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation import Outcome, Process, Scenario, SimulationError, generate_plan
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.faults import Cut, Freeze
+from kgroup.testing.simulation.history import ProcessEnded
 from kgroup.testing.simulation.plan import LoginPlan
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.report import Failure, code_of, command_of, report
 from kgroup.testing.simulation.shrinking import Shrunk
+from kgroup.testing.simulation.workload import Workload
+from kgroup.types import TopicPartition
 from tests.testing.simulation.samples import broken
 
 FAULTS = (Freeze(at=40.5, seconds=5.0, process="m1"), Cut(at=50.0, process="*", broker="b1"))
@@ -98,6 +101,37 @@ def test_its_code_makes_the_same_plan(scenario: Scenario) -> None:
     exec(prepared.replace(", simulate", ""), names)  # noqa: S102 # our own code
     exec(last, names)  # noqa: S102
     assert ran == [(failure.shrunk.outcome.plan, program)]
+
+
+def value(partition: TopicPartition, number: int) -> bytes:
+    """A value of a record."""
+    return b"%d of %d" % (number, partition.partition)
+
+
+def test_its_code_gives_the_program_what_it_had() -> None:
+    """Functions for values and stores are imported like the program; there is no command."""
+    failure = a_failure(worker=Workload(program, value, dict))
+    *_, last = code = code_of(failure).splitlines()
+    assert last == "outcome = simulate(plan, worker, value=value, setup=setup)"
+    for line in ("program as worker", "value as value"):
+        assert f"from {__name__} import {line}" in code
+    assert "from builtins import dict as setup" in code
+    assert command_of(failure) is None
+
+
+def test_it_says_with_which_errors_programs_ended() -> None:
+    """Each kind is counted, the most frequent first, with the last of them."""
+    failure = a_failure()
+    history = tuple(
+        ProcessEnded(at=float(life), process="m1", life=life, error=error)
+        for life, error in enumerate(("OSError: 1", "ValueError: x", None, "ValueError: y"))
+    )
+    shrunk = attrs.evolve(failure.shrunk.outcome, history=history)
+    failure = attrs.evolve(failure, shrunk=attrs.evolve(failure.shrunk, outcome=shrunk))
+    assert (
+        "    ValueError: 2 times, the last at 3.000 s, m1: ValueError: y\n"
+        "    OSError: once at 0.000 s, m1: OSError: 1\n"
+    ) in report(failure)
 
 
 def test_a_plan_that_could_not_be_shrunk_is_generated() -> None:

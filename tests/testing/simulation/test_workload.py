@@ -114,6 +114,11 @@ def test_a_failed_assertion_is_the_result() -> None:
     assert "AssertionError: too many" in text
     assert "test_workload.py:" in text
     assert "in handle)" in text
+    assert 'assert len(process.store) < 30, "too many"\n' in text
+    assert "AssertionError: once at" in text
+    assert "import doubting as worker\n" in text
+    assert "setup = ...  # test_a_failed_assertion_is_the_result.<locals>.setup\n" in text
+    assert "outcome = simulate(plan, worker, setup=setup)\n" in text
     assert len(made) > 2
     assert all(len(one) < 100 for one in made)
 

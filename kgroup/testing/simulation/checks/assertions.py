@@ -62,4 +62,4 @@ class Assertions(Check):
 
     def _add(self, entry: HistoryEntry) -> None:
         if (what := self._errors.add(entry)) is not None:
-            self.report(entry.at, what)
+            self.report(entry.at, what, getattr(entry, "traceback", None) or "")

@@ -28,11 +28,13 @@ class Violation:
         number: the number of the invariant, 1 to 14.
         at: when it was found, in virtual seconds.
         what: what happened, and which member, partition or program it affected.
+        detail: further lines, such as a traceback; empty if there are none.
     """
 
     number: int
     at: float
     what: str
+    detail: str = ""
 
     def __str__(self) -> str:
         return f"invariant {self.number} broken at {self.at:.3f} s: {self.what}"
@@ -55,6 +57,6 @@ class Check(ABC):
     def handlers(self) -> Mapping[Kind, EntryHandler]:
         """The handler for each kind of entry that the check needs."""
 
-    def report(self, at: float, what: str) -> None:
+    def report(self, at: float, what: str, detail: str = "") -> None:
         """Report that this invariant is broken."""
-        self._on_violation(Violation(number=self.number, at=at, what=what))
+        self._on_violation(Violation(number=self.number, at=at, what=what, detail=detail))
