@@ -10,8 +10,8 @@ plan in three stages:
 1. Until ``plan.duration`` the programs run, the record writer appends records, and each fault of
    the plan has one task that waits for its time (and its state of the group) and injects it.
 2. Then nothing new goes wrong and nothing more is written (``WorkloadEnded``). The groups get
-   `_SETTLE_TIMEOUT` virtual seconds to become stable and to commit everything that can be read;
-   the result is recorded as ``FinalGroupState``, which several invariants are judged by.
+   some virtual time to become stable and to commit everything that can be read (``settling``); the
+   result is recorded as ``FinalGroupState``, which several invariants are judged by.
 3. The programs are asked to end, and killed if they do not (``SimulationEnded``).
 
 Nothing is judged here. Observers record what coordinators, members and programs do as entries of
@@ -65,18 +65,14 @@ from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.producers import RecordWriter
 from kgroup.testing.simulation.programs import RunningPrograms
+from kgroup.testing.simulation.settling import ReadingGroups, settle
 from kgroup.testing.simulation.states import AWAY, DEAD, LOADING, States
 from kgroup.testing.simulation.topics import SimulatedTopics
 from kgroup.testing.simulation.virtual_time import call_at
 from kgroup.testing.simulation.workload import Workload
-from kgroup.types import IsolationLevel, TopicPartition
+from kgroup.types import IsolationLevel
 
 _READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED.value
-_STABLE_STATES: Final = frozenset({"Stable", "Empty"})
-_SETTLE_TIMEOUT: Final = 600.0
-"""Seconds that the groups get at the end to become stable and to process everything."""
-_POLL_INTERVAL: Final = 0.5
-"""Seconds between two checks whether they have."""
 
 
 @final
@@ -114,6 +110,8 @@ class Engine:
             coordinators = CoordinatorObserver(self._recorder, cluster.cluster.topics.partitions)
             states = States(lambda: _coordinator_state(cluster, coordinators.group_ids))
             self._recorder.subscribe(states.handlers)
+            groups = ReadingGroups(coordinators)
+            self._recorder.subscribe(groups.handlers)
             errors = ProgramErrors()
 
             def end_if_decided(entry: history.HistoryEntry) -> None:
@@ -151,12 +149,12 @@ class Engine:
             )
             _connect(context)
             try:
-                await self._play(context)
+                await self._play(context, groups)
             finally:
                 programs.thaw_all()  # the nursery could not be left while a task is frozen
             nursery.cancel_scope.cancel()
 
-    async def _play(self, context: InjectionContext) -> None:
+    async def _play(self, context: InjectionContext, groups: ReadingGroups) -> None:
         plan, record = self._plan, self._recorder.record
         for topic, partitions in plan.topics.items():
             await context.topics.create(topic, partitions)
@@ -169,24 +167,9 @@ class Engine:
                     workload.start_soon(inject, context, fault)
                 workload.start_soon(trio.sleep_until, plan.duration)
             record(history.WorkloadEnded, running=context.programs.running_names)
-            await self._settle(context)
+            await settle(context.cluster, context.topics, groups, self._recorder)
             await context.programs.end()
         record(history.SimulationEnded)
-
-    async def _settle(self, context: InjectionContext) -> None:
-        """Wait until the groups are stable and have committed everything, or time runs out."""
-        deadline = trio.current_time() + _SETTLE_TIMEOUT
-        while not await _is_settled(context) and trio.current_time() < deadline:  # noqa: ASYNC110
-            await trio.sleep(_POLL_INTERVAL)
-        stable, ends = await _is_stable(context), context.topics.ends()
-        for group_id in context.coordinators.group_ids:
-            self._recorder.record(
-                history.FinalGroupState,
-                group_id=group_id,
-                stable=stable,
-                committed=await _committed(context.cluster, group_id),
-                ends=ends,
-            )
 
     def _random(self, purpose: str) -> Random:
         """A generator of its own for each purpose, so that one does not disturb the others."""
@@ -214,24 +197,3 @@ def _connect(context: InjectionContext) -> None:
         purgatory = context.cluster.cluster.brokers[node_id].groups
         purgatory.observer = context.coordinators.for_broker(node_id, purgatory.coordinator)
         context.network.listen(broker.host, broker.port, broker_name(node_id), broker.accept)
-
-
-async def _is_settled(context: InjectionContext) -> bool:
-    if not await _is_stable(context):
-        return False
-    ends = context.topics.ends()
-    for group_id in context.coordinators.group_ids:
-        committed = await _committed(context.cluster, group_id)
-        if any(committed.get(name, 0) < end for name, end in ends.items()):
-            return False
-    return True
-
-
-async def _is_stable(context: InjectionContext) -> bool:
-    states = {group.group_id: group.state for group in await context.cluster.groups()}
-    return all(states.get(name) in _STABLE_STATES for name in context.coordinators.group_ids)
-
-
-async def _committed(cluster: EmbeddedCluster, group_id: str) -> dict[TopicPartition, int]:
-    offsets = await cluster.committed(group_id)
-    return {name: at.offset for name, at in sorted(offsets.items())}

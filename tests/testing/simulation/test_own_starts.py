@@ -57,6 +57,40 @@ def test_a_store_breaks_no_invariant(commit: bool) -> None:
     assert summary.repeated == 0
 
 
+async def seeking(process: Process, *, commit: bool) -> None:
+    """As docs/spark_sinks.md: a generation seeks to the store's offsets and commits them."""
+    store = Store(process)
+
+    async def handle(generation: Any, partition: TopicPartition) -> None:
+        async for batch in generation.records(partition):
+            returned = await store.write(generation, batch)
+            if commit:
+                await generation.commit({partition: returned or batch.next_offset})
+            if returned is not None:
+                return
+
+    async with ConsumerGroup(process.config()) as group:
+        async for generation in group:
+            own = {
+                one: at for one, at in store.starts(generation.assignment.partitions).items() if at
+            }
+            for partition, offset in own.items():
+                generation.seek(partition, offset)
+            if commit and own:
+                await generation.commit(own)
+            for partition in generation.assignment:
+                generation.start_soon(handle, generation, partition)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_seeking_to_a_store_breaks_no_invariant(commit: bool) -> None:
+    """It starts at what it sought, and each record is processed once, with commits and without."""
+    summary = check(SCENARIO, range(3), partial(seeking, commit=commit), processes=1)
+    assert summary.generations > 6
+    assert summary.processed > 200
+    assert summary.repeated == 0
+
+
 def test_a_start_that_is_not_the_stores_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """If kgroup started elsewhere than the store says, an invariant would say so."""
     begin = StartOffsets.begin

@@ -33,8 +33,8 @@ class Generations(Check):
         before = self.views.groups[entry.group_id].before
         if before is None:
             return
-        if before.state == EMPTY and entry.generation_id == 0 and entry.state not in _NEW:
-            return  # the coordinator had deleted the empty group
+        if before.state == EMPTY and entry.generation_id == 0 and self._may_be_deleted(entry):
+            return
         entered = entry.state in _NEW and before.state != entry.state
         if entry.generation_id < before.generation_id or (
             entered and entry.generation_id == before.generation_id
@@ -44,3 +44,12 @@ class Generations(Check):
                 f"group {entry.group_id} went from {before.state} in generation"
                 f" {before.generation_id} to {entry.state} in generation {entry.generation_id}",
             )
+
+    def _may_be_deleted(self, entry: GroupChanged) -> bool:
+        """Whether the coordinator may have deleted the empty group, and this is another one.
+
+        Another one is empty too while its first member has only requested its id.
+        """
+        if entry.state == EMPTY:
+            return not self.views.groups[entry.group_id].applied
+        return entry.state not in _NEW

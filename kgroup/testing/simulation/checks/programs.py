@@ -32,6 +32,7 @@ from kgroup.testing.simulation.history import (
     ProcessFrozen,
     ProcessStarted,
     ProcessThawed,
+    RecordsSkipped,
     RequestHandled,
     SeekCalled,
     TopicChanged,
@@ -65,6 +66,7 @@ class HeldGeneration:
         was_frozen: whether the program was frozen during the generation.
         refused: whether a commit of it failed, or may have failed.
         sought: for each partition the lowest offset that the program sought.
+        chosen: for each partition the offsets that the program sought, or up to which it skipped.
         reset_at: for each partition when its position was last reset without a commit.
         starts_at_old_commit: partitions that start at a commit of a generation that began
             before their topic was created again.
@@ -88,6 +90,7 @@ class HeldGeneration:
     was_frozen: bool = False
     refused: bool = False
     sought: dict[TopicPartition, int] = attrs.field(factory=dict)
+    chosen: defaultdict[TopicPartition, set[int]] = attrs.field(factory=lambda: defaultdict(set))
     reset_at: dict[TopicPartition, float] = attrs.field(factory=dict)
     starts_at_old_commit: set[TopicPartition] = attrs.field(factory=set)
 
@@ -200,6 +203,7 @@ class ProgramsView:
             RequestFailed: self._failed,
             HandedOut: self._handed_out,
             SeekCalled: self._sought,
+            RecordsSkipped: self._skipped,
             Processed: self._processed,
             TopicChanged: self._topic_changed,
             "offset_commit": self._accepted,
@@ -273,8 +277,14 @@ class ProgramsView:
         if held is not None:
             lowest = held.sought.get(entry.partition, entry.offset)
             held.sought[entry.partition] = min(lowest, entry.offset)
+            held.chosen[entry.partition].add(entry.offset)
             held.starts[entry.partition] = entry.offset
             held.processed.pop(entry.partition, None)
+
+    def _skipped(self, entry: RecordsSkipped) -> None:
+        held = self._lives[entry.process, entry.life].owners.get(entry.partition)
+        if held is not None:
+            held.chosen[entry.partition].add(entry.offset)
 
     def _draining(self, entry: EventReported) -> None:
         if held := self.held_generation(entry, entry.event.group_id, entry.event.epoch):

@@ -50,5 +50,17 @@ def test_a_deleted_empty_group_begins_again() -> None:
     story.generation_id = 2
     story.group("Empty", {})
     story.generation_id = 0
+    story.group("Empty", {})  # its first member has requested an id
     story.form({"a": [P0, P1]})
     assert story.broken(Generations) == []
+
+
+def test_an_empty_group_with_offsets_is_not_deleted() -> None:
+    """Its generations may not begin again."""
+    story = pair()
+    story.commit("a", P0, 0)
+    story.generation_id = 2
+    story.group("Empty", {})
+    story.generation_id = 0
+    story.group("Empty", {})
+    assert len(story.broken(Generations)) == 1

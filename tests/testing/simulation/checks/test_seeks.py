@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.base import Check
 from kgroup.testing.simulation.checks.commits import OwnCommits
 from kgroup.testing.simulation.checks.failover import Failover
@@ -117,10 +118,44 @@ def test_a_program_that_does_not_seek_gets_no_record_again() -> None:
     assert len(story.broken(Repetitions)) == 1
 
 
-def test_a_program_with_its_own_offsets_may_commit_less() -> None:
-    """At the end all must be processed, but commits may be behind the program's own store."""
-    for offset, faults in ((5, 0), (4, 1)):
-        story = ahead()
-        seek(story, offset)
-        story.settle({P0: 5})
-        assert len(story.broken(Losses)) == faults
+@pytest.mark.parametrize(
+    ("sought", "commits", "faults"), [(5, True, 0), (4, True, 1), (4, False, 0)]
+)
+def test_a_program_with_its_own_offsets_may_commit_less(
+    sought: int, commits: bool, faults: int
+) -> None:
+    """At the end all must be processed, but commits may be behind the program's own store.
+
+    If no commit of the group was ever past a start, the program does not commit at all.
+    """
+    story = ahead()
+    seek(story, sought)
+    story.send_commit("a", P0, sought)
+    story.hand_out("b", P1, 0, 2)
+    story.process("b", P1, 0, 2)
+    if commits:
+        story.commit("b", P1, 2)
+    story.settle({P0: 5, P1: 2} if commits else {P0: 5})
+    assert len(story.broken(Losses)) == faults
+
+
+def test_a_commit_that_a_reset_overtakes_breaks_nothing() -> None:
+    """The coordinator may get the commit of an offset that was sought after the log lacked it."""
+    story = pair()
+    seek(story, 7)
+    story.emit("a", OffsetReset, partition=P0, offset=0, reason="", skipped=True)
+    story.send_commit("a", P0, 7)
+    assert story.broken(OwnCommits) == []
+    story.send_commit("a", P0, 6)
+    (what,) = story.broken(OwnCommits)
+    assert "in which its position is 0" in what
+
+
+def test_what_a_program_skips_it_may_commit() -> None:
+    """A program may commit past what it was handed, as far as it reports to skip."""
+    story = pair()
+    story.record(RecordsSkipped, process="a", life=1, partition=P0, offset=3)
+    story.send_commit("a", P0, 3)
+    assert broken(story) == []
+    story.send_commit("a", P0, 4)
+    assert len(story.broken(OwnCommits)) == 1

@@ -1,0 +1,143 @@
+"""The time after the last fault and the last record: until every group has processed everything.
+
+A group is done when it is stable and has committed all that can be read. One that keeps offsets of
+its own need not commit: it is done when the last record of each partition was processed, and no
+other one for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+import trio
+
+from kgroup.broker import EmbeddedCluster
+from kgroup.testing.simulation.history import (
+    FinalGroupState,
+    GroupOpened,
+    HistoryEntry,
+    Processed,
+    SeekCalled,
+    TopicChanged,
+)
+from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
+from kgroup.testing.simulation.topics import SimulatedTopics
+from kgroup.types import TopicPartition
+
+_STABLE_STATES: Final = frozenset({"Stable", "Empty"})
+_TIMEOUT: Final = 600.0
+"""Seconds that the groups get at the end to become stable and to process everything."""
+_POLL_INTERVAL: Final = 0.5
+"""Seconds between two checks whether they have."""
+_QUIET: Final = 30.0
+"""Seconds without a record, after which a group with offsets of its own has processed the last."""
+
+
+@final
+class ReadingGroups:
+    """The groups of a simulation, and how far those with offsets of their own have processed.
+
+    Args:
+        coordinators: knows the groups.
+    """
+
+    def __init__(self, coordinators: CoordinatorObserver) -> None:
+        self._coordinators = coordinators
+        self._with_own_starts: Final[set[str]] = set()
+        self._seeking: Final[set[str]] = set()
+        self._processed: Final[dict[TopicPartition, int]] = {}
+        self._creations: Final[dict[str, int]] = {}
+        self._last_at = 0.0
+
+    @property
+    def group_ids(self) -> tuple[str, ...]:
+        """The groups, in the order of their first appearance."""
+        return self._coordinators.group_ids
+
+    @property
+    def handlers(self) -> Mapping[type[HistoryEntry], Callable[[Any], None]]:
+        """The handlers for `Recorder.subscribe`."""
+        return {
+            GroupOpened: self._opened,
+            SeekCalled: self._sought,
+            Processed: self._add,
+            TopicChanged: self._topic_changed,
+        }
+
+    def is_done(
+        self,
+        group_id: str,
+        committed: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> bool:
+        """Whether a group has processed everything that can be read."""
+        if all(committed.get(name, 0) >= end for name, end in ends.items()):
+            return True
+        if group_id not in self._with_own_starts and (committed or group_id not in self._seeking):
+            return False
+        return trio.current_time() >= self._last_at + _QUIET and all(
+            self._processed.get(name, 0) >= end for name, end in ends.items()
+        )
+
+    def _opened(self, entry: GroupOpened) -> None:
+        if entry.own_starts:
+            self._with_own_starts.add(entry.group_id)
+
+    def _sought(self, entry: SeekCalled) -> None:
+        self._seeking.add(entry.group_id)
+
+    def _add(self, entry: Processed) -> None:
+        self._last_at = entry.at
+        if entry.creation != self._creations[entry.partition.topic]:
+            return
+        known = self._processed.get(entry.partition, 0)
+        self._processed[entry.partition] = max(entry.offset + 1, known)
+
+    def _topic_changed(self, entry: TopicChanged) -> None:
+        self._creations[entry.topic] = entry.creation
+        if not entry.partitions:
+            for partition in [one for one in self._processed if one.topic == entry.topic]:
+                del self._processed[partition]
+
+
+async def settle(
+    cluster: EmbeddedCluster, topics: SimulatedTopics, groups: ReadingGroups, recorder: Recorder
+) -> None:
+    """Wait until the groups are stable and done, or time runs out; record their final state."""
+    deadline = trio.current_time() + _TIMEOUT
+    while not await _are_settled(cluster, topics, groups):
+        if trio.current_time() >= deadline:
+            break
+        await trio.sleep(_POLL_INTERVAL)
+    stable, ends = await _are_stable(cluster, groups), topics.ends()
+    for group_id in groups.group_ids:
+        recorder.record(
+            FinalGroupState,
+            group_id=group_id,
+            stable=stable,
+            committed=await _committed(cluster, group_id),
+            ends=ends,
+        )
+
+
+async def _are_settled(
+    cluster: EmbeddedCluster, topics: SimulatedTopics, groups: ReadingGroups
+) -> bool:
+    if not await _are_stable(cluster, groups):
+        return False
+    ends = topics.ends()
+    for group_id in groups.group_ids:
+        if not groups.is_done(group_id, await _committed(cluster, group_id), ends):
+            return False
+    return True
+
+
+async def _are_stable(cluster: EmbeddedCluster, groups: ReadingGroups) -> bool:
+    states = {group.group_id: group.state for group in await cluster.groups()}
+    return all(states.get(name) in _STABLE_STATES for name in groups.group_ids)
+
+
+async def _committed(cluster: EmbeddedCluster, group_id: str) -> dict[TopicPartition, int]:
+    offsets = await cluster.committed(group_id)
+    return {name: at.offset for name, at in sorted(offsets.items())}
