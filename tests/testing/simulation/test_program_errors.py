@@ -25,11 +25,10 @@ def test_no_error_is_none() -> None:
 
 def test_an_assertion_in_a_group_is_found() -> None:
     """It is the first of the group's failed assertions, with the place and the traceback."""
-    try:
+    with pytest.raises(AssertionError) as failed:
         assert [] == [1]
-    except AssertionError as error:
-        failed: AssertionError = error
-    group = BaseExceptionGroup("its tasks", [OSError("lost"), ExceptionGroup("more", [failed])])
+    more = ExceptionGroup("more", [failed.value])
+    group = BaseExceptionGroup("its tasks", [OSError("lost"), more])
     found = raised(group)
     assert found["error"].startswith("OSError: lost; AssertionError: ")
     assert found["assertion"].startswith("AssertionError: assert [] == [1] (")
