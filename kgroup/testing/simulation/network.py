@@ -80,9 +80,18 @@ class SimulatedStream(trio.abc.Stream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """See ``trio.abc.SendStream``; a peer that reads slowly never blocks it."""
         await trio.lowlevel.checkpoint_if_cancelled()
+        self.send_now(bytes(data))
+
+    def send_now(self, data: bytes) -> None:
+        """Send, as `send_all` does, from outside a task.
+
+        Raises:
+            ClosedResourceError: this end was closed.
+            BrokenResourceError: the connection was reset.
+        """
         self._check()
         if data:
-            self._peer.post(bytes(data))
+            self._peer.post(data)
 
     async def wait_send_all_might_not_block(self) -> None:
         """See ``trio.abc.SendStream``."""
@@ -101,13 +110,17 @@ class SimulatedStream(trio.abc.Stream):
 
     async def aclose(self) -> None:
         """See ``trio.abc.AsyncResource``."""
+        self.close_now()
+        await trio.lowlevel.checkpoint()
+
+    def close_now(self) -> None:
+        """Close this end, as `aclose` does, from outside a task."""
         if not self._closed:
             self._closed = True
             self.wake_reader()
             self._peer.post(None)
             if self._peer.closed:
                 self._network.forget(self, self._peer)
-        await trio.lowlevel.checkpoint()
 
     # For the network and the other end.
 
