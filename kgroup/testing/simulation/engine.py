@@ -58,6 +58,11 @@ from kgroup.broker import EmbeddedCluster, in_memory_cluster
 from kgroup.broker.groups.validation import Shard
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.checks.assertions import ProgramErrors
+from kgroup.testing.simulation.coordination import (
+    ClassicCoordination,
+    CoordinationContext,
+    NewCoordination,
+)
 from kgroup.testing.simulation.fault_injection import InjectionContext, broker_name, inject
 from kgroup.testing.simulation.logins import SimulatedLogins
 from kgroup.testing.simulation.network import Network
@@ -79,10 +84,17 @@ _READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED.value
 class Engine:
     """Runs one plan, once, inside one run of trio."""
 
-    def __init__(self, plan: Plan, workload: Workload, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        workload: Workload,
+        recorder: Recorder,
+        new_coordination: NewCoordination = ClassicCoordination,
+    ) -> None:
         self._plan = plan
         self._workload = workload
         self._recorder = recorder
+        self._new_coordination = new_coordination
 
     async def run(self) -> None:
         """Run the plan to its end."""
@@ -110,8 +122,6 @@ class Engine:
             coordinators = CoordinatorObserver(self._recorder, cluster.cluster.topics.partitions)
             states = States(lambda: _coordinator_state(cluster, coordinators.group_ids))
             self._recorder.subscribe(states.handlers)
-            groups = ReadingGroups(coordinators)
-            self._recorder.subscribe(groups.handlers)
             errors = ProgramErrors()
 
             def end_if_decided(entry: history.HistoryEntry) -> None:
@@ -135,8 +145,22 @@ class Engine:
                 nursery=nursery,
                 new_random=self._random,
             )
+            coordination = self._new_coordination(
+                CoordinationContext(
+                    plan=plan,
+                    recorder=self._recorder,
+                    cluster=cluster,
+                    network=network,
+                    coordinators=coordinators,
+                    nursery=nursery,
+                    new_random=self._random,
+                )
+            )
+            groups = ReadingGroups()
+            self._recorder.subscribe(groups.handlers)
             context = InjectionContext(
                 plan=plan,
+                coordination=coordination,
                 recorder=self._recorder,
                 network=network,
                 cluster=cluster,
@@ -167,7 +191,7 @@ class Engine:
                     workload.start_soon(inject, context, fault)
                 workload.start_soon(trio.sleep_until, plan.duration)
             record(history.WorkloadEnded, running=context.programs.running_names)
-            await settle(context.cluster, context.topics, groups, self._recorder)
+            await settle(context.coordination, context.topics, groups, self._recorder)
             await context.programs.end()
         record(history.SimulationEnded)
 

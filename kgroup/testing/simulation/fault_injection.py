@@ -15,6 +15,7 @@ import trio
 
 from kgroup.broker import EmbeddedCluster
 from kgroup.testing.simulation import faults, history
+from kgroup.testing.simulation.coordination import Coordination
 from kgroup.testing.simulation.faults import ALL, Fault
 from kgroup.testing.simulation.logins import TWIN, SimulatedLogins
 from kgroup.testing.simulation.network import Network, Route
@@ -36,6 +37,7 @@ class InjectionContext:
     recorder: Recorder
     network: Network
     cluster: EmbeddedCluster
+    coordination: Coordination
     coordinators: CoordinatorObserver
     programs: RunningPrograms
     topics: SimulatedTopics
@@ -210,6 +212,7 @@ async def _broker_stops(
 ) -> AsyncIterator[None]:
     async with _down(context, fault.broker) as was_up:
         if was_up:
+            context.coordination.broker_stops(node_id_of(fault.broker), killed=False)
             await context.cluster.nodes[node_id_of(fault.broker)].stop(loading=fault.loading)
         yield
 
@@ -218,6 +221,7 @@ async def _broker_stops(
 async def _broker_dies(context: InjectionContext, fault: faults.BrokerDies) -> AsyncIterator[None]:
     async with _down(context, fault.broker) as was_up:
         if was_up:
+            context.coordination.broker_stops(node_id_of(fault.broker), killed=True)
             context.cluster.nodes[node_id_of(fault.broker)].kill(loading=fault.loading)
         yield
 
@@ -233,6 +237,7 @@ async def _down(context: InjectionContext, broker: str) -> AsyncIterator[bool]:
     yield True
     context.brokers_down.remove(node_id)
     await context.cluster.nodes[node_id].start()
+    context.coordination.broker_starts(node_id)
 
 
 @asynccontextmanager
@@ -246,12 +251,7 @@ async def _slow_broker(context: InjectionContext, fault: faults.SlowBroker) -> A
 async def _coordinator_moves(
     context: InjectionContext, fault: faults.CoordinatorMoves
 ) -> AsyncIterator[None]:
-    for group_id in context.coordinators.group_ids:
-        node_id = context.after(context.cluster.coordinator_of(group_id))
-        if node_id is not None:
-            await context.cluster.move_coordinator(
-                group_id, node_id, away=fault.away, loading=fault.loading
-            )
+    await context.coordination.move_coordinator(fault, context.after)
     yield
 
 

@@ -265,6 +265,57 @@ class CoordinatorMoved(HistoryEntry):
     committed: Mapping[TopicPartition, int]
 
 
+# The group protocols that Kafka had before; see ``schemes``.
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PartitionsTaken(HistoryEntry):
+    """A program began to read these partitions, and no others, at these offsets."""
+
+    process: str
+    life: int
+    starts: Mapping[TopicPartition, int]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PartitionsGivenUp(HistoryEntry):
+    """A program stopped to read: from now on its partitions may have another owner."""
+
+    process: str
+    life: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class OffsetStored(HistoryEntry):
+    """ZooKeeper stored an offset; it does not ask who owns the partition."""
+
+    process: str
+    partition: TopicPartition
+    offset: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CoordinationMessages(HistoryEntry):
+    """Messages of a group protocol, all of one kind.
+
+    Attributes:
+        process: the member that sent or received them; for a coordinator, its broker.
+        what: "notification" (a watch that fired, or a coordinator's command), "read", "write",
+            or "answer" to a command.
+        count: how many there were.
+        about: the path in ZooKeeper, or the command.
+    """
+
+    process: str
+    what: str
+    count: int
+    about: str
+
+
 # Faults, records and topics.
 
 

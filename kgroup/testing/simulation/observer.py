@@ -55,19 +55,19 @@ class Recorder:
 
     def __init__(self) -> None:
         self.history: list[HistoryEntry] = []
-        self._handlers: list[Mapping[type[HistoryEntry], Callable[[Any], None]]] = []
+        self._handlers: dict[type[HistoryEntry], list[Callable[[Any], None]]] = {}
 
     def subscribe(self, handlers: Mapping[type[HistoryEntry], Callable[[Any], None]]) -> None:
         """From now on, call each handler with the entries of its kind."""
-        self._handlers.append(handlers)
+        for kind, handle in handlers.items():
+            self._handlers.setdefault(kind, []).append(handle)
 
     def record(self, kind: Callable[..., HistoryEntry], **fields: Any) -> None:
         """Append an entry of this moment."""
         entry = kind(at=trio.current_time(), **fields)
         self.history.append(entry)
-        for handlers in self._handlers:
-            if (handle := handlers.get(type(entry))) is not None:
-                handle(entry)
+        for handle in self._handlers.get(type(entry), ()):
+            handle(entry)
 
 
 @final

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 import trio
 
 from kgroup.config import GroupConfig
-from kgroup.interfaces import Message
+from kgroup.interfaces import Message, StreamOpener
 from kgroup.records.memory import ReadableLog
 from kgroup.security.settings import Security
 from kgroup.testing.simulation.observer import MemberObserver
@@ -32,6 +32,10 @@ class Process:
         random: a generator for the program's random choices, seeded by the plan.
         store: what ``setup`` has made for this simulation. By default it is a dict, empty at first,
             that all programs of the simulation share and that outlives them.
+        observer: records what the program does; with ``log`` and ``open_stream`` it is for programs
+            with a group protocol of their own.
+        log: the brokers' logs, to be read.
+        open_stream: opens connections on the simulated network.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class Process:
         random: Random,
         observer: MemberObserver,
         log: ReadableLog,
+        open_stream: StreamOpener,
         store: Any,
     ) -> None:
         self.name: Final = name
@@ -58,8 +63,9 @@ class Process:
         self.partition_handler: Final = plan.partition_handler
         self.random: Final = random
         self.store: Final = store
-        self._log = log
-        self._observer = observer
+        self.log: Final = log
+        self.observer: Final = observer
+        self.open_stream: Final = open_stream
 
     def __repr__(self) -> str:
         return f"<Process {self.name}, life {self.life}>"
@@ -95,11 +101,11 @@ class Process:
         A program that does its work without `process` calls this when the work is done. The
         checks for lost and repeated records rely on it.
         """
-        self._observer.processed(message)
+        self.observer.processed(message)
 
     def end_offset(self, partition: TopicPartition) -> int:
         """The end offset of a partition's log now."""
-        return self._log.end_offset(partition)
+        return self.log.end_offset(partition)
 
     def skipped(self, partition: TopicPartition, offset: int) -> None:
         """Report that the program skips the records before this offset on purpose.
@@ -107,7 +113,7 @@ class Process:
         A program that seeks past records that are not processed yet calls this; otherwise they
         count as lost.
         """
-        self._observer.skipped(partition, offset)
+        self.observer.skipped(partition, offset)
 
 
 Worker = Callable[[Process], Awaitable[object]]

@@ -147,6 +147,7 @@ class RunningPrograms:
         self._starts[name] += 1
         number = self._starts[name]
         observer = MemberObserver(self._recorder, name, number, self._topics.creation_of)
+        plug = self._network.plug_in(name)
         process = Process(
             name=name,
             life=number,
@@ -157,9 +158,10 @@ class RunningPrograms:
             random=self._new_random(f"work of {name}, life {number}"),
             observer=observer,
             log=self._log,
+            open_stream=plug.open_stream,
             store=self._store,
         )
-        program = ProgramRun(process, observer, self._network.plug_in(name))
+        program = ProgramRun(process, observer, plug)
         self._running[name] = program
         observer.record(history.ProcessStarted, group_instance_id=group_instance_id)
         self._nursery.start_soon(self._run, program)

@@ -7,6 +7,7 @@ from typing import final
 import attrs
 
 from kgroup.testing.simulation.checks import Violation, check
+from kgroup.testing.simulation.coordination import ClassicCoordination, NewCoordination
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.engine import Engine
 from kgroup.testing.simulation.history import HistoryEntry
@@ -40,6 +41,15 @@ class Outcome:
         return "\n".join(map(str, self.history)) + "\n"
 
 
+def record(
+    plan: Plan, worker: Worker, new_coordination: NewCoordination = ClassicCoordination
+) -> tuple[HistoryEntry, ...]:
+    """Run a plan in virtual time and return its history; `simulate` checks it too."""
+    recorder = Recorder()
+    run_virtual(plan.seed, Engine(plan, Workload.of(worker), recorder, new_coordination).run)
+    return tuple(recorder.history)
+
+
 def simulate(
     plan: Plan,
     worker: Worker = default_worker,
@@ -61,10 +71,5 @@ def simulate(
             ``trio_internals``.
         RuntimeError: called from inside ``trio.run``.
     """
-    recorder = Recorder()
-    run_virtual(plan.seed, Engine(plan, Workload.of(worker, value, setup), recorder).run)
-    return Outcome(
-        plan=plan,
-        history=tuple(recorder.history),
-        violations=tuple(check(plan, recorder.history)),
-    )
+    entries = record(plan, Workload.of(worker, value, setup))
+    return Outcome(plan=plan, history=entries, violations=tuple(check(plan, entries)))

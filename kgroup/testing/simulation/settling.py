@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 import trio
 
-from kgroup.broker import EmbeddedCluster
+from kgroup.testing.simulation.coordination import Coordination
 from kgroup.testing.simulation.history import (
     FinalGroupState,
     GroupOpened,
@@ -21,11 +21,10 @@ from kgroup.testing.simulation.history import (
     SeekCalled,
     TopicChanged,
 )
-from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
+from kgroup.testing.simulation.observer import Recorder
 from kgroup.testing.simulation.topics import SimulatedTopics
 from kgroup.types import TopicPartition
 
-_STABLE_STATES: Final = frozenset({"Stable", "Empty"})
 _TIMEOUT: Final = 600.0
 """Seconds that the groups get at the end to become stable and to process everything."""
 _POLL_INTERVAL: Final = 0.5
@@ -36,24 +35,14 @@ _QUIET: Final = 30.0
 
 @final
 class ReadingGroups:
-    """The groups of a simulation, and how far those with offsets of their own have processed.
+    """Which groups of a simulation keep offsets of their own, and how far they have processed."""
 
-    Args:
-        coordinators: knows the groups.
-    """
-
-    def __init__(self, coordinators: CoordinatorObserver) -> None:
-        self._coordinators = coordinators
+    def __init__(self) -> None:
         self._with_own_starts: Final[set[str]] = set()
         self._seeking: Final[set[str]] = set()
         self._processed: Final[dict[TopicPartition, int]] = {}
         self._creations: Final[dict[str, int]] = {}
         self._last_at = 0.0
-
-    @property
-    def group_ids(self) -> tuple[str, ...]:
-        """The groups, in the order of their first appearance."""
-        return self._coordinators.group_ids
 
     @property
     def handlers(self) -> Mapping[type[HistoryEntry], Callable[[Any], None]]:
@@ -102,42 +91,32 @@ class ReadingGroups:
 
 
 async def settle(
-    cluster: EmbeddedCluster, topics: SimulatedTopics, groups: ReadingGroups, recorder: Recorder
+    coordination: Coordination, topics: SimulatedTopics, groups: ReadingGroups, recorder: Recorder
 ) -> None:
     """Wait until the groups are stable and done, or time runs out; record their final state."""
     deadline = trio.current_time() + _TIMEOUT
-    while not await _are_settled(cluster, topics, groups):
+    while not await _are_settled(coordination, topics, groups):
         if trio.current_time() >= deadline:
             break
         await trio.sleep(_POLL_INTERVAL)
-    stable, ends = await _are_stable(cluster, groups), topics.ends()
-    for group_id in groups.group_ids:
+    stable, ends = await coordination.is_stable(), topics.ends()
+    for group_id in coordination.group_ids:
         recorder.record(
             FinalGroupState,
             group_id=group_id,
             stable=stable,
-            committed=await _committed(cluster, group_id),
+            committed=await coordination.committed(group_id),
             ends=ends,
         )
 
 
 async def _are_settled(
-    cluster: EmbeddedCluster, topics: SimulatedTopics, groups: ReadingGroups
+    coordination: Coordination, topics: SimulatedTopics, groups: ReadingGroups
 ) -> bool:
-    if not await _are_stable(cluster, groups):
+    if not await coordination.is_stable():
         return False
     ends = topics.ends()
-    for group_id in groups.group_ids:
-        if not groups.is_done(group_id, await _committed(cluster, group_id), ends):
+    for group_id in coordination.group_ids:
+        if not groups.is_done(group_id, await coordination.committed(group_id), ends):
             return False
     return True
-
-
-async def _are_stable(cluster: EmbeddedCluster, groups: ReadingGroups) -> bool:
-    states = {group.group_id: group.state for group in await cluster.groups()}
-    return all(states.get(name) in _STABLE_STATES for name in groups.group_ids)
-
-
-async def _committed(cluster: EmbeddedCluster, group_id: str) -> dict[TopicPartition, int]:
-    offsets = await cluster.committed(group_id)
-    return {name: at.offset for name, at in sorted(offsets.items())}
