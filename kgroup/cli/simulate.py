@@ -21,7 +21,6 @@ from kgroup.broker.broker_settings import BROKERS
 from kgroup.cli.options import FilePath, Number, Whole, imported
 from kgroup.errors import ConfigError, UsageError, shown
 from kgroup.testing.simulation import (
-    Outcome,
     Progress,
     Scenario,
     SimulationError,
@@ -41,6 +40,10 @@ from kgroup.testing.simulation.plan import (
     MOST_MEMBER_HOURS,
     WALL_CLOCK_ERROR,
 )
+from kgroup.testing.simulation.run import record
+from kgroup.testing.simulation.schemes import SCHEMES, Scheme
+from kgroup.testing.simulation.schemes.findings import find
+from kgroup.testing.simulation.schemes.plans import comparable_plan
 from kgroup.types import INT64_MAX
 
 __all__ = ["simulate"]
@@ -154,6 +157,12 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
     " kgroup.testing.simulation.Process.",
 )
 @click.option(
+    "--scheme",
+    type=click.Choice(tuple(SCHEMES)),
+    help="Run the group protocols that Kafka had, or the classic one, under plans that fit all of"
+    " them, and report which invariants each breaks: docs/history.md.",
+)
+@click.option(
     "--trace",
     type=FilePath(dir_okay=False, path_type=Path),
     help="Write the trace of a single seed to this file, one line for each event.",
@@ -171,6 +180,7 @@ def simulate(
     wall_clock_error: float,
     processes: int | None,
     worker: Worker,
+    scheme: str | None,
     trace: Path | None,
     *,
     logins: bool | None,
@@ -186,27 +196,27 @@ def simulate(
     For several seeds a table shows which faults met which states of a member and of the
     coordinator, and which never did.
     """
-    duration = _DEFAULT.duration
-    if hours is not None or minutes is not None:
-        duration = (hours or 0.0) * _HOUR + (minutes or 0.0) * _MINUTE
-    try:
-        scenario = Scenario(
-            members=members,
-            brokers=brokers,
-            duration=duration,
-            faults_per_hour=faults_per_hour,
-            wall_clock_error=wall_clock_error,
-            logins=worker is default_worker if logins is None else logins,
-        )
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
+    scenario = _scenario(
+        hours,
+        minutes,
+        members=members,
+        brokers=brokers,
+        faults_per_hour=faults_per_hour,
+        wall_clock_error=wall_clock_error,
+        logins=worker is default_worker if logins is None else logins,
+    )
+    if scheme is not None and worker is not default_worker:
+        raise click.UsageError("--scheme has programs of its own; leave out --worker")
     if trace is not None and len(seeds) > 1:
         raise click.UsageError("--trace is for a single seed, such as --seeds 17")
     display = _Display(Console(highlight=False))
+    if scheme is not None:
+        _compare(SCHEMES[scheme], scenario, seeds, trace, display)
+        return
     began = time.monotonic()
     try:
         if trace is not None:
-            _write(trace, run(generate_plan(scenario, seeds[0]), worker))
+            _write(trace, run(generate_plan(scenario, seeds[0]), worker).trace)
         with display:
             summary = check(
                 scenario,
@@ -230,9 +240,44 @@ def simulate(
         click.echo(line)
 
 
-def _write(path: Path, outcome: Outcome) -> None:
+def _scenario(hours: float | None, minutes: float | None, **others: Any) -> Scenario:
+    duration = _DEFAULT.duration
+    if hours is not None or minutes is not None:
+        duration = (hours or 0.0) * _HOUR + (minutes or 0.0) * _MINUTE
     try:
-        path.write_text(outcome.trace, encoding="utf-8")
+        return Scenario(duration=duration, **others)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _compare(
+    scheme: Scheme, scenario: Scenario, seeds: range, trace: Path | None, display: _Display
+) -> None:
+    """Run the seeds with a protocol; what it breaks is a finding, not a failure."""
+    if trace is not None:
+        plan = comparable_plan(scenario, seeds[0])
+        entries = record(plan, scheme.worker, scheme.new_coordination)
+        _write(trace, "".join(f"{entry}\n" for entry in entries))
+    try:
+        with display:
+            found = find(
+                scheme,
+                seeds,
+                scenario,
+                lambda number: display.show(Progress(seeds=number, of=len(seeds))),
+            )
+    except UsageError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(_INTERRUPTED)
+    for line in found.lines():
+        click.echo(line)
+
+
+def _write(path: Path, trace: str) -> None:
+    try:
+        path.write_text(trace, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
 

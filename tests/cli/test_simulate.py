@@ -133,3 +133,21 @@ def test_a_terminal_shows_the_progress() -> None:
     assert "3/10" in shown
     assert re.search(r"seeds/s, .* virtual h/s, 1 failed", shown)
     assert "shrinking (plan 4)" in shown
+
+
+def test_a_scheme_is_judged_and_not_failed(tmp_path: Path) -> None:
+    """What a group protocol breaks is listed, and the exit status is 0; a trace can be kept."""
+    trace = tmp_path / "trace.txt"
+    small = ("--members", "2", "--minutes", "2", "--faults-per-hour", "300")
+    result = run("--seeds", "3", "--scheme", "zookeeper", *small, "--trace", str(trace))
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("zookeeper: 1 seeds\n  records ")
+    assert re.search(r"invariant 2 .*\n +(broken in 1 seeds, \d+ times|holds)", result.output)
+    assert "PartitionsTaken(" in trace.read_text(encoding="utf-8")
+
+
+def test_a_scheme_has_programs_of_its_own() -> None:
+    """A program of the user's cannot be run with another protocol."""
+    result = run("--seeds", "3", "--scheme", "broker", "--worker", LOSSY)
+    assert result.exit_code == 2
+    assert "--scheme has programs of its own; leave out --worker" in result.output

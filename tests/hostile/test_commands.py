@@ -33,7 +33,12 @@ WORK: Final = {
     "consume": ("kgroup.cli.consume.command.AdminConnection",),
     "demo": ("kgroup.cli.demo.command._run_until_signal", "kgroup.cli.demo.command.require_spark"),
     "groups": ("kgroup.cli.groups.command.connect",),
-    "simulate": ("kgroup.cli.simulate.check", "kgroup.cli.simulate.run"),
+    "simulate": (
+        "kgroup.cli.simulate.check",
+        "kgroup.cli.simulate.run",
+        "kgroup.cli.simulate.find",
+        "kgroup.cli.simulate.record",
+    ),
 }
 #: Further arguments that a command needs besides the option under test.
 BESIDE: Final[dict[tuple[str, str], list[str]]] = {
