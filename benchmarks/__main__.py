@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.handover import part as handover
+from benchmarks.history import part as history
 from benchmarks.idle import part as idle
 from benchmarks.latency import part as latency
 from benchmarks.memory import part as memory
@@ -39,6 +40,7 @@ PARTS: Final[Mapping[str, tuple[str, Arguments, Run]]] = {
         ("idle", "what members cost that have nothing to read", idle),
         ("start", "how long a member takes to its first record, and to leave", start),
         ("security", "what encryption and logins cost", security),
+        ("history", "Kafka's earlier group protocols beside the classic one, simulated", history),
     )
 } | {
     name: (about, scripts.add_arguments, scripts.runner(name))

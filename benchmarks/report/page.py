@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.handover import report as handover
+from benchmarks.history import report as history
 from benchmarks.idle import report as idle
 from benchmarks.latency import report as latency
 from benchmarks.memory import report as memory
@@ -21,6 +22,8 @@ from benchmarks.security import report as security
 from benchmarks.start import report as start
 
 PAGE: Final = "benchmarks.md"
+TOLD: Final = "history.md"
+"""A page of its own that shows figures of the part "history"; only its tables are made here."""
 NAME: Final = "benchmark-results"
 """The folder of results and pictures, beside the page."""
 Markdown = Callable[[Results, str], str]
@@ -33,6 +36,7 @@ REPORTS: Final[Mapping[str, tuple[str, Markdown, Pictures]]] = {
     "idle": ("Idle members", idle.markdown, idle.pictures),
     "start": ("Start and stop", start.markdown, start.pictures),
     "security": ("Encryption and logins", security.markdown, security.pictures),
+    "history": ("How groups came to be", history.markdown, history.pictures),
     "assignors": ("Assignors", scripts.markdown, scripts.pictures),
     "spark": ("Spark", scripts.markdown, scripts.pictures),
 }
@@ -50,6 +54,10 @@ def files_of(folder: Path) -> dict[Path, str]:
             results = Results.read(path)
             sections += [f"## {heading}\n", _made(results), markdown(results, NAME)]
             files |= {place / name: svg for name, svg in pictures(results).items()}
+    told, figures = folder / TOLD, place / "history.json"
+    if told.exists() and figures.exists():
+        text = told.read_text(encoding="utf-8")
+        files[told] = history.with_figures(text, Results.read(figures))
     if len(sections) == 1:
         sections.append("No results are kept here yet.\n")
     return {folder / PAGE: "\n".join(sections), **files}

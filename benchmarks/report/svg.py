@@ -1,10 +1,11 @@
-"""Pictures as SVG: lanes of gaps, bars and curves. All functions are pure.
+"""Pictures as SVG: lanes of gaps or spans, bars, curves and growth. All functions are pure.
 
 The background is part of a picture, so that it can be read on a dark page too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import Final, final
@@ -79,6 +80,93 @@ class Curve:
     name: str
     points: Sequence[tuple[float, float]]
     ours: bool = False
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Spans:
+    """The lane of one member: the times in which it had something, and moments.
+
+    Attributes:
+        name: the member.
+        spans: begin and end in seconds, and what it had.
+        marks: seconds, and whether it received something (or sent something).
+    """
+
+    name: str
+    spans: Sequence[tuple[float, float, str]]
+    marks: Sequence[tuple[float, bool]]
+
+
+SPAN: Final = 22
+_COLOURS: Final = (WAIT, "#b7791f", INK)
+"""The colours of lines that are not ours, in their order."""
+
+
+def spans(title: str, legend: str, begin: float, end: float, found: Sequence[Spans]) -> str:
+    """What each member had over time; above its lane what it received, below what it sent."""
+
+    def x(at: float) -> float:
+        return 80 + (WIDTH - 80 - 30) * (at - begin) / (end - begin)
+
+    parts, top = list[str](), float(TOP) + 8
+    for lane in found:
+        parts.append(_text(68, top + 15, lane.name, anchor="end", weight="600"))
+        parts.append(_rect(x(begin), top, x(end) - x(begin), SPAN, "#f5f7f9"))
+        for since, until, words in lane.spans:
+            wide = max(x(until) - x(since), 0.6)
+            parts.append(_rect(x(since), top, wide, SPAN, CALM))
+            if wide > 7 * len(words):
+                parts.append(_text(x(since) + 4, top + 15, words))
+        for at, received in lane.marks:
+            above = top - 7 if received else top + SPAN
+            parts.append(_line(x(at), above, x(at), above + 7, WAIT if received else OURS))
+        top += SPAN + 22
+    parts.append(_line(x(0), TOP - 4, x(0), top - 12, INK, dash="2 2"))
+    for at in _steps(end):
+        parts.append(_line(x(at), top - 12, x(at), top - 7, FAINT))
+        parts.append(_text(x(at), top + 6, f"{at:g} s", anchor="middle", fill=FAINT))
+    return _picture(title, legend, top + 18, parts)
+
+
+def growth(title: str, unit: str, across: str, found: Sequence[Curve], height: int = 260) -> str:
+    """Values by size, both on scales of powers of ten; a line for each name, with its points."""
+    sizes = [size for one in found for size, _ in one.points]
+    values = [value for one in found for _, value in one.points if value > 0]
+    if not values:
+        return _picture(title, unit, TOP + 20, [])
+    left, right = math.floor(math.log10(min(sizes))), math.ceil(math.log10(max(sizes)))
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    bottom = TOP + height
+
+    def x(size: float) -> float:
+        return 80 + (WIDTH - 80 - LEFT) * (math.log10(size) - left) / max(right - left, 1)
+
+    def y(value: float) -> float:
+        return bottom - height * (math.log10(value) - low) / max(high - low, 1)
+
+    parts = list[str]()
+    for power in range(low, high + 1):
+        at = y(10.0**power)
+        parts.append(_line(x(10.0**left), at, x(10.0**right), at, CALM))
+        parts.append(_text(72, at + 4, f"{10.0**power:,.9g}", anchor="end", fill=FAINT))
+    for power in range(left, right + 1):
+        words = f"{10**power:,} {across}"
+        parts.append(_text(x(10.0**power), bottom + 18, words, anchor="middle", fill=FAINT))
+    ends = list[float]()
+    for one in sorted(found, key=lambda one: -one.points[-1][1]):
+        points = [(x(size), y(value)) for size, value in one.points if value > 0]
+        if not points:
+            continue
+        colour = OURS if one.ours else _COLOURS[found.index(one) % len(_COLOURS)]
+        path = " ".join(f"{across:.1f},{up:.1f}" for across, up in points)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in points]
+        end, place = points[-1]
+        place = max(place + 4, ends[-1] + 14) if ends else place + 4
+        ends.append(place)
+        parts.append(_text(end + 10, place, one.name, fill=colour))
+    return _picture(title, unit, bottom + BOTTOM, parts)
 
 
 def lanes(title: str, legend: str, panels: Sequence[Lanes]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.report import page
 from benchmarks.report.markdown import percentile, spread, table
 from benchmarks.report.results import Results
-from benchmarks.report.svg import Bar, Curve, Lanes, bars, curves, lanes
+from benchmarks.report.svg import Bar, Curve, Lanes, Spans, bars, curves, growth, lanes, spans
 
 PLAY = {
     "client": "kgroup",
@@ -215,3 +215,23 @@ def test_each_part_has_a_table_and_pictures(tmp_path: Path, part: str) -> None:
         ET.fromstring(picture)  # noqa: S314 # ours
         assert f"]({path.relative_to(tmp_path).as_posix()})" in text
     assert files
+
+
+def test_growth_has_both_scales_in_powers_of_ten() -> None:
+    """A value that is ten times another lies one step higher, and zeros are left out."""
+    found = [Curve(name="a", points=[(10, 1.0), (100, 10.0), (1000, 0.0)])]
+    picture = growth("t", "u", "members", found)
+    ET.fromstring(picture)  # noqa: S314 # ours
+    assert 'points="80.0,312.0 395.0,52.0"' in picture
+    assert "1,000 members" in picture
+    ET.fromstring(growth("t", "u", "members", []))  # noqa: S314 # ours
+
+
+def test_spans_are_as_long_as_their_times() -> None:
+    """A span that is too short has no words; what a member received stands above its lane."""
+    lane = Spans(name="m1", spans=[(-1.0, 0.5, "0-3"), (0.5, 0.501, "4")], marks=[(0.0, True)])
+    picture = spans("t", "l", -1.0, 1.0, [lane])
+    ET.fromstring(picture)  # noqa: S314 # ours
+    assert 'x="80.0" y="60.0" width="592.5"' in picture
+    assert ">0-3<" in picture
+    assert ">4<" not in picture
