@@ -92,19 +92,19 @@ class Streams:
     async def _read(self, stream: _Stream) -> list[LogMessage]:
         """The next records; none if the stream is stopped."""
         log, partition = self._process.log, stream.partition
+        messages: list[LogMessage] = []
         with trio.CancelScope() as stream.reading:
             while True:
                 await trio.lowlevel.checkpoint()
                 try:
                     found = log.read(partition, stream.consumed, _CHUNK)
                     if found.records:
+                        messages = [LogMessage(partition, one) for one in found.records]
                         break
                     await log.wait_for(partition, stream.consumed)
                 except (FetchError, OffsetOutOfRangeError):
                     await trio.sleep(_RETRY)
-        if stream.stopped:
-            return []
-        return [LogMessage(partition, one) for one in found.records]
+        return [] if stream.stopped else messages
 
     async def _handle(self, stream: _Stream, messages: list[LogMessage]) -> None:
         if not messages:
