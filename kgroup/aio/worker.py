@@ -71,10 +71,22 @@ def run(
     check_caller(config, "`await kgroup.aio.serve(group, handle)`")
     check_no_loop(config)
     received: list[int] = []
+    started: list[asyncio.Task[None]] = []
+
+    def cancel() -> None:
+        for task in started:
+            with suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
+                task.get_loop().call_soon_threadsafe(task.cancel)
+
     failure: BaseException | None = None
     try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_until_signal(group, process, received))
+        # Outside the runner, because a SystemExit leaves it while the worker's task still runs: the
+        # runner would then handle signals again, and its handler would stay when it has ended.
+        with (
+            closed_by_signals(group.shutdown, cancel, received),
+            asyncio.Runner(loop_factory=loop_factory) as runner,
+        ):
+            runner.run(_until_closed(group, process, started))
     except asyncio.CancelledError:
         pass  # at a second signal
     except (Exception, BaseExceptionGroup, SystemExit) as error:  # noqa: BLE001 # it is raised
@@ -135,15 +147,12 @@ async def _serve(group: ConsumerGroup, process: _Process) -> None:
             await last.wait_ended()
 
 
-async def _until_signal(group: ConsumerGroup, process: _Process, received: list[int]) -> None:
-    """Run a worker in its group, and close that at a signal."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+async def _until_closed(
+    group: ConsumerGroup, process: _Process, started: list[asyncio.Task[None]]
+) -> None:
+    """Run a worker in its group, in a task that ``started`` gets."""
+    task = asyncio.current_task()
     assert task is not None  # a runner starts it
-    stop = task.cancel
-
-    def cancel() -> None:
-        loop.call_soon_threadsafe(stop)
-
-    with closed_by_signals(group.shutdown, cancel, received):
-        async with group:
-            await _serve(group, process)
+    started.append(task)
+    async with group:
+        await _serve(group, process)

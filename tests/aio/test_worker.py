@@ -181,8 +181,12 @@ def test_arguments_of_retrying(kafka: Kafka) -> None:
 
 
 def test_a_function_that_exits(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
-    """``sys.exit`` in a function ends the worker with that status, and the member leaves."""
+    """``sys.exit`` in a function ends the worker with that status, and the member leaves.
+
+    Signals do again what they did before.
+    """
     here = Here(kafka)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
     async def leave(_: aio.Generation, batch: Batch) -> None:
         await asyncio.sleep(0)
@@ -193,3 +197,4 @@ def test_a_function_that_exits(kafka: Kafka, capsys: pytest.CaptureFixture[str])
     assert raised.value.code == 3
     assert "failed: SystemExit: 3" in capsys.readouterr().err
     assert len(here.of(Left)) == 1
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -24,19 +24,42 @@ def test_its_children():
 """
 
 
+LEAKING: Final = """
+import signal
+
+def test_that_leaves_a_handler():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+def test_after_it():
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+"""
+
+
 def test_an_ignored_interrupt_is_restored(tmp_path: Path) -> None:
     """If SIGINT was ignored from the start, tests and their children get its default handler."""
-    shutil.copy(ROOT / "tests" / "interrupts.py", tmp_path / "conftest.py")
-    (tmp_path / "test_suite.py").write_text(SUITE)
+    assert "2 passed" in outcome(tmp_path, SUITE)
+
+
+def test_a_handler_that_is_left(tmp_path: Path) -> None:
+    """A test that leaves a signal's handler fails, and the next one has the handler of before."""
+    ended = outcome(tmp_path, LEAKING)
+    assert "ERROR test_suite.py::test_that_leaves_a_handler" in ended
+    assert "2 passed, 1 error" in ended
+
+
+def outcome(folder: Path, suite: str) -> str:
+    """What pytest prints for a suite, begun with SIGINT ignored."""
+    shutil.copy(ROOT / "tests" / "interrupts.py", folder / "conftest.py")
+    (folder / "test_suite.py").write_text(suite)
     ignoring = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN);"
     ignoring += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     pytest = ["-m", "pytest", "-q", "--rootdir=.", "-p", "no:cacheprovider"]
     ended = subprocess.run(
         [sys.executable, "-c", ignoring, *pytest],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "2 passed" in ended.stdout, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr
