@@ -9,13 +9,13 @@ A test that leaves another handler fails, and not the test that is interrupted a
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, Final
 
 import pytest
 
 HANDLED: Final = (signal.SIGINT, signal.SIGTERM)
-BEFORE: Final = pytest.StashKey[list[Any]]()
+BEFORE: Final = pytest.StashKey[Iterable[Any]]()
 
 
 @pytest.hookimpl(tryfirst=True)
