@@ -40,6 +40,7 @@ STORIES: Final = tuple(
         "testing/simulation/test_own_starts.py",
         "testing/simulation/test_partition_handlers.py",
         "testing/simulation/test_programs.py",
+        "testing/simulation/test_subscriptions.py",
         "testing/simulation/test_targeted_faults.py",
         "testing/simulation/test_waiting_records.py",
         "threaded/test_group.py",

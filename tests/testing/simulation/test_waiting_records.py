@@ -119,17 +119,14 @@ def test_clocks_that_disagree_make_records_wait() -> None:
             config={"heartbeat_interval": 3.0, "session_timeout": 30.0},
         )
         stops = tuple(Stop(at=30.0 * n, process=f"m{n}", seconds=5.0) for n in (1, 2, 3))
-        plans = [
-            attrs.evolve(
-                generate_plan(scenario, seed),
-                records_every=0.1,
-                records_at_once=1,
-                work=(0.0, 0.001),
-                faults=stops,
-            )
-            for seed in (4, 5)
-        ]
-        return sum(Summary.of(simulate(plan).history).waited for plan in plans)
+        plan = attrs.evolve(
+            generate_plan(scenario, seed=4),
+            records_every=0.1,
+            records_at_once=1,
+            work=(0.0, 0.001),
+            faults=stops,
+        )
+        return Summary.of(simulate(plan).history).waited
 
     assert waited(0.0) == 0
     assert waited(3.0) > 0
