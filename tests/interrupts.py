@@ -9,13 +9,12 @@ A test that leaves another handler fails, and not the test that is interrupted a
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator, Iterable
-from typing import Any, Final
+from collections.abc import Generator
+from typing import Final
 
 import pytest
 
 HANDLED: Final = (signal.SIGINT, signal.SIGTERM)
-BEFORE: Final = pytest.StashKey[Iterable[Any]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -26,17 +25,14 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Remember what handles signals before the test and its fixtures."""
-    item.stash[BEFORE] = [signal.getsignal(number) for number in HANDLED]
-    return (yield)
+def pytest_runtest_call() -> Generator[None]:
+    """Restore the handlers of before the test, and fail if that was necessary.
 
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """Restore it after them, and fail if that was necessary."""
+    Fixtures may set some for more than one test: Spark's session handles SIGINT.
+    """
+    before = [(number, signal.getsignal(number)) for number in HANDLED]
     yield
-    for number, before in zip(HANDLED, item.stash[BEFORE], strict=True):
-        if (left := signal.getsignal(number)) is not before:
-            signal.signal(number, before)
-            pytest.fail(f"{number.name} is still handled by {left}, and was by {before} before")
+    for number, handler in before:
+        if (left := signal.getsignal(number)) is not handler:
+            signal.signal(number, handler)
+            pytest.fail(f"{number.name} is still handled by {left}, and was by {handler} before")

@@ -120,7 +120,7 @@ def _rows(results: Results, case: str) -> Iterable[dict[str, Any]]:
 
 
 def _cells(row: dict[str, Any], *names: str) -> list[str]:
-    return ["never" if row[name] is None else f"{row[name]:,}" for name in names]
+    return ["never" if row[name] is None else f"{row[name] or 0:,}" for name in names]
 
 
 def _lines(results: Results, *names: str) -> Iterable[Curve]:

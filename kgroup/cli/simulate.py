@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -159,8 +159,9 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--scheme",
     type=click.Choice(tuple(SCHEMES)),
-    help="Run the group protocols that Kafka had, or the classic one, under plans that fit all of"
-    " them, and report which invariants each breaks: docs/history.md.",
+    help="Run one of Kafka's earlier group protocols, or the classic one, under plans that fit all"
+    " of them, and report which invariants it breaks (docs/history.md); the exit status is 0. It"
+    " runs all seeds in one process, with programs of its own and no logins.",
 )
 @click.option(
     "--trace",
@@ -205,8 +206,15 @@ def simulate(
         wall_clock_error=wall_clock_error,
         logins=worker is default_worker if logins is None else logins,
     )
-    if scheme is not None and worker is not default_worker:
-        raise click.UsageError("--scheme has programs of its own; leave out --worker")
+    if scheme is not None:
+        _refuse_beside_scheme(
+            {
+                "--worker": worker is not default_worker,
+                "--logins": bool(logins),
+                "--processes": processes not in (None, 1),
+                "--keep-going": keep_going,
+            }
+        )
     if trace is not None and len(seeds) > 1:
         raise click.UsageError("--trace is for a single seed, such as --seeds 17")
     display = _Display(Console(highlight=False))
@@ -248,6 +256,14 @@ def _scenario(hours: float | None, minutes: float | None, **others: Any) -> Scen
         return Scenario(duration=duration, **others)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _refuse_beside_scheme(given: Mapping[str, bool]) -> None:
+    for option in (name for name, is_given in given.items() if is_given):
+        raise click.UsageError(
+            "--scheme has programs of its own without logins, and runs all seeds in one process;"
+            f" leave out {option}"
+        )
 
 
 def _compare(

@@ -43,8 +43,8 @@ def test_an_ignored_interrupt_is_restored(tmp_path: Path) -> None:
 def test_a_handler_that_is_left(tmp_path: Path) -> None:
     """A test that leaves a signal's handler fails, and the next one has the handler of before."""
     ended = outcome(tmp_path, LEAKING)
-    assert "ERROR test_suite.py::test_that_leaves_a_handler" in ended
-    assert "2 passed, 1 error" in ended
+    assert "FAILED test_suite.py::test_that_leaves_a_handler" in ended
+    assert "1 failed, 1 passed" in ended
 
 
 def outcome(folder: Path, suite: str) -> str:

@@ -5,7 +5,9 @@ INVARIANT: a process has one session at a time, and only one that this module cr
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +62,7 @@ def session(
         SparkUnavailableError: there is no PySpark, or no Java for it.
         UsageError: this process already has a session.
     """
-    with SparkHome(log_path=log_path, java=java) as home:
+    with interrupts_restored(), SparkHome(log_path=log_path, java=java) as home:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -87,6 +89,17 @@ def session(
             # The builder is shared: its options would apply to the next session too.
             SparkSession.builder._options.clear()  # noqa: SLF001
             _end_jvm(SparkContext)
+
+
+@contextmanager
+def interrupts_restored() -> Iterator[None]:
+    """Restore the handler of SIGINT, which PySpark replaces by one that cancels jobs."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # PySpark replaces it only there
+            signal.signal(signal.SIGINT, before or signal.SIG_DFL)  # None: it was set in C
 
 
 def _end_jvm(context: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from kgroup.errors import UsageError
 from kgroup.testing.spark import session
+from kgroup.testing.spark.session import interrupts_restored
 
 
 def doubled(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -31,6 +33,7 @@ def test_executors_run_python_with_arrow(spark: SparkSession) -> None:
 USER = """
 import time
 from kgroup.testing.spark import session
+from kgroup.testing.spark.session import interrupts_restored
 if __name__ == "__main__":
     with session("local[1]"):
         print("ready", flush=True)
@@ -54,3 +57,11 @@ def test_a_second_session_is_refused(spark: SparkSession) -> None:
     """A process has one session; a second one would really be the first."""
     with pytest.raises(UsageError, match="this process already has a SparkSession"), session():
         pass
+
+
+def test_ctrl_c_is_handled_as_before() -> None:
+    """When a session has ended, PySpark's handler of SIGINT is gone."""
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts_restored():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is before

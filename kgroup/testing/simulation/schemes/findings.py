@@ -58,7 +58,7 @@ class Findings:
     def lines(self) -> Iterator[str]:
         """The findings as text."""
         again = 100 * self.twice / max(self.processed, 1)
-        yield f"{self.scheme}: {self.seeds} seeds"
+        yield f"{self.scheme}: {self.seeds} seed{'s' * (self.seeds != 1)}"
         records = f"{self.processed} processed, {self.twice} of them again ({again:.2g}%)"
         yield f"  records         {records}"
         yield f"  two owners      {self.shared:.1f} s"
@@ -68,8 +68,10 @@ class Findings:
                 yield f"  {'':15} holds in every seed"
                 continue
             seed, violation = self.first[number]
+            seeds, times = self.broken[number], self.times[number]
             yield (
-                f"  {'':15} broken in {self.broken[number]} seeds, {self.times[number]} times;"
+                f"  {'':15} broken in {seeds} seed{'s' * (seeds != 1)}, {times}"
+                f" time{'s' * (times != 1)};"
                 f" first in seed {seed}, at {violation.at:.3f} s: {violation.what}"
             )
 
