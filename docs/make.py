@@ -190,7 +190,7 @@ kgroup.run(config, handle, on_event=write_line)
 - `event.as_dict()` is the event as JSON: `event` (the name), `level`, the fields and `message`. A
   partition is written as `topic-number`, an assignment as a list of partitions, an end as `cause`
   and `detail`.
-- A request, a read or a login that goes on failing (`RequestFailed`, `SourceFault`,
+- A request, a read or a login that goes on failing (`RequestFailed`, `RecordSourceFailed`,
   `LoginDelayed`), as when a server is away, is logged once a minute, with the number of times, and
   otherwise at the level DEBUG. Each time is an event.
 - Each log record of an event has `group_id`, `member_id`, `generation_id`, `partition` (text, or

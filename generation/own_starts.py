@@ -16,7 +16,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.errors import ArgumentError
-from kgroup.events import StartsDelayed
+from kgroup.events import OwnStartsDelayed
 from kgroup.functions import name_of
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
@@ -86,7 +86,7 @@ class OwnStarts:
                 await returned.wait()
                 return
             self._member.emitter.emit(
-                StartsDelayed,
+                OwnStartsDelayed,
                 function=name_of(load),
                 partitions=count,
                 waited=trio.current_time() - began,

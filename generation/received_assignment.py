@@ -42,7 +42,7 @@ import attrs
 from kgroup.client.coordinator import UNREADABLE
 from kgroup.client.error_policy import Request
 from kgroup.client.retry import until_answered
-from kgroup.errors import some
+from kgroup.errors import short_list
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment, group_topics
 from kgroup.generation.member_context import CompletedJoin, PreviousGenerations
 from kgroup.interfaces import DescribeResult
@@ -292,7 +292,7 @@ def compare(
             if member.version != UNREADABLE and topic not in member.topics:
                 strange.add(topic)
         if strange:
-            names = some(sorted(strange), "{:.80}".format)
+            names = short_list(sorted(strange), "{:.80}".format)
             faults.append(f"{member.member_id} has partitions of {names}, but no subscription")
     for name, info in sorted(known.items()):
         numbers = covered.get(name, set())
@@ -310,7 +310,7 @@ def compare(
 
 
 def _not_subscribed(topics: Collection[str]) -> Verdict:
-    names = some(sorted(topics))
+    names = short_list(sorted(topics))
     fault = f"assigned partitions of {names}, which this member does not subscribe to any more"
     return Verdict(
         faults=(fault,),
@@ -322,7 +322,7 @@ def _not_subscribed(topics: Collection[str]) -> Verdict:
 def _uncovered(topics: Collection[str]) -> Verdict:
     if not topics:
         return FITS
-    fault = f"no member is assigned anything of {some(sorted(topics))}"
+    fault = f"no member is assigned anything of {short_list(sorted(topics))}"
     return Verdict(
         faults=(fault,),
         cause=Cause.SUBSCRIPTION_CHANGED,

@@ -34,7 +34,7 @@ import trio
 
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.error_policy import Request, failed_request, reaction_to
-from kgroup.errors import BrokerError, TransportError, some
+from kgroup.errors import BrokerError, TransportError, short_list
 from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, PartitionsNotRead
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
@@ -317,7 +317,7 @@ class GenerationRunner:
         if (assignor := self._assignors.get(membership.assignor)) is not None:
             call_on_assignment(assignor, mine, membership.generation_id)
         if given_up:
-            raise _PartitionsRevokedError(f"gave up {some(given_up)}")
+            raise _PartitionsRevokedError(f"gave up {short_list(given_up)}")
 
     async def _check_inherited(
         self, assigned: Collection[str], known: Mapping[str, TopicInfo]
@@ -451,7 +451,7 @@ class _OutdatedAssignmentError(Exception):
     """An inherited assignment does not fit the group's topics."""
 
     def __init__(self, verdict: Verdict) -> None:
-        super().__init__(some(verdict.faults, between="; "))
+        super().__init__(short_list(verdict.faults, between="; "))
         self.verdict = verdict
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar, cast, final
 import attrs
 
 from kgroup.addresses import split_address
-from kgroup.errors import ArgumentError, ConfigError, shown
+from kgroup.errors import ArgumentError, ConfigError, short_repr
 from kgroup.types import INT32_MAX, text_fault
 
 LONGEST_DURATION: Final = INT32_MAX / 1000
@@ -214,7 +214,7 @@ def listed(field: str, value: Any, most: int) -> Any:
     try:
         items = tuple(islice(value, most + 1))
     except Exception as error:
-        raise ConfigError(field, value, f"iterating over it raised {shown(error)}") from error
+        raise ConfigError(field, value, f"iterating over it raised {short_repr(error)}") from error
     if len(items) > most:
         raise ConfigError(field, value, f"it may have at most {most} items")
     return items

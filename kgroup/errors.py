@@ -23,7 +23,7 @@ _MOST_LISTED: Final = 20
 """The most items of a list that a text shows."""
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value's repr in one short line; it works even where ``repr`` itself raises.
 
     ``repr`` raises for an int of more than 4,300 digits, and may do so for a program's own objects.
@@ -43,7 +43,7 @@ def in_one_line(error: BaseException) -> str:
     """
     name = type(error).__name__
     if isinstance(error, BaseExceptionGroup):
-        return f"{name} ({some(error.exceptions, in_one_line, '; ')})"
+        return f"{name} ({short_list(error.exceptions, in_one_line, '; ')})"
     try:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
@@ -51,7 +51,7 @@ def in_one_line(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def some(things: Collection[T], word: Callable[[T], str] = str, between: str = ", ") -> str:
+def short_list(things: Collection[T], word: Callable[[T], str] = str, between: str = ", ") -> str:
     """The first items and the number of the others: other members decide how long a list is."""
     more = len(things) - _MOST_LISTED
     listed = between.join(map(word, islice(things, _MOST_LISTED)))
@@ -80,7 +80,7 @@ class ConfigError(UsageError, ValueError):
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}={shown(value)} is refused: {allowed}")
+        super().__init__(f"{field}={short_repr(value)} is refused: {allowed}")
         self.field = field
         self.value = value
         self.allowed = allowed
@@ -99,7 +99,7 @@ class ArgumentError(UsageError, TypeError, ValueError):
     """
 
     def __init__(self, argument: str, value: object, allowed: str) -> None:
-        super().__init__(f"{argument}={shown(value)} is refused: {allowed}; nothing was done")
+        super().__init__(f"{argument}={short_repr(value)} is refused: {allowed}; nothing was done")
         self.argument = argument
         self.value = value
         self.allowed = allowed

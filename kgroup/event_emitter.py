@@ -7,7 +7,7 @@ from typing import Any, TypeVar, final
 
 from kgroup.client.error_policy import Reaction, Request
 from kgroup.errors import BrokerError, TransportError
-from kgroup.events import Event, EventHandler, RequestFailed, SourceFault
+from kgroup.events import Event, EventHandler, RecordSourceFailed, RequestFailed
 from kgroup.logs import LOGGER, attributes_of
 from kgroup.monitors import Monitor, Monitored
 from kgroup.types import Membership, TopicPartition
@@ -124,4 +124,4 @@ class EventEmitter:
 
     def fault(self, partition: TopicPartition | None, reason: str) -> None:
         """Emit that the record source had a fault from which it recovers by itself."""
-        self.emit(SourceFault, partition=partition, reason=reason)
+        self.emit(RecordSourceFailed, partition=partition, reason=reason)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeVar, final
 
 import attrs
 
-from kgroup.errors import some
+from kgroup.errors import short_list
 from kgroup.types import Assignment, Cause, End, TopicPartition
 
 
@@ -199,7 +199,7 @@ class PartitionsUnassigned(Event):
     def message(self) -> str:
         """See ``Event``."""
         return (
-            f"the assignor assigned no member to {some(self.partitions)}; these"
+            f"the assignor assigned no member to {short_list(self.partitions)}; these"
             " partitions are not read in this generation"
         )
 
@@ -217,7 +217,7 @@ class AssignmentRefused(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        entries = some(self.entries.items(), lambda entry: "{} ({})".format(*entry))
+        entries = short_list(self.entries.items(), lambda entry: "{} ({})".format(*entry))
         return f"the leader's assignment has invalid entries, which this member ignores: {entries}"
 
 
@@ -234,7 +234,7 @@ class TopicsRefused(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        topics = some(self.topics.items(), lambda topic: f"{topic[0]!r:.80} ({topic[1]})")
+        topics = short_list(self.topics.items(), lambda topic: f"{topic[0]!r:.80} ({topic[1]})")
         return f"other members subscribe to topics that this leader cannot assign: {topics}"
 
 
@@ -287,8 +287,8 @@ class TopicsMissing(Event):
             for name in self.topics
         ]
         return (
-            f"subscribed topics do not exist: {some(shown)}; once they exist, the group rebalances"
-            " and reads them"
+            f"subscribed topics do not exist: {short_list(shown)}; once they exist, the"
+            " group rebalances and reads them"
         )
 
 
@@ -431,9 +431,10 @@ class CommitsMissing(Event):
     def message(self) -> str:
         """See ``Event``."""
         return (
-            f"records of {some(self.partitions)} were handed out, and nothing has been committed"
-            " since: the member that owns the partitions next will get these records again. Once"
-            " they are processed, call generation.commit({batch.partition: batch.next_offset})"
+            f"records of {short_list(self.partitions)} were handed out, and nothing has been"
+            " committed since: the member that owns the partitions next will get these records"
+            " again. Once they are processed, call"
+            " generation.commit({batch.partition: batch.next_offset})"
         )
 
 
@@ -446,9 +447,8 @@ class PartitionsNotRead(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        return (
-            f"no stream is open for {some(self.partitions)}; call generation.records() to read them"
-        )
+        partitions = short_list(self.partitions)
+        return f"no stream is open for {partitions}; call generation.records() to read them"
 
 
 @attrs.frozen(kw_only=True)
@@ -529,7 +529,7 @@ class Left(Event):
 
 
 @attrs.frozen(kw_only=True)
-class SourceFault(Event):
+class RecordSourceFailed(Event):
     """Reading failed, of one partition or of all; kgroup recovers from it by itself."""
 
     level: ClassVar[int] = logging.WARNING
@@ -555,7 +555,7 @@ class LoginDelayed(Event):
 
 
 @attrs.frozen(kw_only=True)
-class StartsDelayed(Event):
+class OwnStartsDelayed(Event):
     """The function of ``GroupConfig.starts`` is still running, and the hand-over waits for it.
 
     Attributes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kgroup.errors import ConfigError, UsageError, shown
+from kgroup.errors import ConfigError, UsageError, short_repr
 from kgroup.types import text_fault
 
 WANTED: Final = "an assignor is an object with a name, which is a str, and a method assign()"
@@ -80,7 +80,7 @@ def check_source(source: Any) -> None:
             found = getattr(source, name, _MISSING)
         except Exception as error:
             raise UsageError(
-                f"the record source {shown(source)} cannot be used: its {name!r} raised"
+                f"the record source {short_repr(source)} cannot be used: its {name!r} raised"
                 f" {_said(error)}"
             ) from error
         if callable(found) or (found is _MISSING and name in _OPTIONAL_SOURCE_METHODS):
@@ -88,7 +88,7 @@ def check_source(source: Any) -> None:
         fault = f"it has no {name}()"
         if name in _OPTIONAL_SOURCE_METHODS:
             fault = f"its {name}, if it has one, must be a method"
-        raise UsageError(f"the record source {shown(source)} cannot be used: {fault}")
+        raise UsageError(f"the record source {short_repr(source)} cannot be used: {fault}")
 
 
 def _said(error: Exception) -> str:
@@ -97,4 +97,4 @@ def _said(error: Exception) -> str:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
         text = ""
-    return f"{type(error).__name__}: {shown(text)[1:-1]}" if text else type(error).__name__
+    return f"{type(error).__name__}: {short_repr(text)[1:-1]}" if text else type(error).__name__

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from kgroup import arguments
-from kgroup.errors import ArgumentError, UsageError, shown
+from kgroup.errors import ArgumentError, UsageError, short_repr
 
 _GENERATOR: Final = "it is a generator function, so a call would run none of it; remove the `yield`"
 
@@ -84,15 +84,15 @@ def check_result(fn: Callable[..., object], returned: object, instead: str) -> N
     if inspect.iscoroutine(returned):
         returned.close()  # otherwise Python warns that it was never awaited
     if inspect.isawaitable(returned):
-        raise UsageError(f"{name_of(fn)} returned {shown(returned)}: {instead}")
+        raise UsageError(f"{name_of(fn)} returned {short_repr(returned)}: {instead}")
     if isinstance(returned, Future):
         raise UsageError(
-            f"{name_of(fn)} returned {shown(returned)}, whose work may not be done yet:"
+            f"{name_of(fn)} returned {short_repr(returned)}, whose work may not be done yet:"
             " wait for its result in the function"
         )
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
         raise UsageError(
-            f"{name_of(fn)} returned {shown(returned)}, so nothing of it has run: call"
+            f"{name_of(fn)} returned {short_repr(returned)}, so nothing of it has run: call"
             " functions without `yield`"
         )
 

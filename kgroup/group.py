@@ -143,7 +143,7 @@ class ConsumerGroup:
         self._ready: GenerationRunner | None = None
         self._held: Lifecycle | None = None
         self._holder: trio.lowlevel.Task | None = None
-        self._life: Lifecycle | None = None
+        self._lifecycle: Lifecycle | None = None
         self._runner: GenerationRunner | None = None
         self._source: RecordSource | None = None
         self._probe: LoopProbe | None = None
@@ -331,8 +331,8 @@ class ConsumerGroup:
         """
         arguments.instance("reason", reason, str)
         arguments.instance("promptly", promptly, bool)
-        if self._life is not None and (promptly or self._closing is None):
-            close = self._life.close if promptly else self._life.close_on_beat
+        if self._lifecycle is not None and (promptly or self._closing is None):
+            close = self._lifecycle.close if promptly else self._lifecycle.close_on_beat
             close(End(Cause.CLOSED, self._closing or reason))
         if self._closing is not None:
             return
@@ -451,7 +451,7 @@ class ConsumerGroup:
         elif self._closing is not None:
             state = "closing"
         else:
-            state = "joining" if self._life is None else repr(self._life.state.value)
+            state = "joining" if self._lifecycle is None else repr(self._lifecycle.state.value)
         return f"<ConsumerGroup {self._config.group_id!r}, {state}>"
 
     def _phase(self, runner: GenerationRunner | None, *, loop_ended: bool) -> tuple[Phase, str]:
@@ -550,8 +550,8 @@ class ConsumerGroup:
             try:
                 await self._run(member)
             finally:
-                if self._life is not None:  # cancelled from outside, in a generation
-                    self._errors = list(self._life.errors)
+                if self._lifecycle is not None:  # cancelled from outside, in a generation
+                    self._errors = list(self._lifecycle.errors)
                 try:
                     await self._leave(member)
                 finally:
@@ -574,11 +574,11 @@ class ConsumerGroup:
                         continue
                     # From here on the generation ends by its own drain and not by these scopes.
                     self._cancelled_by_closing = None
-                    self._life, self._runner = runner.lifecycle, runner
+                    self._lifecycle, self._runner = runner.lifecycle, runner
                     if joining.cancel_called:  # too late for the JoinGroup
-                        self._life.end(self._subscription_end())
+                        self._lifecycle.end(self._subscription_end())
                     await member.run(runner, self._offer)
-                self._life = self._ready = self._runner = None
+                self._lifecycle = self._ready = self._runner = None
                 if scope.cancelled_caught:  # the group closed before a generation began
                     continue
                 if runner.lifecycle.errors:
@@ -651,8 +651,8 @@ class ConsumerGroup:
             self._recorder.subscribed_again()
         if self._joining is not None:
             self._joining.cancel()
-        if self._life is not None:
-            self._life.end_on_beat(self._subscription_end)
+        if self._lifecycle is not None:
+            self._lifecycle.end_on_beat(self._subscription_end)
         self._changed.notify()
 
     def _subscription_end(self) -> End:

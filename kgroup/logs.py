@@ -18,7 +18,7 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.events import Event, Joined, LoginDelayed, RequestFailed, SourceFault
+from kgroup.events import Event, Joined, LoginDelayed, RecordSourceFailed, RequestFailed
 
 LOGGER: Final = logging.getLogger("kgroup")
 REPEATED_AFTER: Final = 60.0
@@ -58,12 +58,12 @@ class EventLog:
         """Log an event, unless it repeats a failure that was logged within the last minute."""
         if isinstance(event, Joined):
             self._failures.clear()  # requests are answered again
-        if isinstance(event, RequestFailed | SourceFault | LoginDelayed):
+        if isinstance(event, RequestFailed | RecordSourceFailed | LoginDelayed):
             self._log_failure(event)
         else:
             _write(event, event.severity, "")
 
-    def _log_failure(self, event: RequestFailed | SourceFault | LoginDelayed) -> None:
+    def _log_failure(self, event: RequestFailed | RecordSourceFailed | LoginDelayed) -> None:
         now = self._now()
         key = (
             type(event),

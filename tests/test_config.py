@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kgroup.bounds import LONGEST_DURATION
 from kgroup.config import DEFAULT_ASSIGNORS, FIELDS, GroupConfig
-from kgroup.errors import ConfigError, KgroupError, UsageError, shown
+from kgroup.errors import ConfigError, KgroupError, UsageError, short_repr
 from kgroup.security.settings import Security
 from kgroup.types import INT32_MAX, AutoOffsetReset, IsolationLevel
 
@@ -166,7 +166,7 @@ def test_a_wrong_value_is_refused(field: str, value: object) -> None:
     as_given = [repr(value), repr(()), repr(tuple(parts)), *(repr(part) for part in parts)]
     assert repr(error.value) in as_given
     assert len(error.allowed) > 10
-    assert str(error) == f"{field}={shown(error.value)} is refused: {error.allowed}"
+    assert str(error) == f"{field}={short_repr(error.value)} is refused: {error.allowed}"
 
 
 def test_a_config_error_is_a_usage_error_and_a_value_error() -> None:

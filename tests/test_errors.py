@@ -158,6 +158,6 @@ def test_plain_errors_can_be_pickled() -> None:
 
 def test_a_long_list_is_shortened() -> None:
     """The first twenty items are shown, and how many there are besides."""
-    assert errors.some([1, 2]) == "1, 2"
-    assert errors.some(range(20), between="; ").count("; ") == 19
-    assert errors.some(range(1021)).endswith("18, 19 and 1,001 more")
+    assert errors.short_list([1, 2]) == "1, 2"
+    assert errors.short_list(range(20), between="; ").count("; ") == 19
+    assert errors.short_list(range(1021)).endswith("18, 19 and 1,001 more")

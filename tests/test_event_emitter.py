@@ -8,7 +8,7 @@ import trio
 from kgroup.client.error_policy import Request, reaction_to
 from kgroup.errors import ConnectionLostError
 from kgroup.event_emitter import EventEmitter
-from kgroup.events import Event, GenerationStarted, RequestFailed, SourceFault
+from kgroup.events import Event, GenerationStarted, RecordSourceFailed, RequestFailed
 from kgroup.types import Membership, TopicPartition
 
 MEMBERSHIP = Membership(
@@ -75,8 +75,8 @@ def test_a_fault_of_the_source() -> None:
     emitter.fault(TopicPartition("t", 0), "away")
     emitter.fault(None, "all are")
     assert events == [
-        SourceFault(group_id="g", partition=TopicPartition("t", 0), reason="away"),
-        SourceFault(group_id="g", partition=None, reason="all are"),
+        RecordSourceFailed(group_id="g", partition=TopicPartition("t", 0), reason="away"),
+        RecordSourceFailed(group_id="g", partition=None, reason="all are"),
     ]
 
 

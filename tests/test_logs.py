@@ -13,8 +13,8 @@ from kgroup.events import (
     Joined,
     Joining,
     LoopBlocked,
+    RecordSourceFailed,
     RequestFailed,
-    SourceFault,
 )
 from kgroup.logs import LOGGER, REPEATED_AFTER, EventLog
 from kgroup.types import Cause, End, TopicPartition
@@ -43,7 +43,7 @@ def test_a_record_has_the_event_and_what_it_is_about(caplog: pytest.LogCaptureFi
     """Formatters and filters find group, member, generation, partition and the event itself."""
     ids: dict[str, Any] = {"group_id": "g", "member_id": "m", "generation_id": 3}
     joining = Joining(reason="r", **ids)
-    fault = SourceFault(partition=TopicPartition("t", 1), reason="r", **ids)
+    fault = RecordSourceFailed(partition=TopicPartition("t", 1), reason="r", **ids)
     with caplog.at_level(logging.DEBUG, "kgroup"):
         EventLog()(joining)
         EventLog()(fault)
@@ -105,7 +105,7 @@ def test_the_failures_of_two_partitions_are_two(caplog: pytest.LogCaptureFixture
     """Each partition's first failure is logged."""
     write = EventLog(lambda: 0.0)
     for number in (0, 1, 0):
-        write(SourceFault(group_id="g", partition=TopicPartition("t", number), reason="r"))
+        write(RecordSourceFailed(group_id="g", partition=TopicPartition("t", number), reason="r"))
     assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 2
 
 

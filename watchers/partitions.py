@@ -16,7 +16,7 @@ import trio
 
 from kgroup.client.error_policy import POLL_AGAIN, Request
 from kgroup.client.retry import Report
-from kgroup.errors import BrokerError, TransportError, some
+from kgroup.errors import BrokerError, TransportError, short_list
 from kgroup.types import Cause, End, TopicInfo
 
 DELETED_AFTER: Final = 5.0
@@ -108,4 +108,4 @@ async def partition_watcher(
         else:
             certain = trio.current_time() - suspected_at > DELETED_AFTER - interval / 2
         if found and certain:
-            return End(Cause.PARTITIONS_CHANGED, some(found, between="; "))
+            return End(Cause.PARTITIONS_CHANGED, short_list(found, between="; "))

@@ -12,7 +12,7 @@ import trio
 
 from kgroup.client.error_policy import POLL_AGAIN, Request
 from kgroup.client.retry import Report
-from kgroup.errors import BrokerError, TransportError, some
+from kgroup.errors import BrokerError, TransportError, short_list
 from kgroup.types import Cause, End
 
 
@@ -56,8 +56,8 @@ async def subscription_watcher(
 
 
 def _changes(before: frozenset[str], now: frozenset[str]) -> str:
-    added = some(sorted(now - before))
-    gone = some(sorted(before - now))
+    added = short_list(sorted(now - before))
+    gone = short_list(sorted(before - now))
     return "; ".join(
         text
         for text in (

@@ -25,7 +25,7 @@ from typing import Any, Final
 from kgroup.assignors.range import RangeAssignor
 from kgroup.assignors.roundrobin import RoundRobinAssignor
 from kgroup.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
-from kgroup.errors import UsageError, shown
+from kgroup.errors import UsageError, short_repr
 from kgroup.extension_checks import check_assignor
 from kgroup.interfaces import Assignor
 from kgroup.types import Claim, TopicPartition
@@ -59,7 +59,7 @@ def resolve(assignors: Iterable[str | Assignor]) -> dict[str, Assignor]:
         if isinstance(given, str):
             if given not in BUILTIN:
                 raise UsageError(
-                    f"no assignor {shown(given)} is built in; {', '.join(BUILTIN)} are"
+                    f"no assignor {short_repr(given)} is built in; {', '.join(BUILTIN)} are"
                 )
             name, assignor = given, BUILTIN[given]
         else:
@@ -100,7 +100,8 @@ def user_data_of(assignor: Any, claim: Claim | None) -> bytes | None:
     if not isinstance(data, bytes | bytearray | memoryview):
         # bytes() would turn a number into that many zeros, and a list into its items.
         raise UsageError(
-            f"user_data() of {shown(assignor)} returned {shown(data)}; it must return bytes or None"
+            f"user_data() of {short_repr(assignor)} returned {short_repr(data)};"
+            " it must return bytes or None"
         )
     return bytes(data)
 

@@ -17,7 +17,7 @@ import attrs
 
 from kgroup import bounds
 from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
-from kgroup.errors import ConfigError, shown
+from kgroup.errors import ConfigError, short_repr
 from kgroup.types import INT32_MAX, INT64_MAX
 
 _INT16: Final = 2**15 - 1
@@ -213,7 +213,7 @@ class BrokerSettings:
             if name in GROUP_PROPERTIES:
                 continue
             if name not in PROPERTIES:
-                raise ConfigError(shown(name)[1:-1], properties[name], _unknown(name))
+                raise ConfigError(short_repr(name)[1:-1], properties[name], _unknown(name))
             field, read, _ = PROPERTIES[name]
             try:
                 fields[field] = read(text)
@@ -242,7 +242,7 @@ def _as_text(name: str, value: object) -> str:
         return str(value).lower() if isinstance(value, bool) else str(value)
     except Exception as error:
         # An int of more than 4,300 digits has no text, and an object may raise in its own.
-        raise ConfigError(name, value, f"str() of it raised {shown(error)}") from error
+        raise ConfigError(name, value, f"str() of it raised {short_repr(error)}") from error
 
 
 def _unknown(name: object) -> str:

@@ -22,7 +22,7 @@ from kgroup.broker.security.acls import ResourceType
 from kgroup.broker.security.settings import SESSION_LIFETIME
 from kgroup.broker.server import check_listener
 from kgroup.cli.options import FilePath, Number, Whole
-from kgroup.errors import ConfigError, UsageError, shown
+from kgroup.errors import ConfigError, UsageError, short_repr
 from kgroup.security.settings import SecurityProtocol
 from kgroup.types import topic_fault
 
@@ -40,7 +40,7 @@ def _address(context: click.Context, option: click.Parameter, value: str) -> tup
         return split_address(value, least_port=0)
     except ValueError as error:
         raise click.BadParameter(
-            f"{shown(value)} is not HOST:PORT, such as {_DEFAULT_ADDRESS}: {error}"
+            f"{short_repr(value)} is not HOST:PORT, such as {_DEFAULT_ADDRESS}: {error}"
         ) from error
 
 
@@ -52,7 +52,7 @@ def _settings(
     for value in values:
         name, separator, text = value.partition("=")
         if not (separator and name):
-            raise click.BadParameter(f"{shown(value)} is not KEY=VALUE")
+            raise click.BadParameter(f"{short_repr(value)} is not KEY=VALUE")
         properties[name] = text
     try:
         return BrokerSettings.from_properties(properties)
@@ -68,16 +68,18 @@ def _topics(
     for value in values:
         name, colon, partitions = value.partition(":")
         if not (name and colon):
-            raise click.BadParameter(f"{shown(value)} is not NAME:PARTITIONS, such as orders:6")
+            raise click.BadParameter(
+                f"{short_repr(value)} is not NAME:PARTITIONS, such as orders:6"
+            )
         if fault := topic_fault(name):
-            raise click.BadParameter(f"the topic name {shown(name)} {fault}")
+            raise click.BadParameter(f"the topic name {short_repr(name)} {fault}")
         if name in topics:
             raise click.BadParameter(f"the topic {name!r} is given twice")
         try:
             topics[name] = PARTITIONS.read(partitions)
         except ValueError as error:
             raise click.BadParameter(
-                f"{shown(value)} is not NAME:PARTITIONS, such as orders:6: {error}"
+                f"{short_repr(value)} is not NAME:PARTITIONS, such as orders:6: {error}"
             ) from error
     return topics
 
@@ -93,7 +95,7 @@ def _users(
             # The text is not shown: it may be a password.
             raise click.BadParameter("a user is NAME:PASSWORD, such as alice:secret")
         if name in users:
-            raise click.BadParameter(f"the user {shown(name)} is given twice")
+            raise click.BadParameter(f"the user {short_repr(name)} is given twice")
         users[name] = password
     return users
 
@@ -119,7 +121,7 @@ def _acls(
             found.append(acl)
         except ConfigError as error:
             raise click.BadParameter(
-                f"{shown(value)} is not USER:OPERATION:TYPE[:NAME], such as"
+                f"{short_repr(value)} is not USER:OPERATION:TYPE[:NAME], such as"
                 f" alice:read:topic:orders: {error}"
             ) from error
     return tuple(found)

@@ -17,7 +17,7 @@ from kgroup import bounds
 from kgroup.cli.admin_client import ClusterError
 from kgroup.cli.options import Number, config_option, one_line, servers
 from kgroup.cli.signals import ended_by_signals
-from kgroup.errors import KgroupError, shown
+from kgroup.errors import KgroupError, short_repr
 from kgroup.types import IsolationLevel
 
 __all__ = [
@@ -100,7 +100,7 @@ def text(context: click.Context, option: click.Parameter, value: str | None) -> 
     """
     del context, option
     if value is not None and not _NAME.holds(value):
-        raise click.BadParameter(f"{shown(value)} is refused: {_NAME.allowed}")
+        raise click.BadParameter(f"{short_repr(value)} is refused: {_NAME.allowed}")
     return value
 
 

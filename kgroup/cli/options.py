@@ -15,7 +15,7 @@ import click
 
 from kgroup import bounds
 from kgroup.bounds import Bound
-from kgroup.errors import ConfigError, shown
+from kgroup.errors import ConfigError, short_repr
 from kgroup.security.settings import Security
 
 _STDIN: Final = "-"
@@ -69,7 +69,7 @@ def _number(
     try:
         return bound.read(str(value))
     except ValueError as error:
-        kind.fail(f"{shown(value)} is refused: {error}", param, ctx)
+        kind.fail(f"{short_repr(value)} is refused: {error}", param, ctx)
 
 
 @final
@@ -79,11 +79,11 @@ class FilePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or a usage error."""
         if "\0" in os.fsdecode(value):
-            self.fail(f"{shown(value)} is not a path: it has a NUL character", param, ctx)
+            self.fail(f"{short_repr(value)} is not a path: it has a NUL character", param, ctx)
         try:
             return super().convert(value, param, ctx)
         except (OSError, ValueError) as error:
-            self.fail(f"{shown(value)} is not a path: {error}", param, ctx)
+            self.fail(f"{short_repr(value)} is not a path: {error}", param, ctx)
 
 
 @final
@@ -102,7 +102,7 @@ class InputFile(click.File):
                 raise ValueError("it has a NUL character")
             return super().convert(value, param, ctx)
         except (OSError, ValueError) as error:
-            self.fail(f"{shown(value)} cannot be read: {error}", param, ctx)
+            self.fail(f"{short_repr(value)} cannot be read: {error}", param, ctx)
 
 
 def standard_input() -> IO[bytes]:
@@ -128,7 +128,9 @@ def servers(context: click.Context, option: click.Parameter, value: str | None) 
     try:
         bounds.refuse_servers("bootstrap_servers", bounds.servers(value))
     except ConfigError as error:
-        raise click.BadParameter(f"{shown(error.value)} is refused: {error.allowed}") from error
+        raise click.BadParameter(
+            f"{short_repr(error.value)} is refused: {error.allowed}"
+        ) from error
     return value
 
 
@@ -182,7 +184,7 @@ def imported(path: str, wanted: str) -> Any:
     """
     module, colon, name = path.partition(":")
     if not (module and colon and name):
-        raise click.BadParameter(f"{shown(path)} is not {wanted}")
+        raise click.BadParameter(f"{short_repr(path)} is not {wanted}")
     if "" not in sys.path:
         # As `python -m` does: a program's own modules are in the current folder.
         sys.path.insert(0, "")
@@ -191,7 +193,7 @@ def imported(path: str, wanted: str) -> Any:
     except (Exception, SystemExit) as error:
         known = isinstance(error, ImportError | AttributeError)
         reason = one_line(error) if known else with_kind(error)
-        raise click.BadParameter(f"{shown(path)} cannot be imported: {reason}") from error
+        raise click.BadParameter(f"{short_repr(path)} cannot be imported: {reason}") from error
 
 
 def one_line(error: BaseException) -> str:

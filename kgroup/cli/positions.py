@@ -18,7 +18,7 @@ import click
 
 from kgroup.bounds import did_you_mean
 from kgroup.cli.admin_client import ClusterError
-from kgroup.errors import shown
+from kgroup.errors import short_repr
 from kgroup.types import INT32_MAX, TopicPartition, topic_fault
 
 __all__ = [
@@ -125,7 +125,7 @@ def _checked(kind: PositionKind, value: int, text: str) -> Position:
 
 
 def _refused(text: str, reason: str) -> click.BadParameter:
-    return click.BadParameter(f"{shown(text)} is refused: {reason}")
+    return click.BadParameter(f"{short_repr(text)} is refused: {reason}")
 
 
 @final
@@ -157,7 +157,7 @@ def topic_choices(
 def _topic_choice(text: str) -> TopicChoice:
     name, colon, listed = text.partition(":")
     if fault := topic_fault(name):
-        raise click.BadParameter(f"the topic name {shown(name)} {fault}")
+        raise click.BadParameter(f"the topic name {short_repr(name)} {fault}")
     if not colon:
         return TopicChoice(name)
     ranges = []
@@ -165,7 +165,7 @@ def _topic_choice(text: str) -> TopicChoice:
         found = _NUMBERS.fullmatch(one)
         low, high = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not low <= high <= INT32_MAX:
-            raise _refused(text, f"{shown(one)} is no partition, and no range such as 0-3")
+            raise _refused(text, f"{short_repr(one)} is no partition, and no range such as 0-3")
         ranges.append((low, high))
     return TopicChoice(name, tuple(ranges))
 

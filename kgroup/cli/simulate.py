@@ -19,7 +19,7 @@ from rich.progress import Progress as Bar
 from kgroup import bounds
 from kgroup.broker.broker_settings import BROKERS
 from kgroup.cli.options import FilePath, Number, Whole, imported
-from kgroup.errors import ConfigError, UsageError, shown
+from kgroup.errors import ConfigError, UsageError, short_repr
 from kgroup.testing.simulation import (
     Progress,
     Scenario,
@@ -65,13 +65,13 @@ def _seeds(context: click.Context, option: click.Parameter, value: str) -> range
         stop = _SEED.read(end) if colon else start + 1
     except ValueError as error:
         raise click.BadParameter(
-            f"{shown(value)} is neither a seed, such as 17, nor FIRST:END; of each, {error}"
+            f"{short_repr(value)} is neither a seed, such as 17, nor FIRST:END; of each, {error}"
         ) from error
     if stop <= start:
-        raise click.BadParameter(f"{shown(value)} contains no seed: END is not included")
+        raise click.BadParameter(f"{short_repr(value)} contains no seed: END is not included")
     if stop - start > MOST_SEEDS:
         raise click.BadParameter(
-            f"{shown(value)} has {stop - start} seeds; one command runs at most {MOST_SEEDS}"
+            f"{short_repr(value)} has {stop - start} seeds; one command runs at most {MOST_SEEDS}"
         )
     return range(start, stop)
 
@@ -82,7 +82,9 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
         return default_worker
     worker: Worker = imported(value, "MODULE:FUNCTION")
     if not callable(worker):
-        raise click.BadParameter(f"{shown(value)} is {shown(worker)}, not an async function")
+        raise click.BadParameter(
+            f"{short_repr(value)} is {short_repr(worker)}, not an async function"
+        )
     return worker
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias, final
 import trio
 
 from kgroup.client.cluster import Cluster
-from kgroup.errors import some
+from kgroup.errors import short_list
 
 Topics: TypeAlias = tuple[str | re.Pattern[str], ...]
 
@@ -49,7 +49,7 @@ class Subscription:
         }
 
     def __str__(self) -> str:
-        return some(self.topics, _described)
+        return short_list(self.topics, _described)
 
 
 def _described(topic: str | re.Pattern[str]) -> str:

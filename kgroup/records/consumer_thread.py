@@ -18,7 +18,7 @@ not full; the thread then polls as before. It also ends if a reader waits for re
 further back in the Consumer's queue, while the others take more slowly than ``PACE``, because they
 wait for something else. The thread then delivers some full chunks, up to the buffer's limits, so
 that all readers work at the same time, before it lends again; more and more of them, up to
-``UNLENT``, if the next loan ends in the same way.
+``MOST_FULL_CHUNKS``, if the next loan ends in the same way.
 
 INVARIANT: a reader takes nothing while a delivery of the thread is on its way, nor before every
 command has taken effect; otherwise records could overtake others. ``_posted`` and ``_taken`` count
@@ -137,10 +137,10 @@ WATERMARKS: Final = 1.0
 which records arrive is read with each of its runs, too."""
 WATERMARKS_PER_SECOND: Final = 1000
 """The most partitions that are read in a second: one costs a few microseconds."""
-UNLENT: Final = 64
+MOST_FULL_CHUNKS: Final = 64
 """The most full chunks that the thread delivers after loans of which readers made too little use.
 """
-FIRST_UNLENT: Final = 4
+FIRST_FULL_CHUNKS: Final = 4
 """The full chunks that it delivers after the first of them."""
 
 _REPLACED: Final = (
@@ -197,7 +197,7 @@ class ConsumerThread:
         self._settings = dict(settings)
         self._limits = limits
         self._open_consumer = open_consumer
-        self._lends = lends
+        self._lending = lends
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._unapplied: deque[Callable[[], None]] = deque()
         """The commands that have not taken effect yet; for their number only."""
@@ -212,7 +212,7 @@ class ConsumerThread:
         self._lent = False
         self._full_chunks = 0
         """How many the thread delivers before it lends again."""
-        self._unlent = FIRST_UNLENT
+        self._next_full_chunks = FIRST_FULL_CHUNKS
         """How many it delivers after the next loan of which readers make too little use."""
         self._most_to_take = TAKE
         self._fetches: dict[TopicPartition, _Fetch] = {}
@@ -546,7 +546,7 @@ class ConsumerThread:
         """Whether the last loan was made use of, or is long enough ago to try another one."""
         if self._full_chunks:
             self._full_chunks -= 1
-        return self._lends and not self._full_chunks
+        return self._lending and not self._full_chunks
 
     def _lend(self, items: Sequence[FetchedItem]) -> Callable[[], None] | None:
         """Deliver, and let readers take what follows, until a command ends the loan.
@@ -572,12 +572,15 @@ class ConsumerThread:
                 takes, before = self._takes - before, self._takes
                 if not takes or (self._limits.waiting and takes < PACE * (perf_counter() - began)):
                     break
-                self._unlent = FIRST_UNLENT
+                self._next_full_chunks = FIRST_FULL_CHUNKS
         finally:
             self._lock.acquire()
             self._lent = False
         if command is None:
-            self._full_chunks, self._unlent = self._unlent, min(2 * self._unlent, UNLENT)
+            self._full_chunks, self._next_full_chunks = (
+                self._next_full_chunks,
+                min(2 * self._next_full_chunks, MOST_FULL_CHUNKS),
+            )
         return command
 
     def _deliver_items(self, items: Sequence[FetchedItem]) -> None:

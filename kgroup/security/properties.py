@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from kgroup import bounds
-from kgroup.errors import ConfigError, shown
+from kgroup.errors import ConfigError, short_repr
 from kgroup.security.config_providers import resolve
 from kgroup.security.jaas import LoginModule, parse_jaas
 from kgroup.security.properties_file import decode, parse
@@ -55,7 +55,7 @@ class Properties:
             pairs, fault = _of_mapping(source)
             place = "the mapping"
         else:
-            place = shown(os.fspath(source)) if isinstance(source, str | os.PathLike) else "?"
+            place = short_repr(os.fspath(source)) if isinstance(source, str | os.PathLike) else "?"
             pairs, fault = _of_file(source)
         del source
         if fault:
@@ -157,7 +157,7 @@ def _of_mapping(source: Mapping[Any, Any]) -> tuple[list[tuple[str, Secret]], st
     pairs = []
     for name, value in source.items():
         if not isinstance(name, str):
-            return [], f"the name {shown(name)} must be a str"
+            return [], f"the name {short_repr(name)} must be a str"
         if isinstance(value, Secret):
             pairs.append((name, value))
         elif isinstance(value, bool):
@@ -165,7 +165,7 @@ def _of_mapping(source: Mapping[Any, Any]) -> tuple[list[tuple[str, Secret]], st
         elif isinstance(value, str | int | float | Path):
             pairs.append((name, Secret(str(value))))
         elif value is not None:
-            return [], f"the value of {shown(name)} must be a text, a number, True or False"
+            return [], f"the value of {short_repr(name)} must be a text, a number, True or False"
     return pairs, ""
 
 

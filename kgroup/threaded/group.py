@@ -18,7 +18,7 @@ from kgroup import arguments
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError, some
+from kgroup.errors import GroupClosedError, UsageError, short_list
 from kgroup.event_emitter import EventHandlers
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
@@ -213,7 +213,7 @@ class ConsumerGroup(GroupTwin):
         status = self._background.status()
         threads = [] if self._current is None else self._current.running_threads()
         if status.phase is Phase.IDLE and threads:
-            detail = f"handler threads still run: {some(threads)}"
+            detail = f"handler threads still run: {short_list(threads)}"
             return attrs.evolve(status, phase=Phase.DRAINING, detail=detail)
         return status
 

@@ -31,7 +31,7 @@ from kgroup.errors import (
     CommitFailedError,
     FatalGroupError,
 )
-from kgroup.events import Event, RequestFailed, SourceFault
+from kgroup.events import Event, RecordSourceFailed, RequestFailed
 from kgroup.generation.streams import RecordStream
 from kgroup.group import ConsumerGroup
 from kgroup.security.credentials import Token
@@ -285,7 +285,7 @@ async def test_what_a_failed_login_says(
     reasons: list[str] = []
 
     def on_event(event: Event) -> None:
-        assert not isinstance(event, SourceFault), event
+        assert not isinstance(event, RecordSourceFailed), event
         if isinstance(event, RequestFailed):
             reasons.append(event.reason)
             if len(reasons) == 2:
@@ -387,7 +387,7 @@ async def test_a_user_that_is_deleted_is_told_when_the_session_ends(kafka: RealK
     failed = [event.request for event in events if isinstance(event, RequestFailed)]
     assert failed.count("Heartbeat") == failed.count("LeaveGroup") == 1
     assert len(failed) <= MOST_EVENTS
-    assert len([event for event in events if isinstance(event, SourceFault)]) <= 2
+    assert len([event for event in events if isinstance(event, RecordSourceFailed)]) <= 2
 
 
 async def test_a_token_for_the_right_audience_is_accepted(kafka: RealKafka) -> None:

@@ -20,7 +20,13 @@ from confluent_kafka.admin._scram import (
 )
 
 from kgroup.config import GroupConfig
-from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted, SourceFault
+from kgroup.events import (
+    CommitRefused,
+    Event,
+    GenerationEnded,
+    GenerationStarted,
+    RecordSourceFailed,
+)
 from kgroup.group import ConsumerGroup
 from kgroup.notifier import Notifier
 from kgroup.records import consumer_login
@@ -88,7 +94,7 @@ class Reader:
     @property
     def renewals(self) -> int:
         """How often records were read on with files that had changed."""
-        faults = [event.reason for event in self.events if isinstance(event, SourceFault)]
+        faults = [event.reason for event in self.events if isinstance(event, RecordSourceFailed)]
         return sum("files of the certificates have changed" in reason for reason in faults)
 
     def count(self, kind: type[Event]) -> int:

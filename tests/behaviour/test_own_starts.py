@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kgroup.events import Assigned, Event, GenerationDraining, OffsetReset, StartsDelayed
+from kgroup.events import Assigned, Event, GenerationDraining, OffsetReset, OwnStartsDelayed
 from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup as ThreadedGroup
 from kgroup.types import TopicPartition
@@ -160,7 +160,7 @@ async def test_a_slow_store_costs_no_membership(kafka: Kafka) -> None:
 
     def note(event: Event) -> None:
         events.append(event)
-        if isinstance(event, StartsDelayed):
+        if isinstance(event, OwnStartsDelayed):
             delayed.set()
 
     async def slow(partitions: Partitions) -> dict[TopicPartition, int]:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, NotOwnedError, OffsetOutOfRangeError, UsageError
-from kgroup.events import Event, OffsetReset, SourceFault
+from kgroup.events import Event, OffsetReset, RecordSourceFailed
 from kgroup.generation.generation import Generation
 from kgroup.generation.streams import RecordStream
 from kgroup.group import default_runtime
@@ -147,7 +147,9 @@ async def test_a_thread_that_died_is_replaced_with_the_next_generation(kafka: Ka
             second = await group.next()
             assert await read(second.records(here.partition(0)), 2) == [2, 3]
             assert not thread.is_alive()
-        assert [type(event) for event in events if isinstance(event, SourceFault)] == [SourceFault]
+        assert [type(event) for event in events if isinstance(event, RecordSourceFailed)] == [
+            RecordSourceFailed
+        ]
 
 
 async def test_pause_and_resume(kafka: Kafka) -> None:

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.errors import ArgumentError
-from kgroup.events import Event, StartsDelayed
+from kgroup.events import Event, OwnStartsDelayed
 from kgroup.generation.own_starts import REPORTED_AFTER, OwnStarts
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import WorkerThread
@@ -147,7 +147,7 @@ async def test_a_function_that_takes_long_is_reported(autojump_clock: MockClock)
         await OwnStarts(fake.member, fake.lifecycle).load([P0, P1])
         await trio.sleep(5 * REPORTED_AFTER)
     events: list[Event] = fake.emitter.events
-    delays = [event for event in events if isinstance(event, StartsDelayed)]
+    delays = [event for event in events if isinstance(event, OwnStartsDelayed)]
     assert [event.waited for event in delays] == [REPORTED_AFTER, 2 * REPORTED_AFTER]
     assert all(event.partitions == 2 for event in delays)
     assert delays[0].function.endswith("slowly")

@@ -183,7 +183,7 @@ async def test_a_generation_that_ends_meanwhile_is_not_waited_for(
         generation = other.generations[-1]
         other.group.shutdown("enough")
         asked = here.now
-        generation_lost = other.group._life
+        generation_lost = other.group._lifecycle
         assert generation_lost is not None
         generation_lost.end(LOST)
         await other.group.wait_closed()

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError
-from kgroup.events import SourceFault
+from kgroup.events import RecordSourceFailed
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import RecordSource
 from kgroup.records.buffered_source import BufferedSource
@@ -49,10 +49,10 @@ async def test_the_next_generation_reads(autojump_clock: MockClock) -> None:
             for stream in (first.records(P1), begun):
                 with pytest.raises(FetchError, match="as scripted; the next generation"):
                     await anext(stream)
-            assert here.events_of(SourceFault) == []
+            assert here.events_of(RecordSourceFailed) == []
             await here.broker.add_partitions("topic", 3)
             second = await group.next()
             assert values((await anext(second.records(P0))).messages) == [1, 2]
-        (fault,) = here.events_of(SourceFault)
+        (fault,) = here.events_of(RecordSourceFailed)
         assert "another one takes its place" in str(fault)
     assert len(made) == 1

@@ -29,7 +29,7 @@ from kgroup.cli.demo.journal import (
 from kgroup.cli.demo.processes import Child, Children
 from kgroup.cli.demo.progress import Condition, Worker, WorkerProgress
 from kgroup.cli.demo.worker import Task
-from kgroup.errors import some
+from kgroup.errors import short_list
 from kgroup.types import Cause
 
 EVENTS: Final = ("join", "leave", "grow", "restart", "kill")
@@ -217,7 +217,9 @@ class Run:
         )
         missing = sorted(self._feed.placed.keys() - self._watch.done)
         total = len(self._feed.placed)
-        records = f"{len(missing)} of {total} records were not processed: {some(missing, str)}"
+        records = (
+            f"{len(missing)} of {total} records were not processed: {short_list(missing, str)}"
+        )
         return "\n".join([f"{missed}: {', '.join(self.story)}", records, *workers])
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:

@@ -37,7 +37,7 @@ from kgroup.cli.options import (
     standard_input,
     with_kind,
 )
-from kgroup.errors import KgroupError, UsageError, shown
+from kgroup.errors import KgroupError, UsageError, short_repr
 from kgroup.group import default_runtime
 from kgroup.interfaces import Assignor
 
@@ -62,7 +62,9 @@ def _assignor(name: str) -> str | Assignor:
     try:
         made: Assignor = found() if isinstance(found, type) else found
     except Exception as error:
-        raise click.BadParameter(f"{shown(name)} cannot be created: {with_kind(error)}") from error
+        raise click.BadParameter(
+            f"{short_repr(name)} cannot be created: {with_kind(error)}"
+        ) from error
     return made
 
 
@@ -172,5 +174,7 @@ def _evaluate_all(assignors: Mapping[str, Assignor], group: GroupInput) -> list[
             results.append(evaluate(assignor, group))
         except Exception as error:
             # Any exception: a custom assignor may raise its own.
-            raise click.ClickException(f"assignor {shown(name)}: {with_kind(error)}") from error
+            raise click.ClickException(
+                f"assignor {short_repr(name)}: {with_kind(error)}"
+            ) from error
     return results

@@ -20,7 +20,7 @@ from kgroup.cli.assign.group_input import (
     read_json,
 )
 from kgroup.cli.options import with_kind
-from kgroup.errors import shown
+from kgroup.errors import short_repr
 from kgroup.interfaces import Assignor
 from kgroup.types import MemberAssignments, TopicInfo
 
@@ -122,5 +122,5 @@ def answer_each(
 def _named(fields: Mapping[str, object]) -> Assignor:
     name = fields.get("assignor")
     if not isinstance(name, str) or name not in BUILTIN:
-        raise WrongInputError(f"assignor is {shown(name)}, not one of {', '.join(BUILTIN)}")
+        raise WrongInputError(f"assignor is {short_repr(name)}, not one of {', '.join(BUILTIN)}")
     return BUILTIN[name]

@@ -20,7 +20,7 @@ from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import Whole, security_of
 from kgroup.cli.positions import Position, PositionKind, TopicChoice, chosen, position_of
 from kgroup.cli.signals import signals_held
-from kgroup.errors import shown
+from kgroup.errors import short_repr
 from kgroup.security.settings import Security
 from kgroup.types import INT32_MAX, IsolationLevel, TopicPartition, topic_fault
 
@@ -36,7 +36,7 @@ def _topics(
     del context, option
     for value in values:
         if fault := topic_fault(value):
-            raise click.BadParameter(f"the topic name {shown(value)} {fault}")
+            raise click.BadParameter(f"the topic name {short_repr(value)} {fault}")
     return tuple(dict.fromkeys(values))
 
 

@@ -46,7 +46,7 @@ from kgroup.cli.positions import (
 )
 from kgroup.cli.tables import console
 from kgroup.cli.watch import show, watch_option
-from kgroup.errors import some
+from kgroup.errors import short_list
 from kgroup.types import IsolationLevel, TopicPartition
 
 __all__ = ["groups"]
@@ -261,7 +261,7 @@ def delete_groups(
             click.echo(f"Group {one}: {'deleted' if why is None else why}")
     faults = [one for one, why in outcomes.items() if why is not None]
     if faults:
-        raise ClusterError(f"not deleted: {some(faults)}")
+        raise ClusterError(f"not deleted: {short_list(faults)}")
 
 
 def _described(cluster: GroupCluster, group_ids: Sequence[str]) -> list[Group]:
@@ -276,11 +276,11 @@ def _described(cluster: GroupCluster, group_ids: Sequence[str]) -> list[Group]:
 
 def _report_missing(errors: Sequence[str]) -> None:
     if errors:
-        click.echo(f"Some groups may be missing: {some(errors, between='; ')}", err=True)
+        click.echo(f"Some groups may be missing: {short_list(errors, between='; ')}", err=True)
 
 
 def _live(group: Group) -> str:
-    clients = f" ({some(group.members)})" if group.members else ""
+    clients = f" ({short_list(group.members)})" if group.members else ""
     return f"group {group.group_id!r} has {members(len(group.members))}{clients}; stop them first"
 
 

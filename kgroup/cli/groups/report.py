@@ -11,7 +11,7 @@ from kgroup.cli.groups.lag import GroupLag, owner_names
 from kgroup.cli.groups.reset import Change
 from kgroup.cli.groups.values import Group, Listing, Member
 from kgroup.cli.tables import number, plain, ranges, table
-from kgroup.errors import some
+from kgroup.errors import short_list
 from kgroup.types import TopicPartition, by_topic
 
 __all__ = [
@@ -113,7 +113,7 @@ def _print_lag(console: Console, lag: GroupLag) -> None:
     if rows:
         console.print(table(titles, rows, ["PARTITION", "COMMITTED", "END", "LAG"]))
     if lag.idle:
-        console.print(plain(f"Without partitions: {some(lag.idle)}"), markup=False)
+        console.print(plain(f"Without partitions: {short_list(lag.idle)}"), markup=False)
 
 
 def print_changes(

@@ -100,8 +100,10 @@ def _stop(choices: FaultChoices) -> Fault:
     )
 
 
-def _twin(choices: FaultChoices) -> Fault:
-    return faults.Twin(at=choices.at, process=choices.process, seconds=choices.seconds(10.0, 60.0))
+def _second_program(choices: FaultChoices) -> Fault:
+    return faults.SecondProgram(
+        at=choices.at, process=choices.process, seconds=choices.seconds(10.0, 60.0)
+    )
 
 
 def _slow_work(choices: FaultChoices) -> Fault:
@@ -238,7 +240,7 @@ KINDS: Final[Mapping[type[Fault], Kind]] = {
     faults.Freeze: Kind(_freeze, 4.0),
     faults.Crash: Kind(_crash, 3.0),
     faults.Stop: Kind(_stop, 3.0),
-    faults.Twin: Kind(_twin, 1.0),
+    faults.SecondProgram: Kind(_second_program, 1.0),
     faults.SlowWork: Kind(_slow_work, 2.0),
     faults.Split: Kind(_split, 3.0),
     faults.Stall: Kind(_stall, 4.0),

@@ -17,7 +17,7 @@ from kgroup.broker import EmbeddedCluster
 from kgroup.testing.simulation import faults, history
 from kgroup.testing.simulation.coordination import Coordination
 from kgroup.testing.simulation.faults import ALL, Fault
-from kgroup.testing.simulation.logins import TWIN, SimulatedLogins
+from kgroup.testing.simulation.logins import SECOND, SimulatedLogins
 from kgroup.testing.simulation.network import Network, Route
 from kgroup.testing.simulation.observer import CoordinatorObserver, Recorder
 from kgroup.testing.simulation.plan import Plan
@@ -133,16 +133,18 @@ async def _stop(context: InjectionContext, fault: faults.Stop) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _twin(context: InjectionContext, fault: faults.Twin) -> AsyncIterator[None]:
+async def _second_program(
+    context: InjectionContext, fault: faults.SecondProgram
+) -> AsyncIterator[None]:
     """Start a second program with a static member's instance id; for a dynamic member, one more."""
-    name = fault.process + TWIN
+    name = fault.process + SECOND
     instances = {one.name: one.group_instance_id for one in context.plan.members}
     if context.programs.running(name) is not None:
         yield
         return
-    twin = context.programs.begin(name, instances.get(fault.process))
+    second = context.programs.begin(name, instances.get(fault.process))
     yield
-    await context.programs.stop(twin)
+    await context.programs.stop(second)
 
 
 @asynccontextmanager
@@ -334,7 +336,7 @@ INJECTORS: Final[
     faults.Freeze: _freeze,
     faults.Crash: _crash,
     faults.Stop: _stop,
-    faults.Twin: _twin,
+    faults.SecondProgram: _second_program,
     faults.SlowWork: _slow_work,
     faults.Split: _split,
     faults.Stall: _stall,

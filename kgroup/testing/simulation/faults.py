@@ -104,14 +104,14 @@ class Stop(LastingFault):
 
 @final
 @attrs.frozen(kw_only=True)
-class Twin(LastingFault):
+class SecondProgram(LastingFault):
     """A second program with the same instance id runs beside a static member."""
 
     process: str
 
     def message(self) -> str:
         """See ``Fault``."""
-        return f"{self.process} has a twin for {self.seconds:.2f} s"
+        return f"{self.process} has a second program for {self.seconds:.2f} s"
 
 
 @final

@@ -15,7 +15,7 @@ from kgroup.security.credentials import Credentials
 from kgroup.security.settings import Security, SecurityProtocol
 from kgroup.testing.simulation.plan import Plan
 
-TWIN: Final = "-twin"
+SECOND: Final = "-second"
 """The end of the name of a second program with a member's instance id; it has the same user."""
 _ALLOWED: Final = tuple(
     Acl(ANY, Operation.ALL, kind, ANY) for kind in (ResourceType.GROUP, ResourceType.TOPIC)
@@ -24,7 +24,7 @@ _ALLOWED: Final = tuple(
 
 def user_of(program: str) -> str:
     """The user as which a program logs in."""
-    return program.removesuffix(TWIN)
+    return program.removesuffix(SECOND)
 
 
 @final

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from kgroup import arguments
-from kgroup.errors import UsageError, shown
+from kgroup.errors import UsageError, short_repr
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.types import TopicPartition
 
@@ -63,7 +63,7 @@ class Workload:
         made = self.value(partition, number)
         if not isinstance(made, bytes):
             raise UsageError(
-                f"value({partition}, {number}) returned {shown(made)}; it must return bytes"
+                f"value({partition}, {number}) returned {short_repr(made)}; it must return bytes"
             )
         return made
 

@@ -97,10 +97,10 @@ def stops(outcome: Outcome) -> bool:
     return ended.error is None and left == 1 and lives(outcome, "m1") == 2
 
 
-def has_a_twin(outcome: Outcome) -> bool:
+def has_a_second_program(outcome: Outcome) -> bool:
     """A program with the same instance id takes over the membership; the first one is fenced."""
     fenced = [one for one in of(outcome, history.ProcessEnded, AT, 1e9) if one.error is not None]
-    return any("Fenced" in one.error for one in fenced) and lives(outcome, "m2-twin") == 1
+    return any("Fenced" in one.error for one in fenced) and lives(outcome, "m2-second") == 1
 
 
 def works_slowly(outcome: Outcome) -> bool:
@@ -194,7 +194,7 @@ EFFECTS: Final[dict[Fault, Callable[[Outcome], bool]]] = {
     faults.Freeze(**M1, seconds=LASTS): freezes,
     faults.Crash(**M1, seconds=LASTS): crashes,
     faults.Stop(**M1, seconds=LASTS): stops,
-    faults.Twin(at=AT, process="m2", seconds=LASTS): has_a_twin,
+    faults.SecondProgram(at=AT, process="m2", seconds=LASTS): has_a_second_program,
     faults.SlowWork(**M1, seconds=LASTS, times=50.0): works_slowly,
     faults.Split(**M1, broker=ALL, seconds=LASTS): is_split_off,
     faults.Cut(**M1, broker=ALL): reconnects,

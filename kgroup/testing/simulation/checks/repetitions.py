@@ -20,10 +20,10 @@ from kgroup.testing.simulation.faults import (
     MorePartitions,
     PasswordChanges,
     RightRevoked,
+    SecondProgram,
     SlowWork,
     Stop,
     TopicDeleted,
-    Twin,
     UserRevoked,
 )
 from kgroup.testing.simulation.history import (
@@ -54,7 +54,7 @@ _MARGIN: Final = 3.0
 """Seconds before the rebalance time-out that a drain may end, so that the JoinGroup arrives."""
 _EPSILON: Final = 1e-6
 """Seconds by which two sums of the same times may differ."""
-_HARMLESS: Final = (Crash, Stop, Twin, SlowWork, MorePartitions, LeaderMoves, TopicDeleted)
+_HARMLESS: Final = (Crash, Stop, SecondProgram, SlowWork, MorePartitions, LeaderMoves, TopicDeleted)
 """Faults that do not affect heartbeats."""
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from kgroup.testing.simulation.faults import Twin
+from kgroup.testing.simulation.faults import SecondProgram
 from kgroup.testing.simulation.partition_handlers import PLAIN
 from kgroup.testing.simulation.plan import Plan, Scenario
 from kgroup.testing.simulation.plan_generation import generate_plan
@@ -31,7 +31,9 @@ def comparable_plan(scenario: Scenario, seed: int) -> Plan:
         plan,
         members=tuple(attrs.evolve(one, group_instance_id=None) for one in plan.members),
         config={name: value for name, value in plan.config.items() if name not in _ONLY_CLASSIC},
-        faults=tuple(one for one in plan.faults if one.when is None and not isinstance(one, Twin)),
+        faults=tuple(
+            one for one in plan.faults if one.when is None and not isinstance(one, SecondProgram)
+        ),
         partition_handler=PLAIN,
         transactional=0.0,
     )

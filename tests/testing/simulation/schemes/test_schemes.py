@@ -18,9 +18,9 @@ from kgroup.testing.simulation.faults import (
     Fault,
     Freeze,
     MorePartitions,
+    SecondProgram,
     Split,
     Stop,
-    Twin,
 )
 from kgroup.testing.simulation.history import (
     CoordinationMessages,
@@ -162,5 +162,5 @@ def test_plans_fit_every_scheme() -> None:
         assert plan.transactional == 0.0
         assert plan.partition_handler == "plain"
         assert not any(one.group_instance_id for one in plan.members)
-        assert not any(one.when or isinstance(one, Twin) for one in plan.faults)
+        assert not any(one.when or isinstance(one, SecondProgram) for one in plan.faults)
         assert plan.faults
