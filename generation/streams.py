@@ -15,7 +15,8 @@ ahead for a thread, so that a seek, a pause and the end of the generation find n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, final
 
 import attrs
@@ -82,21 +83,30 @@ class PartitionStream:
         self._starts = parts.starts
         self._open_streams = open_streams
         self._closed = False
-        self._held_since: float | None = None
+        self._held_since: dict[TopicPartition | None, float] = {}
+        """By partition since when the program has had a batch; None for what has no partition."""
         self.partitions = partitions
         open_streams.add(self)
 
     @property
     def held_for(self) -> float:
-        """The seconds for which the program has held its last batch; 0 if it holds none."""
-        since = self._held_since  # a thread may change it meanwhile
-        return 0.0 if since is None else self._member.clock.now() - since
+        """The longest time in seconds for which the program has held a batch; 0 if it has none."""
+        since = list(self._held_since.values())  # a copy: threads may change it meanwhile
+        return self._member.clock.now() - min(since) if since else 0.0
 
-    def _set_held(self, *, held: bool) -> None:
-        """The program is given a batch, or has processed the one that it had."""
-        if self._held_since is not None:
-            self._lifecycle.batch_took(self.held_for)
-        self._held_since = self._member.clock.now() if held else None
+    def _hold(self, partition: TopicPartition | None) -> None:
+        """The program is given a batch."""
+        self._release(partition)
+        self._held_since[partition] = self._member.clock.now()
+
+    def _release(self, partition: TopicPartition | None) -> float:
+        """It has processed that batch; the seconds that this took, 0 if it had none."""
+        since = self._held_since.pop(partition, None)
+        if since is None:
+            return 0.0
+        seconds = self._member.clock.now() - since
+        self._lifecycle.batch_took(seconds)
+        return seconds
 
     def close(self) -> None:
         """Release the partitions, so that another stream of this generation can read them."""
@@ -149,9 +159,10 @@ class RecordStream(PartitionStream):
         self._located = False
         self._busy = False
         self._emitter = self._member.emitter
-        self._given: tuple[TopicPartition, int] | None = None
-        """The partition of the batch that the program has, and the number of its records, if a
-        monitor wants to know."""
+        self._shared = False
+        self._given: dict[TopicPartition, int] = {}
+        """The number of records of the batch that the program has, by partition, if a monitor wants
+        to know."""
         self._resets: dict[TopicPartition, Backoff] = {}
         """The waits of partitions whose position was reset and that have given no record since."""
         self._waiting_for_reset: dict[TopicPartition, _WaitingForReset] = {}
@@ -230,19 +241,44 @@ class RecordStream(PartitionStream):
         self._give(batch)
         return self._leased.bind(batch)
 
+    def share(self) -> None:
+        """Let several threads process batches of this stream at the same time.
+
+        Asking for the next batch then does not mean that another one is processed: each thread
+        says so by `processing`.
+        """
+        self._shared = True
+
+    @contextmanager
+    def processing(self, batch: Batch) -> Iterator[None]:
+        """A block in which a thread processes a batch of a shared stream."""
+        self._begin(batch)
+        try:
+            yield
+        finally:
+            self._finish(batch.partition)
+
     def _give(self, batch: Batch) -> None:
         """The program is given a batch; in the thread that reads it."""
-        self._set_held(held=True)
-        if self._emitter.monitored:
-            self._given = (batch.partition, len(batch.messages))
-            self._emitter.handed_out(*self._given)
+        if not self._shared:
+            self._begin(batch)
 
     def _take_back(self) -> None:
         """The program asks for another batch; in the thread that reads it."""
-        given, self._given = self._given, None
-        if given is not None:
-            self._emitter.processed(*given, self.held_for)
-        self._set_held(held=False)
+        if not self._shared:
+            for partition in [one for one in self._held_since if one is not None]:
+                self._finish(partition)
+
+    def _begin(self, batch: Batch) -> None:
+        self._hold(batch.partition)
+        if self._emitter.monitored:
+            self._given[batch.partition] = records = len(batch.messages)
+            self._emitter.handed_out(batch.partition, records)
+
+    def _finish(self, partition: TopicPartition) -> None:
+        records, seconds = self._given.pop(partition, None), self._release(partition)
+        if records is not None:
+            self._emitter.processed(partition, records, seconds)
 
     def undo_hand_out(self, batch: Batch) -> None:
         """Read a batch again that this stream returned, and that was not given to the program.
@@ -250,8 +286,8 @@ class RecordStream(PartitionStream):
         Another thread that gets batches by calls into the event loop may find that it cannot hand
         one out any more, because the lease has ended meanwhile.
         """
-        self._given = None
-        self._set_held(held=False)
+        self._given.pop(batch.partition, None)
+        self._release(batch.partition)
         self._member.source.seek(self._epoch, batch.partition, batch.start_offset)
 
     def _may_read_in_thread(self) -> bool:
@@ -373,7 +409,10 @@ class OffsetStream(PartitionStream):
 
         ``max_processing_time`` counts the time in between.
         """
-        self._set_held(held=working)
+        if working:
+            self._hold(None)
+        else:
+            self._release(None)
 
     async def begin(self) -> Mapping[TopicPartition, int]:
         """Where each partition starts, as `StartOffsets` found it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Final, final
 
 import trio
@@ -94,6 +95,21 @@ class Records:
             batch = None
         self._ended = batch is None
         return batch
+
+    def share(self) -> None:
+        """Let several threads process batches at the same time; each uses `processing`.
+
+        It has to be called before the first batch is taken.
+        """
+        self._stream.share()
+
+    def processing(self, batch: Batch) -> AbstractContextManager[None]:
+        """A block in which a thread processes a batch of a stream that threads share.
+
+        ``max_processing_time``, health and metrics look at the time that each such block takes.
+        Without `share` they look at the time until the next batch is taken.
+        """
+        return self._stream.processing(batch)
 
     def close(self) -> None:
         """Release the partitions, so that another stream of this generation can read them."""

@@ -209,6 +209,7 @@ class _Pool:
         self._name = name
         self._generation = generation
         self._batches = generation.records(max_records=limit)
+        self._batches.share()
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._queues: dict[TopicPartition, deque[Batch]] = {}
@@ -222,7 +223,8 @@ class _Pool:
                 while (batch := self._next()) is not None:
                     partition = batch.partition
                     while batch is not None:
-                        self._process(self._generation, batch)
+                        with self._batches.processing(batch):
+                            self._process(self._generation, batch)
                         batch = self._following(partition)
 
         process.__qualname__ = self._name

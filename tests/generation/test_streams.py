@@ -309,6 +309,20 @@ async def test_two_tasks_on_one_stream(autojump_clock: MockClock, nursery: trio.
     around.source.grown.set()
 
 
+async def test_how_long_batches_of_a_shared_stream_are_held(autojump_clock: MockClock) -> None:
+    """Each batch counts while it is processed, whoever takes the next one meanwhile."""
+    around = Around(FakeSource(end=1))
+    stream = around.stream()
+    stream.share()
+    first = await anext(stream)
+    around.source.end = 2
+    with stream.processing(first):
+        await trio.sleep(7)
+        await anext(stream)
+        assert stream.held_for == pytest.approx(7)
+    assert stream.held_for == 0
+
+
 async def test_how_long_a_batch_is_held(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     """`held_for` counts from a batch's hand-over until the program takes the next one."""
     around = Around(FakeSource(end=1))

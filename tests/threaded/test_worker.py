@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import Event, GenerationDraining
+from kgroup.events import Event, GenerationDraining, GenerationEnded
 from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation, run, serve
-from kgroup.types import TopicPartition
+from kgroup.types import Cause, TopicPartition
 from tests.brokers import EMBEDDED, Kafka
 from tests.threaded.harness import SOON, Harness, ProcessedRecords, thread, wait
 
@@ -52,6 +52,29 @@ def test_every_record_in_its_partitions_order(kafka: Kafka, threads: int | None)
         assert processed.offsets(here.partition(number)) == list(range(records))
         assert here.committed(number) == records
     assert max(together) <= (partitions if threads is None else min(threads, partitions))
+
+
+@once
+def test_a_stuck_function_of_a_pool_is_noticed(kafka: Kafka) -> None:
+    """It ends the generation although the other thread takes one batch after the other."""
+    here = Harness(kafka)
+    here.create(2, 100)
+    stuck, ends = here.partition(0), list[Cause]()
+
+    def handle(generation: Generation, batch: Batch) -> None:
+        if batch.partition == stuck:
+            wait(generation.ending)
+            group.shutdown(promptly=True)
+        else:
+            generation.ending.wait(0.01)
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, GenerationEnded):
+            ends.append(event.end.cause)
+
+    with here.group(on_event, max_processing_time=0.5) as group:
+        serve(group, handle, threads=2, max_records=1)
+    assert ends == [Cause.PROCESSING_STUCK]
 
 
 @once
