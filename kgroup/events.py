@@ -401,11 +401,11 @@ class Committed(Event):
 
 @attrs.frozen(kw_only=True)
 class CommitRefused(Event):
-    """The coordinator refused a commit, or kgroup refused it before it was sent.
+    """A commit was not confirmed: it was refused, was not sent, or got no answer.
 
     Attributes:
-        offsets: the refused offsets.
-        reason: why.
+        offsets: the offsets that are not confirmed.
+        reason: why; without an answer the commit may have been applied.
         stale: whether the reason is that the generation has ended.
         seconds: the time from the request to the refusal; 0 if nothing was sent.
     """
