@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
+from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.conftest import ROOT
@@ -61,6 +64,44 @@ def process(message):
 
 
 '''
+PROCESS_OF_AIOKAFKA = '''
+import asyncio
+
+
+async def process(message):
+    """The function that the page leaves to its reader."""
+    print(message.topic, message.partition, message.offset, flush=True)
+    await asyncio.sleep(0)
+
+
+'''
+CONFIG_AND_HANDLE = '''
+import functools
+import sys
+
+import kgroup
+import trio
+
+config = kgroup.GroupConfig(
+    bootstrap_servers="localhost:9092", group_id="orders", topics=["orders"]
+)
+print = functools.partial(print, file=sys.stderr)
+
+
+async def handle(generation, batch):
+    for message in batch:
+        place = f"{message.topic()} {message.partition()} {message.offset()}\\n"
+        await trio.to_thread.run_sync(sys.stdout.write, place)
+        sys.stdout.flush()
+
+
+def start_server(health):
+    """The server that the page leaves to its reader."""
+    assert callable(health)
+
+
+'''
+"""Before a page's lines about one argument of `run`."""
 FINISHED = "has finished its work and left: "
 
 
@@ -69,11 +110,19 @@ def program(page: str, number: int, topic: Topic) -> str:
     text = (ROOT / page).read_text(encoding="utf-8")
     found: list[str] = re.findall(r"^```python\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
     example = found[number]
+    if "kgroup.run(config" in example and "config =" not in example:
+        example = CONFIG_AND_HANDLE + example.replace(
+            "start_http_server(9000)", "start_http_server(0)"
+        )
     assert '"localhost:9092"' in example
     assert example.count('"orders"') == 2
     named = example.replace("localhost:9092", topic.bootstrap_servers)
     if "store." in example:
         process = STORE
+    elif CONFIG_AND_HANDLE in example:
+        process = ""
+    elif "aiokafka" in example:
+        process = PROCESS_OF_AIOKAFKA
     elif "kgroup.aio" in example:
         process = PROCESS_ON_ASYNCIO
     else:
@@ -95,9 +144,15 @@ def program(page: str, number: int, topic: Topic) -> str:
         ("docs/poison_and_retry.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/coming_from.md", 0, signal.SIGTERM, "", False),
         ("docs/coming_from.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/coming_from.md", 2, signal.SIGTERM, "", False),
         ("docs/coming_from.md", 3, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/coming_from.md", 4, signal.SIGINT, "KeyboardInterrupt", True),
+        ("docs/events.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/exactly_once.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/metrics.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/metrics.md", 2, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/metrics.md", 4, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/threads.md", 0, signal.SIGTERM, "", False),
     ],
 )
 def test_the_workers_in_the_docs_run(
@@ -113,6 +168,8 @@ def test_the_workers_in_the_docs_run(
     produced = topic.produce(50)
     file = reader.folder / f"{topic.name}.py"
     file.write_text(program(page, number, topic), encoding="utf-8")
+    if re.search("aiokafka|prometheus|opentelemetry", file.read_text(encoding="utf-8")):
+        reader = attrs.evolve(reader, python=Path(sys.executable))  # kgroup needs none of them
     with Worker(reader, file) as worker:
         worker.until(lambda lines: len(lines) >= len(produced))
         topic.wait_until_committed(topic.name)
