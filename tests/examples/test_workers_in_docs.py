@@ -10,6 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from tests.brokers import EMBEDDED
 from tests.conftest import ROOT
 from tests.examples.reader import Reader
 from tests.examples.topic import Topic
@@ -130,6 +131,9 @@ def program(page: str, number: int, topic: Topic) -> str:
     return process + named.replace('"orders"', f'"{topic.name}"')
 
 
+# This tests what the pages say. That both brokers answer alike is tested with the examples, which
+# run on both.
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 @pytest.mark.parametrize(
     ("page", "number", "signal_number", "said", "fails"),
     [
