@@ -65,22 +65,30 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
     progress = Progress(len(arguments.heartbeat) * arguments.rounds * len(there.clients))
     for round_number, heartbeat in itertools.product(range(arguments.rounds), arguments.heartbeat):
         with RealKafka(broker_settings(arguments.session, heartbeat)) as kafka:
+            job = Job(
+                servers=kafka.bootstrap_servers,
+                topic="",
+                group="",
+                partitions=arguments.partitions,
+                session=arguments.session,
+                heartbeat=heartbeat,
+                refresh=REFRESH,
+                assignors=",".join(arguments.assignors),
+            )
+            warm_up(there, job, arguments.rate)
             for client in there.clients:
-                job = Job(
-                    servers=kafka.bootstrap_servers,
-                    topic="",
-                    group="",
-                    partitions=arguments.partitions,
-                    session=arguments.session,
-                    heartbeat=heartbeat,
-                    refresh=REFRESH,
-                    assignors=",".join(arguments.assignors),
-                )
                 progress.step(f"{client.name}, heartbeat {heartbeat:g} s")
                 for play in plays_of(there, client, job, arguments):
                     results.add({"round": round_number, **play})
                     progress.say(line_of(play))
     return results
+
+
+def warm_up(there: Present, job: Job, rate: int) -> None:
+    """Play a scene without measuring it: the first client must not have a slower broker."""
+    stage = Stage(there.workers(there.clients[0]), job, rate)
+    for _ in play_together(stage, ["scale-out"]):
+        pass
 
 
 def broker_settings(session: float, heartbeat: float) -> dict[str, object]:

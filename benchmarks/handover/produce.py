@@ -14,7 +14,9 @@ import time
 
 from confluent_kafka import Producer
 
-PAUSE = 0.002
+PAUSE = 0.01
+"""Seconds between two bursts of records. With 2 ms the broker spent more than a processor on small
+requests, which left the clients waiting for it."""
 
 
 def main() -> None:

@@ -49,7 +49,8 @@ and the longest. *Lost* are records that were passed over and never processed; *
 that were processed again; *back*, offsets that a worker processed not above its last one;
 *unread*, records that had still not been read when no member read any more.
 
-Each worker is a process. It takes batches of up to 100 records, works for 10 ms on each batch, and
+Records are produced at a steady rate, in a burst every 10 ms, to all partitions in turn. Each
+worker is a process. It takes batches of up to 100 records, works for 10 ms on each batch, and
 commits after each batch. All clients have the same session timeout and the same heartbeat
 interval; with KIP-848, the broker has them.
 
