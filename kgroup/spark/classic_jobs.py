@@ -37,6 +37,7 @@ from kgroup.spark.cancellable_jobs import (
     MONITOR_PERIOD,
     JobGroupCancelledError,
 )
+from kgroup.spark.python_workers import killed_workers
 
 T = TypeVar("T")
 
@@ -44,6 +45,11 @@ SETTLE: Final = 0.2
 """Seconds for which a task counts as running after its end: Spark closes a killed Python worker's
 connection, which ends the task, a moment before its daemon kills the process
 (``PythonWorkerFactory.stopWorker``)."""
+
+MAX_SETTLE: Final = 30.0
+"""Seconds after a task's end until which a killed Python worker that still exists, where it can be
+seen (``python_workers``), counts as the task's own. It may be another job's: Spark does not say
+whose it was."""
 
 GROUP_KEY: Final = "spark.jobGroup.id"
 """The local property that names a job's group; Spark's ``SparkContext.SPARK_JOB_GROUP_ID``."""
@@ -142,8 +148,9 @@ class ClassicJobs:
     def running_tasks(self, group: str) -> int:
         """The number of tasks that still run, killed tasks and their Python workers included.
 
-        Tasks of a lost executor do not count, because Spark cannot know whether they run. For a
-        stopped session the number is 0.
+        Where the executor is another process, nobody sees a killed Python worker, so it counts
+        for `SETTLE` seconds after its task. Tasks of a lost executor do not count, because Spark
+        cannot know whether they run. For a stopped session the number is 0.
         """
         if not self._alive():
             return 0
@@ -151,10 +158,11 @@ class ClassicJobs:
         now = time.monotonic()
         if count:
             self._last_seen[group] = now
-        elif now - self._last_seen.get(group, -SETTLE) < SETTLE:
-            return 1
-        else:
-            self._last_seen.pop(group, None)
+        elif group in self._last_seen:
+            since = now - self._last_seen[group]
+            if since < SETTLE or (since < MAX_SETTLE and self._a_killed_worker_exists()):
+                return 1
+            del self._last_seen[group]
         return count
 
     def is_cancellation(self, group: str, error: BaseException) -> bool:
@@ -177,6 +185,12 @@ class ClassicJobs:
     def _alive(self) -> bool:
         java: Any = self._context._jsc  # noqa: SLF001
         return java is not None and not java.sc().isStopped()
+
+    def _a_killed_worker_exists(self) -> bool:
+        try:
+            return killed_workers(self._context._jvm) > 0  # noqa: SLF001 # no public way
+        except Py4JJavaError:
+            return True  # Spark changed its list of workers meanwhile; the next call looks again
 
     def _interrupt(self, group: str) -> None:
         java = self._java_context()

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 # PySpark's own custom
 
 from kgroup.errors import UsageError
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
-from kgroup.spark.classic_jobs import ClassicJobs
+from kgroup.spark.classic_jobs import SETTLE, ClassicJobs
 from kgroup.spark.runner import ActionRunner, UnfinishedJob
 
 Work = Callable[[SparkSession], object]
@@ -179,33 +179,83 @@ def _under(spark: SparkSession, group: str) -> None:
         spark.range(10).rdd.count()
 
 
-async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Its process has ended by then, although its user code never returns to Spark."""
-    path = tmp_path / "written"
+class BusyWorkers:
+    """A job whose two Python workers never return to Spark, and write down their process ids."""
 
-    def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
-        import time
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
-        for batch in batches:
-            while batch is not None:
-                with path.open("a") as file:
-                    file.write(f"{os.getpid()}\n")
-                time.sleep(0.05)
-            yield batch
+    def __call__(self, spark: SparkSession) -> None:
+        """Run the job; it ends only by being cancelled."""
+        path = self._path
 
-    def work(spark: SparkSession) -> None:
+        def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
+            import time
+
+            for batch in batches:
+                while batch is not None:
+                    with path.open("a") as file:
+                        file.write(f"{os.getpid()}\n")
+                    time.sleep(0.05)
+                yield batch
+
         spark.range(0, 2, 1, 2).mapInArrow(busy, "id long").write.format("noop").mode(
             "overwrite"
         ).save()
 
-    def workers() -> set[int]:
-        return set(map(int, path.read_text().split())) if path.exists() else set()
+    def pids(self) -> set[int]:
+        """The workers' processes."""
+        return set(map(int, self._path.read_text().split())) if self._path.exists() else set()
 
+    def running(self) -> bool:
+        """Whether both have begun."""
+        return len(self.pids()) == 2
+
+
+async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its process has ended by then, although its user code never returns to Spark."""
+    workers = BusyWorkers(tmp_path / "written")
+    await cancel_once_it_runs(spark, ClassicJobs(spark), "python", workers, workers.running)
+    assert not any(map(psutil.pid_exists, workers.pids()))
+
+
+async def test_a_worker_whose_daemon_is_slow_to_kill_it_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As long as its process exists the run does not end, however busy the machine is."""
+    workers = BusyWorkers(tmp_path / "written")
     jobs = ClassicJobs(spark)
-    await cancel_once_it_runs(spark, jobs, "python", work, lambda: len(workers()) == 2)
-    assert not any(map(psutil.pid_exists, workers()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_once_it_runs, spark, jobs, "slow", workers, workers.running)
+        while not workers.running():  # noqa: ASYNC110 # a file gives no event
+            await trio.sleep(0.02)
+        (daemon,) = {psutil.Process(pid).parent() for pid in workers.pids()}
+        assert daemon is not None
+        daemon.suspend()
+        try:
+            while list(jobs._task_sets("slow")):  # noqa: ASYNC110 # Spark gives no event
+                await trio.sleep(0.02)
+            await trio.sleep(2 * SETTLE)
+            assert jobs.running_tasks("slow") == 1
+            assert all(map(psutil.pid_exists, workers.pids()))
+        finally:
+            daemon.resume()
+    assert not any(map(psutil.pid_exists, workers.pids()))
+
+
+async def test_a_killed_worker_that_stays_is_not_waited_for_without_end(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be another job's, so after MAX_SETTLE it no longer counts."""
+    jobs = ClassicJobs(spark)
+    monkeypatch.setattr("kgroup.spark.classic_jobs.killed_workers", lambda jvm: 1)
+    monkeypatch.setattr("kgroup.spark.classic_jobs.MAX_SETTLE", 2 * SETTLE)
+    await cancel_once_it_runs(
+        spark, jobs, "another's", write, lambda: jobs.running_tasks("another's") > 0
+    )
+    assert jobs.running_tasks("another's") == 0
 
 
 async def test_a_jvm_task_that_heeds_nothing_is_interrupted(spark: SparkSession) -> None:

@@ -1,0 +1,47 @@
+"""The processes of Python workers that Spark has killed, as far as this JVM started them.
+
+Spark closes a killed worker's connection, which ends its task, and tells its daemon to kill the
+process. The daemon is a process of its own: on a busy machine user code runs on meanwhile.
+
+Spark tells nobody when the process has ended, so this reads private fields of Spark. If a version
+of Spark has others, no worker is found.
+
+Source: Spark 4.0: ``SparkEnv.pythonWorkers``, ``PythonWorkerFactory.daemonWorkers`` and
+``stopWorker``, ``PythonWorker.stop``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def killed_workers(jvm: Any) -> int:
+    """The number of workers whose connection is closed, and whose process still exists.
+
+    Only workers of executors in this JVM are found: those of a session with a ``local`` master.
+
+    Args:
+        jvm: py4j's view of the driver's JVM.
+
+    Raises:
+        Py4JJavaError: Spark changed its list of workers meanwhile; ask again.
+    """
+    environment = jvm.org.apache.spark.SparkEnv.get()
+    factories = [] if environment is None else _private(environment, "pythonWorkers")
+    return sum(
+        not entry.productElement(0).channel().isOpen() and entry.productElement(1).isAlive()
+        for factory in factories
+        for entry in _private(factory.productElement(1), "daemonWorkers")
+    )
+
+
+def _private(owner: Any, name: str) -> Iterator[Any]:
+    """The entries of the Scala map in a private field; none if there is no such field."""
+    for field in owner.getClass().getDeclaredFields():
+        # The Scala compiler may put the class's name in front of it.
+        if field.getName().endswith(name):
+            field.setAccessible(True)
+            entries = field.get(owner).iterator()
+            while entries.hasNext():
+                yield entries.next()
