@@ -21,6 +21,8 @@ from tests.collecting import relative
 STORIES: Final = tuple(
     PurePath("tests", place)
     for place in (
+        "aio/test_behaviour.py",
+        "aio/test_random_cancellation.py",
         "behaviour",
         "benchmarks",
         "broker/interop",
@@ -30,8 +32,10 @@ STORIES: Final = tuple(
         "examples",
         "group/test_idle.py",
         "group/test_inherited_assignments.py",
+        "group/test_subscribe.py",
         "hostile",
         "house",
+        "records/test_sources.py",
         "recovery",
         "schedules",
         "testing/simulation/test_campaign.py",

@@ -18,7 +18,7 @@ from kgroup.testing.kafka import RealKafka
 from tests.brokers import unique
 from tests.schedules.run import Account, Restart, Run
 
-EMBEDDED: Final = range(10)
+EMBEDDED: Final = range(6)
 REAL: Final = range(100, 102)
 SESSION: Final = 20.0
 """Seconds, on the real Kafka: a restart takes a third of it where the machine is not too busy."""
