@@ -22,7 +22,7 @@ from benchmarks.security import report as security
 from benchmarks.start import report as start
 
 PAGE: Final = "benchmarks.md"
-TOLD: Final = "history.md"
+HISTORY_PAGE: Final = "history.md"
 """A page of its own that shows figures of the part "history"; only its tables are made here."""
 NAME: Final = "benchmark-results"
 """The folder of results and pictures, beside the page."""
@@ -54,10 +54,10 @@ def files_of(folder: Path) -> dict[Path, str]:
             results = Results.read(path)
             sections += [f"## {heading}\n", _made(results), markdown(results, NAME)]
             files |= {place / name: svg for name, svg in pictures(results).items()}
-    told, figures = folder / TOLD, place / "history.json"
-    if told.exists() and figures.exists():
-        text = told.read_text(encoding="utf-8")
-        files[told] = history.with_figures(text, Results.read(figures))
+    page, figures = folder / HISTORY_PAGE, place / "history.json"
+    if page.exists() and figures.exists():
+        text = page.read_text(encoding="utf-8")
+        files[page] = history.with_figures(text, Results.read(figures))
     if len(sections) == 1:
         sections.append("No results are kept here yet.\n")
     return {folder / PAGE: "\n".join(sections), **files}

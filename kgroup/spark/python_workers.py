@@ -1,9 +1,9 @@
 """The processes of Python workers that Spark has killed, as far as this JVM started them.
 
-Spark closes a killed worker's connection, which ends its task, and tells its daemon to kill the
+Spark closes a killed worker's connection, which ends its task, and lets its daemon kill the
 process. The daemon is a process of its own: on a busy machine user code runs on meanwhile.
 
-Spark tells nobody when the process has ended, so this reads private fields of Spark. If a version
+Spark does not report the end of the process, so this reads private fields of Spark. If a version
 of Spark has others, no worker is found.
 
 Source: Spark 4.0: ``SparkEnv.pythonWorkers``, ``PythonWorkerFactory.daemonWorkers`` and

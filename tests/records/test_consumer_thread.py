@@ -298,10 +298,10 @@ async def test_a_fault_that_passes_is_reported_once_and_raises_nothing() -> None
     async with running(consumer, faults) as source:
         source.assign(1, {A: 0})
         source.open(1, [A])
-        tell = consumer.settings["error_cb"]
+        report = consumer.settings["error_cb"]
         for _ in range(3):
-            tell(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
-            tell(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "t [0]: topic does not exist"))
+            report(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+            report(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "t [0]: topic does not exist"))
         consumer.feed(record(A, 0))
         await source.receive(1, [A], 1)
         consumer.feed(record(A, 1))

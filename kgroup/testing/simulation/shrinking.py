@@ -199,7 +199,7 @@ def _fewer_members(search: _Search) -> None:
 
 
 def _no_logins(search: _Search) -> None:
-    """Let nobody log in; faults of logins have no effect then."""
+    """Leave logins out; faults of logins have no effect then."""
     if search.plan.logins is not None:
         search.smaller(logins=None)
 
