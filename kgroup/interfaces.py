@@ -240,8 +240,8 @@ class RecordSource(Protocol):
     the join to get ready for them. It must return at once and fetch nothing. No call may rely on
     it: a generation can bring partitions of which no ``prepare`` has named the topic.
 
-    From further optional members `Generation.lag` and metrics learn how far the source is. Any thread
-    may use them, and they must return at once:
+    From further optional members `Generation.lag` and metrics learn how far the source is. Any
+    thread may use them, and they must return at once:
 
     - ``lag(epoch)``: for each partition of this generation the high watermark less the offset of
       the next record to hand out, or None if it is not known;

@@ -149,8 +149,8 @@ class ClassicJobs:
         """The number of tasks that still run, killed tasks and their Python workers included.
 
         Where the executor is another process, a killed Python worker cannot be seen, so it
-        counts for `SETTLE` seconds after its task. Tasks of a lost executor do not count, because Spark
-        cannot know whether they run. For a stopped session the number is 0.
+        counts for `SETTLE` seconds after its task. Tasks of a lost executor do not count, because
+        Spark cannot know whether they run. For a stopped session the number is 0.
         """
         if not self._alive():
             return 0
