@@ -36,7 +36,7 @@ from tests.group.harness import Harness, harness
 BLOCK: Final = re.compile(r"^```python\n(.+?)^```$", re.MULTILINE | re.DOTALL)
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN_ELSEWHERE: Final = {
-    "README.md": {0, 1, 2},  # test_workers_in_docs, tests/spark/test_readme
+    "README.md": {0, 1},  # test_workers_in_docs
     "docs/assignors.md": {0},  # test_assignors_page
     "docs/asyncio.md": {0, 1, 2},  # test_workers_in_docs, test_asyncio_page
     "docs/coming_from.md": {0, 1, 2, 3, 4},  # test_workers_in_docs
