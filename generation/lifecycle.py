@@ -78,6 +78,7 @@ from kgroup.generation.member_context import MemberContext
 from kgroup.generation.states import State, StateMachine
 from kgroup.interfaces import Task
 from kgroup.notifier import Notifier
+from kgroup.tracebacks import StartedCall, raise_outside
 from kgroup.types import Cause, End, Membership
 
 T = TypeVar("T")
@@ -454,7 +455,7 @@ class Lifecycle:
                 if rest is error:
                     raise
                 if rest is not None:
-                    raise rest from None
+                    raise_outside(rest, rest.__context__)
 
     @contextmanager
     def commit_scope(self) -> Iterator[trio.CancelScope]:
@@ -501,7 +502,8 @@ class Lifecycle:
     async def _work(self, fn: Task, args: tuple[Any, ...]) -> None:
         inside_of.set(inside_of.get() | {self._member.group})
         try:
-            await fn(*args)
+            with StartedCall(fn, args, self.membership):
+                await fn(*args)
         except Exception as error:  # noqa: BLE001 # kept, and raised when the others have drained
             rest = without_stale_errors(error, self.recorded_end)
             if rest is None:

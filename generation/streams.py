@@ -36,6 +36,7 @@ from kgroup.generation.states import State
 from kgroup.interfaces import Batch
 from kgroup.records.buffered_source import BufferedSource
 from kgroup.records.waiters import ThreadRead, WaitingThread
+from kgroup.tracebacks import handed_out
 from kgroup.types import IsolationLevel, TopicPartition
 
 
@@ -198,6 +199,7 @@ class RecordStream(PartitionStream):
         batch = self._leased.bind(batch)
         self._give(batch)
         self._positions.handed_out(batch.partition, batch.next_offset)
+        handed_out(self.partitions, batch)
         if (observer := self._member.runtime.observer) is not None:
             observer.handed_out(self._lifecycle.membership, batch)
         return batch

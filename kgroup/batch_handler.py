@@ -17,6 +17,7 @@ import attrs
 from kgroup.errors import UsageError, in_one_line
 from kgroup.functions import name_of
 from kgroup.interfaces import Batch
+from kgroup.tracebacks import described, explain
 from kgroup.types import as_int
 
 
@@ -43,7 +44,7 @@ def processed(
     least = first if ending else first + 1
     if type(offset) is not int or not least <= offset <= batch.next_offset:
         raise UsageError(
-            f"{name_of(handle)} returned {returned!r} for {_described(batch)}: it must return None"
+            f"{name_of(handle)} returned {returned!r} for {described(batch)}: it must return None"
             " when it has processed all of them, or the offset of the first record that is left,"
             f" from {least} to {batch.next_offset}"
         )
@@ -102,7 +103,7 @@ def progress_of(handle: Callable[..., object], batch: Batch) -> Progress:
 def not_committed(error: Exception, done: Batch, refusal: BaseException) -> None:
     """Note that what was processed before an error could not be committed."""
     error.add_note(
-        f"{_described(done)} had been processed before, and will be read again too, because the"
+        f"{described(done)} had been processed before, and will be read again too, because the"
         f" commit failed: {in_one_line(refusal)}"
     )
 
@@ -123,20 +124,12 @@ def explained(progress: Progress, membership: Any) -> Iterator[None]:
     except Exception as error:
         batch, done = progress.batch, progress.done()
         failed = batch if done is None else left_of(batch, done) or batch
-        error.add_note(
-            f"{name_of(progress.handle)} raised this for {_described(failed)}, in generation"
+        explain(
+            error,
+            f"{name_of(progress.handle)} raised this for {described(failed)}, in generation"
             f" {membership.generation_id} of group {membership.group_id!r}; the offsets are not"
-            " committed, so the records will be read again"
+            " committed, so the records will be read again",
         )
         raise
     finally:
         _progress.reset(before)
-
-
-def _described(batch: Batch) -> str:
-    first, last = batch.messages[0].offset(), batch.messages[-1].offset()
-    return (
-        f"offset {first} of {batch.partition}"
-        if first == last
-        else (f"offsets {first} to {last} of {batch.partition}")
-    )

@@ -27,9 +27,10 @@ from __future__ import annotations
 import math
 import random
 import re
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, Final, Self, final
+from typing import Any, Final, NoReturn, Self, final
 
 import trio
 
@@ -56,6 +57,7 @@ from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.running_loop import group_for, running_library
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase, StatusRecorder
+from kgroup.tracebacks import raise_outside
 from kgroup.types import Cause, End
 from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.streams import open_tcp
@@ -157,6 +159,8 @@ class ConsumerGroup:
         self._fatal: Exception | None = None
         self._fatal_raised = False
         self._errors: list[Exception] = []
+        self._outside: BaseException | None = None
+        """What the program was handling when it entered the block."""
         self._body_runs = True
         self._done = trio.Event()
         self._changed = Notifier()
@@ -191,6 +195,7 @@ class ConsumerGroup:
             self.event_file.open()
         if self._runtime.observer is not None:
             self._runtime.observer.opened(self.shutdown)
+        self._outside = sys.exception()
         self._opened = self._open()
         self._probe = LoopProbe(self._runtime.clock.now)
         self._recorder.entered()
@@ -203,6 +208,7 @@ class ConsumerGroup:
         try:
             return await self._opened.__aexit__(*details)  # type: ignore[arg-type]
         finally:
+            self._outside = None  # its traceback may have this object
             if self.event_file is not None:
                 self.event_file.close()
 
@@ -508,11 +514,9 @@ class ConsumerGroup:
             # A cancellation from outside must not replace a task's exception.
             if not self._errors:
                 raise
-            raise self._exception_group([*self._errors, error]) from None
+            self._raise_errors(error)
         if self._errors:
-            raise self._exception_group(
-                [*self._errors, *([body_error] if body_error is not None else [])]
-            )
+            self._raise_errors(body_error)
         if body_error is not None:
             raise body_error
         if self._fatal is not None and not self._fatal_raised:
@@ -700,8 +704,14 @@ class ConsumerGroup:
             )
         return None
 
-    def _exception_group(self, errors: list[BaseException]) -> BaseExceptionGroup[BaseException]:
-        return BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
+    def _raise_errors(self, other: BaseException | None) -> NoReturn:
+        """Raise what tasks raised, and another exception with it.
+
+        The body has been cancelled because of them, so that cancellation is not their context.
+        """
+        errors = [*self._errors, *([other] if other is not None else [])]
+        failed = BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
+        raise_outside(failed, self._outside)
 
 
 def _is_cancellation(error: BaseException) -> bool:

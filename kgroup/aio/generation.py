@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, final
 
@@ -24,6 +24,7 @@ from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
 from kgroup.generation.states import State
+from kgroup.tracebacks import StartedCall, raise_outside
 from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class Generation(GenerationTwin):
                 ``start_soon(handle, batch)``, not ``start_soon(handle(batch))``.
             UsageError: another event loop runs here.
         """
-        task = self._task(fn, *args)
+        arguments.function("fn", fn)
+        task = self._task(fn, *args, around=StartedCall(fn, args, self._membership))
 
         async def wait_for_task() -> None:
             await task.wait(self._report_straggler)
@@ -118,6 +120,7 @@ class Generation(GenerationTwin):
 
         Cancellation: the function is cancelled, and the call returns when it has ended.
         """
+        arguments.function("fn", fn)
         task: ProgramTask[T] = self._task(fn)
 
         async def wait_for_task() -> T | None:
@@ -164,7 +167,7 @@ class Generation(GenerationTwin):
             if rest is error:
                 raise
             if rest is not None:
-                raise rest from None
+                raise_outside(rest, rest.__context__)
         finally:
             self._blocks.discard(block)
 
@@ -308,11 +311,15 @@ class Generation(GenerationTwin):
         for block in self._blocks:
             block.cancel()
 
-    def _task(self, fn: Callable[..., Awaitable[T]], *args: Any) -> ProgramTask[T]:
-        arguments.function("fn", fn)
+    def _task(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        *args: Any,
+        around: AbstractContextManager[None] | None = None,
+    ) -> ProgramTask[T]:
         context = contextvars.copy_context()
         context.run(inside_of.set, inside_of.get() | {self._owner})
-        return ProgramTask(self._tasks, context, fn, *args)
+        return ProgramTask(self._tasks, context, fn, *args, around=around)
 
     async def _call(self, fn: Callable[[], Awaitable[T]]) -> T:
         with self._loop_end_as_stale():

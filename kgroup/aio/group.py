@@ -127,7 +127,7 @@ class ConsumerGroup(GroupTwin):
                 " another one"
             )
         self._tasks = Tasks(Bridge(self._loop, self._config.group_id), self._loop)
-        self._loop.start()
+        self._background.start()
         atexit.register(self._close_at_exit)
         self._block.__enter__()
         return self

@@ -13,6 +13,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
+from kgroup.tracebacks import handed_out
 from kgroup.types import TopicPartition
 
 
@@ -77,6 +78,7 @@ class Records:
             if self._seeks.get(batch.partition, 0) != seeks:
                 continue
             if self._pauses.get(batch.partition, 0) == pauses and self._may_hand_out():
+                handed_out(self._stream.partitions, batch)
                 return batch
             self._background.post(partial(self._stream.undo_hand_out, batch))
         self._ended = True

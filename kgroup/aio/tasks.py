@@ -17,6 +17,7 @@ import inspect
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar, final
@@ -65,6 +66,7 @@ class ProgramTask(Generic[T]):
         context: the context variables with which the function is called.
         fn: the function.
         args: its arguments.
+        around: a block in which the function is called.
 
     Attributes:
         name: the function's name.
@@ -77,11 +79,13 @@ class ProgramTask(Generic[T]):
         context: contextvars.Context,
         fn: Callable[..., Awaitable[T]],
         *args: Any,
+        around: AbstractContextManager[None] | None = None,
     ) -> None:
         self.name = name_of(fn)
         self.cancelled = False
         self._tasks = tasks
         self._context = context
+        self._around = around or nullcontext()
         self._call: Callable[[], Awaitable[T]] | None = partial(fn, *args)
         self._task: asyncio.Task[None] | None = None
         self._result: list[T] = []
@@ -114,12 +118,13 @@ class ProgramTask(Generic[T]):
 
     async def _run(self, call: Callable[[], Awaitable[T]]) -> None:
         try:
-            returned = call()
-            if not inspect.isawaitable(returned):
-                raise UsageError(  # it ends the generation as the function's would
-                    f"{self.name} is not an async function; tasks of kgroup.aio are"
-                )
-            self._result.append(await returned)
+            with self._around:
+                returned = call()
+                if not inspect.isawaitable(returned):
+                    raise UsageError(  # it ends the generation as the function's would
+                        f"{self.name} is not an async function; tasks of kgroup.aio are"
+                    )
+                self._result.append(await returned)
         except Exception as error:  # noqa: BLE001 # raised in the trio task
             self._error = error
 

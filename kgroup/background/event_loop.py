@@ -318,6 +318,8 @@ def _copy_of(error: BaseException) -> BaseException:
         return error
     copy = type(error).__new__(type(error), *error.args)
     copy.__dict__.update(error.__dict__)
+    if (notes := getattr(error, "__notes__", None)) is not None:
+        copy.__notes__ = list(notes)  # a note of one thread is none of the others
     copy.__cause__, copy.__context__ = error.__cause__, error.__context__
     copy.__suppress_context__ = error.__suppress_context__
     return copy.with_traceback(error.__traceback__)

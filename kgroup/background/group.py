@@ -8,6 +8,7 @@ then, even if the group has closed before, so that a handler learns why its comm
 from __future__ import annotations
 
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -24,6 +25,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase
+from kgroup.tracebacks import raise_outside
 
 CLOSED: str = "the program closes the group"
 """Why a group closes, if the program gives no other reason."""
@@ -174,6 +176,13 @@ class BackgroundGroup:
         self._left = trio.Event()
         self._services: trio.Nursery | None = None
         self._error: BaseException | None = None
+        self._outside: BaseException | None = None
+        """What the program was handling when it entered the block."""
+
+    def start(self) -> None:
+        """Start the thread, because the program enters the block; wait until calls are possible."""
+        self._outside = sys.exception()
+        self.loop.start()
 
     def shutdown(self, reason: str, *, promptly: bool) -> None:
         """Begin to close the group, without waiting; from any thread and from signal handlers."""
@@ -234,14 +243,17 @@ class BackgroundGroup:
         Args:
             error: the block's own exception, which is raised anyway.
         """
+        # The exception's traceback may have this object: nothing keeps it for longer.
+        outside, self._outside = self._outside, None
         own = self.loop.error or self._error
         raised = list(own.exceptions) if isinstance(own, BaseExceptionGroup) else []
         raised += self.late_errors
         if raised:
             both = raised if error is None else [*raised, error]
-            raise BaseExceptionGroup(f"handlers of group {self._group_id!r} failed", both) from None
+            failed = BaseExceptionGroup(f"handlers of group {self._group_id!r} failed", both)
+            raise_outside(failed, outside)
         if own is not None and error is None:
-            raise own
+            raise_outside(own, outside)
 
     async def _main(self) -> None:
         if self._close_reason is not None:  # `shutdown` was called before the loop started

@@ -22,6 +22,7 @@ from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
 from kgroup.threaded.handlers import GRACE, Handler
 from kgroup.threaded.records import Records
+from kgroup.tracebacks import raise_outside
 from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Generation(GenerationTwin):
         check_plain("fn", fn, None, instead="kgroup.ConsumerGroup runs those, and kgroup.aio")
         context = contextvars.copy_context()
         context.run(inside_of.set, inside_of.get() | {self._owner})
-        handler = Handler(self._loop, self.group_id, context, fn, *args)
+        handler = Handler(self._loop, self._membership, context, fn, *args)
         try:
             return self._loop.run_sync(partial(self._start, handler))
         except LoopEndedError:
@@ -116,7 +117,7 @@ class Generation(GenerationTwin):
             if rest is error:
                 raise
             if rest is not None:
-                raise rest from None
+                raise_outside(rest, rest.__context__)
 
     def records(
         self,

@@ -106,7 +106,7 @@ class ConsumerGroup(GroupTwin):
                 f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
                 " another one"
             )
-        self._loop.start()
+        self._background.start()
         self._owner = threading.get_ident()
         atexit.register(self._close_at_exit)
         return self

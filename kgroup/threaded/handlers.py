@@ -17,7 +17,8 @@ from typing import Any, Final, final
 import trio
 
 from kgroup.background.event_loop import BackgroundLoop
-from kgroup.types import TopicPartition
+from kgroup.tracebacks import StartedCall
+from kgroup.types import Membership, TopicPartition
 from kgroup.worker_thread import ThreadCall, stack_of
 
 GRACE: Final = 1.0
@@ -31,16 +32,19 @@ class Handler:
     def __init__(
         self,
         loop: BackgroundLoop,
-        group_id: str,
+        membership: Membership,
         context: contextvars.Context,
         fn: Callable[..., object],
         *args: Any,
     ) -> None:
         self.name = getattr(fn, "__qualname__", repr(fn))
         partitions = ", ".join(str(arg) for arg in args if isinstance(arg, TopicPartition))
-        self.call = ThreadCall(partial(_discard_result, fn, *args), context, loop.post)
+        started = StartedCall(fn, args, membership)
+        self.call = ThreadCall(partial(_run, started, fn, *args), context, loop.post)
         self.thread = threading.Thread(
-            target=self.call.run, name=f"kgroup-{group_id}-{self.name}({partitions})", daemon=True
+            target=self.call.run,
+            name=f"kgroup-{membership.group_id}-{self.name}({partitions})",
+            daemon=True,
         )
         self._raised = False
 
@@ -72,5 +76,6 @@ class Handler:
         self.call.result()
 
 
-def _discard_result(fn: Callable[..., object], *args: Any) -> None:
-    fn(*args)
+def _run(started: StartedCall, fn: Callable[..., object], *args: Any) -> None:
+    with started:
+        fn(*args)

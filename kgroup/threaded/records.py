@@ -16,6 +16,7 @@ from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
 from kgroup.threaded.slot import Slot, ThreadWakeup
+from kgroup.tracebacks import handed_out
 from kgroup.types import TopicPartition
 
 _LEASE_POLL: Final = 0.02
@@ -94,6 +95,8 @@ class Records:
         except LoopEndedError:
             batch = None
         self._ended = batch is None
+        if batch is not None:
+            handed_out(self._stream.partitions, batch)
         return batch
 
     def share(self) -> None:

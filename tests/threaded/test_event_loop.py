@@ -263,6 +263,25 @@ def test_each_thread_raises_its_own_copy(error: KgroupError) -> None:
         assert "refuse" in [frame.name for frame in traceback.extract_tb(one.__traceback__)]
 
 
+def test_a_note_of_one_thread_is_none_of_the_others() -> None:
+    """The copies of an error have its notes, each in a list of its own."""
+    error = KgroupError("one")
+    error.add_note("its own")
+
+    def refuse() -> None:
+        raise error
+
+    with running() as here:
+        caught = []
+        for _ in range(2):
+            with pytest.raises(KgroupError) as info:
+                here.loop.run_sync(refuse)
+            caught.append(info.value)
+    caught[0].add_note("the first thread's")
+    assert caught[0].__notes__ == ["its own", "the first thread's"]
+    assert caught[1].__notes__ == error.__notes__ == ["its own"]
+
+
 @pytest.mark.parametrize(("valid", "got"), [(True, [0, 1]), (False, [1, 2])])
 def test_a_value_that_arrives_too_late_stays(
     valid: bool, got: list[int], monkeypatch: pytest.MonkeyPatch

@@ -10,13 +10,22 @@ import trio
 
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.threaded.handlers import Handler
-from kgroup.types import TopicPartition
+from kgroup.types import Membership, TopicPartition
 
 
 def handler_for(fn: object, *args: object) -> Handler:
     """A handler and a loop whose threads have not started."""
     loop = BackgroundLoop("idle", trio.sleep_forever, int)
-    return Handler(loop, "group", contextvars.copy_context(), fn, *args)  # type: ignore[arg-type]
+    membership = Membership(
+        group_id="group",
+        member_id="m",
+        group_instance_id=None,
+        generation_id=1,
+        epoch=1,
+        assignor="range",
+        leader=True,
+    )
+    return Handler(loop, membership, contextvars.copy_context(), fn, *args)  # type: ignore[arg-type]
 
 
 async def test_an_exception_as_the_task_is_cancelled() -> None:
