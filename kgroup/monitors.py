@@ -1,7 +1,7 @@
 """Event handlers that learn more than events: what metrics need and what would be too many events.
 
 A `Monitor` is given to a group as ``on_event``, as any event handler is. `Monitors` makes one
-handler of several.
+handler of several, and keeps them apart.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Protocol, final, runtime_checkable
 
 from kgroup.events import Event, EventHandler
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health
+from kgroup.logs import LOGGER, attributes_of
 from kgroup.status import GroupStatus, Phase
 from kgroup.types import TopicPartition
 
@@ -124,32 +125,74 @@ class HealthMonitor:
 class Monitors:
     """A monitor of several monitors and event handlers, each of which gets everything in turn.
 
-    For example ``kgroup.run(config, handle, on_event=Monitors(metrics, log))``. If one of them
-    raises, those behind it do not get that event.
+    For example ``kgroup.run(config, handle, on_event=Monitors(metrics, log))``. An exception of one
+    of them is kept from the others: the first one of each is logged with its traceback, and those
+    behind it get that event, and every later one, all the same. A group calls its own handlers by
+    this class too.
+
+    INVARIANT: no exception of a handler leaves it, not even the SystemExit of ``sys.exit()``.
+    Events are emitted in the middle of commits, at a generation's end, and in callbacks that trio
+    itself runs, where any exception would end the event loop. Only a KeyboardInterrupt is passed
+    on: trio does not let Ctrl-C raise one in its own callbacks.
+
+    Attributes:
+        monitored: whether there is a monitor among them.
     """
 
     def __init__(self, *handlers: EventHandler) -> None:
         self._handlers = handlers
         self._monitors = [handler for handler in handlers if isinstance(handler, Monitor)]
+        self._raised: set[int] = set()
+        """The ids of the handlers that have raised; a handler need not be hashable."""
+        self.monitored = bool(self._monitors)
 
     def __call__(self, event: Event) -> None:
         """See `Monitor`."""
         for handler in self._handlers:
-            handler(event)
+            try:
+                handler(event)
+            except BaseException as error:  # noqa: BLE001 # whatever a program does wrong in it
+                self._failed(handler, event.group_id, event, error)
 
     def attach(self, group: Monitored) -> None:
         """See `Monitor`."""
         for monitor in self._monitors:
-            monitor.attach(group)
+            try:
+                monitor.attach(group)
+            except BaseException as error:  # noqa: BLE001 # as above
+                self._failed(monitor, group.status().group_id, group, error)
 
     def handed_out(self, group_id: str, partition: TopicPartition, records: int) -> None:
         """See `Monitor`."""
         for monitor in self._monitors:
-            monitor.handed_out(group_id, partition, records)
+            try:
+                monitor.handed_out(group_id, partition, records)
+            except BaseException as error:  # noqa: BLE001 # as above
+                self._failed(monitor, group_id, partition, error)
 
     def processed(
         self, group_id: str, partition: TopicPartition, records: int, seconds: float
     ) -> None:
         """See `Monitor`."""
         for monitor in self._monitors:
-            monitor.processed(group_id, partition, records, seconds)
+            try:
+                monitor.processed(group_id, partition, records, seconds)
+            except BaseException as error:  # noqa: BLE001 # as above
+                self._failed(monitor, group_id, partition, error)
+
+    def _failed(
+        self, handler: EventHandler, group_id: str, subject: object, error: BaseException
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        if id(handler) not in self._raised:
+            self._raised.add(id(handler))
+            LOGGER.error(
+                "the event handler %r of group %r raised an exception for %r; the group"
+                " continues, and later exceptions of this handler are not logged",
+                handler,
+                group_id,
+                subject,
+                exc_info=error,
+                extra=attributes_of(subject) if isinstance(subject, Event) else None,
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -91,6 +92,44 @@ def test_a_monitor_that_raises_ends_nothing(caplog: pytest.LogCaptureFixture) ->
     assert broken.noted == well.noted == ALL
     (record,) = caplog.records
     assert "the group continues" in record.getMessage()
+
+
+def test_monitors_keeps_its_handlers_apart(caplog: pytest.LogCaptureFixture) -> None:
+    """The first exception of each is logged with its traceback, and the others get everything."""
+    events: list[Event] = []
+
+    def exits(_: Event) -> None:
+        raise SystemExit
+
+    broken, well = Noting(RuntimeError("full")), Noting()
+    both = Monitors(broken, exits, events.append, Monitors(well))
+    play(both)
+    assert broken.noted == well.noted == ALL
+    assert [type(event) for event in events] == [GenerationStarted]
+    for record, kind in zip(caplog.records, (RuntimeError, SystemExit), strict=True):
+        assert record.exc_info
+        assert record.exc_info[0] is kind
+        assert "of group 'g' raised an exception for GenerationStarted" in record.getMessage()
+    play(both)
+    assert len(well.noted) == 2 * len(ALL)
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("first", range(len(ALL)))
+def test_monitors_names_the_group_of_each_failure(
+    first: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it is that a monitor fails on first; a program may call Monitors itself."""
+    monitors = Monitors(Noting(RuntimeError("full")))
+    calls: list[Callable[[], None]] = [
+        lambda: monitors(GenerationStarted(group_id="g")),
+        lambda: monitors.attach(GROUP),
+        lambda: monitors.handed_out("g", P0, 5),
+        lambda: monitors.processed("g", P0, 5, 0.5),
+    ]
+    calls[first]()
+    (record,) = caplog.records
+    assert "of group 'g' raised" in record.getMessage()
 
 
 def test_ctrl_c_in_a_monitor_is_passed_on() -> None:

@@ -25,11 +25,10 @@ from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, UsageError
-from kgroup.event_emitter import EventHandlers
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
-from kgroup.monitors import Monitor
+from kgroup.monitors import Monitor, Monitors
 from kgroup.running_loop import group_for, running_library
 from kgroup.runtime import Runtime
 from kgroup.status import GroupStatus
@@ -95,7 +94,7 @@ class ConsumerGroup(GroupTwin):
         # A monitor measures times, which a busy event loop would falsify.
         monitored = isinstance(on_event, Monitor)
         passed_on = [] if on_event is None or monitored else [on_event]
-        self._handlers = EventHandlers(config.group_id, *passed_on)
+        self._handlers = Monitors(*passed_on)
         self._background = BackgroundGroup(
             in_asyncio(config, self._program_tasks),
             runtime,

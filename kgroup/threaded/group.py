@@ -19,11 +19,11 @@ from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, UsageError, short_list
-from kgroup.event_emitter import EventHandlers
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
 from kgroup.logs import EventLog
+from kgroup.monitors import Monitors
 from kgroup.runtime import Runtime
 from kgroup.status import GroupStatus, Phase
 from kgroup.threaded.generation import Generation
@@ -89,7 +89,7 @@ class ConsumerGroup(GroupTwin):
         )
         self._group, self._loop = self._background.trio, self._background.loop
         others = [one for one in (self._group.event_file, on_event) if one is not None]
-        self._event_handlers = EventHandlers(config.group_id, EventLog(), *others)
+        self._event_handlers = Monitors(EventLog(), *others)
         self._slot = Slot(
             self._loop,
             self._next_generation,
