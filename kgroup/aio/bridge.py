@@ -56,10 +56,17 @@ class Bridge:
         """Whether asyncio's loop runs now; any thread may read it."""
         return self._loop.is_running()
 
-    def post(self, fn: Callable[[], object]) -> bool:
-        """Schedule a function in asyncio's loop, from any thread; False if the loop is closed."""
+    def post(self, fn: Callable[[], object], context: contextvars.Context | None = None) -> bool:
+        """Schedule a function in asyncio's loop, from any thread; False if the loop is closed.
+
+        Args:
+            fn: the function.
+            context: the context variables with which it is called; by default `context`.
+        """
+        if context is None:  # an empty one is false
+            context = self.context
         try:
-            self._loop.call_soon_threadsafe(fn, context=self.context)
+            self._loop.call_soon_threadsafe(fn, context=context)
         except RuntimeError:
             return False
         return True

@@ -287,7 +287,8 @@ class Generation(GenerationTwin):
 
     def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
         """Report an event about this generation to the group's event handlers."""
-        self._background.post(partial(self._generation.emit, kind, **fields))
+        context = contextvars.copy_context()
+        self._background.post(partial(context.run, self._generation.emit, kind, **fields))
 
     # For ConsumerGroup, in the background loop.
 

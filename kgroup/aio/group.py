@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextvars
 from contextlib import suppress
 from functools import partial
 from typing import Final, Self, final
@@ -299,7 +300,9 @@ class ConsumerGroup(GroupTwin):
         tasks.abandon()
 
     def _pass_on(self, event: Event) -> None:
-        self._program_tasks().bridge.post(partial(self._handlers, event))
+        # The context of the program's call that has caused the event, if one has.
+        context = contextvars.copy_context()
+        self._program_tasks().bridge.post(partial(self._handlers, event), context)
 
     def _cancel_body(self) -> None:
         self._program_tasks().bridge.post(self._block.cancel)

@@ -11,6 +11,10 @@ nothing waits for a loop that has gone. A lock is used in place of a ``threading
 signal handler may interrupt the waiting thread at any point, and may itself make calls: see
 ``Flag``.
 
+A call runs in a copy of its caller's context variables, and everything else in a copy of those of
+whoever started the loop, as if trio ran in the program's own thread. So an event handler that is
+called for a commit finds the span in which the program commits.
+
 INVARIANTS: every call that waits is answered, by its result or by `LoopEndedError`, however the
 loop ends; calls start in the order in which they were made; the loop never waits for a thread; no
 lock is held while Python code runs, so that a signal handler may call whatever the interrupted code
@@ -19,6 +23,7 @@ may.
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
 from collections import deque
@@ -105,6 +110,16 @@ class _SyncCall:
     """A call of a synchronous function that waits for those before it to start."""
 
     run: Callable[[], None]
+    context: contextvars.Context
+
+
+@final
+@attrs.frozen
+class _AsyncCall:
+    """A call of an async function that has not started."""
+
+    run: Callable[[], Awaitable[None]]
+    context: contextvars.Context
 
 
 @final
@@ -126,8 +141,9 @@ class BackgroundLoop:
         self._calls: set[Waiting] = set()
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
-        self._unstarted: deque[_SyncCall | Callable[[], Awaitable[None]]] = deque()
+        self._unstarted: deque[_SyncCall | _AsyncCall] = deque()
         self._pid = os.getpid()
+        self._context = contextvars.Context()
         self._ready = Flag()
         self.ended = Flag()
         self.error: BaseException | None = None
@@ -144,6 +160,7 @@ class BackgroundLoop:
 
     def start(self) -> None:
         """Start the thread, and wait until calls are possible."""
+        self._context = contextvars.copy_context()
         self._thread.start()
         self._ready.wait()
 
@@ -177,13 +194,13 @@ class BackgroundLoop:
 
     def begin(self, call: Call[T], fn: Callable[[], Awaitable[T]]) -> None:
         """Start a call whose caller waits by other means; raises as `run` does."""
-        self._submit(call, partial(self._start_call, call, fn))
+        self._submit(call, partial(self._start_call, call, fn, contextvars.copy_context()))
 
     def run_sync(self, fn: Callable[[], T]) -> T:
         """Call a synchronous function in the loop; raises as `run` does."""
         unsettled = _acquired()
         call = Call[T](unsettled.release)
-        self._submit(call, partial(self._start_sync, call, fn))
+        self._submit(call, partial(self._start_sync, call, fn, contextvars.copy_context()))
         acquire(unsettled, None)
         return call.result()
 
@@ -237,29 +254,34 @@ class BackgroundLoop:
 
     # In the loop's thread.
 
-    def _start_call(self, call: Call[T], fn: Callable[[], Awaitable[T]]) -> None:
+    def _start_call(
+        self, call: Call[T], fn: Callable[[], Awaitable[T]], context: contextvars.Context
+    ) -> None:
         if self._nursery is None:
             call.settle(None, LoopEndedError())
             return
-        self._unstarted.append(partial(self._run_call, call, fn))
+        self._unstarted.append(_AsyncCall(partial(self._run_call, call, fn), context))
         if len(self._unstarted) == 1:
-            self._nursery.start_soon(self._start_first)
+            self._start_next()
+
+    def _start_next(self) -> None:
+        """Start a task for the first call that has not started, in the context of its caller.
+
+        trio runs tasks that are started together in any order. So this is called for the next call
+        only by the task of the one before, which has then come to its first wait when that begins.
+        """
+        if self._unstarted and self._nursery is not None:
+            # trio gives a new task a copy of the context in which it is started.
+            self._unstarted[0].context.run(self._nursery.start_soon, self._start_first)
 
     async def _start_first(self) -> None:
-        """Be the task of the first call that has not started.
-
-        trio runs tasks that are started together in any order. So the next call is started only
-        by the task of the one before, which has then come to its first wait when that begins.
-        """
-        while isinstance(first := self._unstarted[0], _SyncCall):
+        first = self._unstarted.popleft()
+        if isinstance(first, _SyncCall):
             first.run()
-            self._unstarted.popleft()
-            if not self._unstarted:
-                return
-        self._unstarted.popleft()
-        if self._unstarted and self._nursery is not None:
-            self._nursery.start_soon(self._start_first)
-        await first()
+            self._start_next()
+        else:
+            self._start_next()
+            await first.run()
 
     async def _run_call(self, call: Call[T], fn: Callable[[], Awaitable[T]]) -> None:
         try:
@@ -267,11 +289,11 @@ class BackgroundLoop:
         finally:
             self._calls.discard(call)
 
-    def _start_sync(self, call: Call[T], fn: Callable[[], T]) -> None:
+    def _start_sync(self, call: Call[T], fn: Callable[[], T], context: contextvars.Context) -> None:
         if self._unstarted:
-            self._unstarted.append(_SyncCall(partial(self._call_sync, call, fn)))
+            self._unstarted.append(_SyncCall(partial(self._call_sync, call, fn), context))
         else:
-            self._call_sync(call, fn)
+            context.run(self._call_sync, call, fn)
 
     def _call_sync(self, call: Call[T], fn: Callable[[], T]) -> None:
         self._calls.discard(call)
@@ -282,7 +304,7 @@ class BackgroundLoop:
 
     def _run(self) -> None:
         try:
-            trio.run(self._run_main)
+            self._context.run(trio.run, self._run_main)
         except BaseException as error:  # noqa: BLE001 # the owner of the loop raises it
             self.error = error
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from trio.testing import MockClock
 
 import kgroup
+from kgroup import aio, threaded
 from kgroup.events import CommitRefused, Committed
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
@@ -32,7 +33,11 @@ from kgroup.metrics.table import METRICS
 from kgroup.monitors import Monitors
 from kgroup.records.memory import LogMessage, StoredRecord
 from kgroup.testing.memory import memory_runtime
+from tests.aio.test_group import Here as AsyncioHarness
+from tests.aio.test_group import in_asyncio
+from tests.brokers import EMBEDDED, Kafka
 from tests.group.harness import P0, harness
+from tests.threaded.harness import Harness as ThreadedHarness
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 P0_ATTRIBUTES = {
@@ -143,6 +148,75 @@ async def test_a_groups_metrics_and_spans(
     assert [span.name.split()[1] for span in phases] == ["join", "sync", "hand_over"]
     assert all(span.parent == rebalance.get_span_context() for span in phases)
     assert sum(map(seconds_of, phases)) == pytest.approx(seconds_of(rebalance), abs=0.01)
+
+
+class Transaction:
+    """A producer with an open transaction."""
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        """Add offsets."""
+
+
+PRODUCER: Final[Any] = Transaction()
+
+
+def check_commits_are_children(spans: InMemorySpanExporter, topic: str) -> None:
+    """Both commits of the first batch, and a commit outside of any, have the right parents."""
+    (process,) = named(spans, f"process {topic}")
+    (body,) = named(spans, "body")
+    in_batch = process.get_span_context()
+    found = [span.parent for span in named(spans, f"commit {topic}")]
+    assert found == [in_batch, in_batch, body.get_span_context()]
+
+
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+def test_commits_of_threads_are_children_of_their_spans(
+    kafka: Kafka, traces: OpenTelemetryTraces, spans: InMemorySpanExporter
+) -> None:
+    """The parent of a commit, in a transaction or not, is the span of the thread that commits."""
+    here = ThreadedHarness(kafka)
+    here.create(1, 5)
+    tracer = traces._tracer
+
+    def handle(generation: threaded.Generation, batch: Batch) -> None:
+        generation.commit({batch.partition: 1})
+        generation.commit_in_transaction(PRODUCER, {batch.partition: 2})
+
+    with here.group(traces) as group:
+        generation = group.next()
+        with generation.scope():
+            for batch in generation.records():
+                traces.traced(handle)(generation, batch)
+                with tracer.start_as_current_span("body"):
+                    generation.commit({batch.partition: 3})
+                break
+    check_commits_are_children(spans, here.topic)
+
+
+@pytest.mark.parametrize("monitor", [False, True])
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+def test_commits_of_asyncio_are_children_of_their_spans(
+    kafka: Kafka, traces: OpenTelemetryTraces, spans: InMemorySpanExporter, monitor: bool
+) -> None:
+    """It is the same for tasks, in whatever thread the events are handled."""
+    here = AsyncioHarness(kafka)
+    tracer = traces._tracer
+
+    async def handle(generation: aio.Generation, batch: Batch) -> None:
+        await generation.commit({batch.partition: 1})
+        await generation.commit_in_transaction(PRODUCER, {batch.partition: 2})
+
+    async def main() -> None:
+        on_event = Monitors(traces) if monitor else traces
+        async with aio.ConsumerGroup(here.harness.config(), on_event=on_event) as group:
+            generation = await group.next()
+            batch = await anext(generation.records())
+            await generation.run(partial(traces.traced(handle), generation, batch))
+            with tracer.start_as_current_span("body"):
+                await generation.commit({batch.partition: 3})
+
+    in_asyncio(main)
+    check_commits_are_children(spans, here.harness.topic)
 
 
 async def test_a_refused_commit_is_an_error(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Final
 
 import pytest
 import trio
 
-from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
+from kgroup.background.event_loop import BackgroundLoop, Call, LoopEndedError
 from kgroup.errors import CommitFailedError, KgroupError, StaleGenerationError, UsageError
 from kgroup.records.buffered_source import inside_source
 from kgroup.threaded.slot import Slot, ThreadWakeup
@@ -73,6 +76,80 @@ def test_a_call_is_made_in_the_loop() -> None:
         assert here.loop.run_sync(lambda: here.loop.is_current_thread)
         with pytest.raises(ZeroDivisionError):
             here.loop.run_sync(fail)
+
+
+NAME: Final = contextvars.ContextVar("name", default="none")
+
+
+def test_a_call_has_its_callers_context() -> None:
+    """It sees the caller's context variables and changes none; other code has the starter's."""
+
+    def get_and_set() -> str:
+        before = NAME.get()
+        NAME.set("of a call")
+        return before
+
+    async def get_and_set_async() -> str:
+        await trio.lowlevel.checkpoint()
+        return get_and_set()
+
+    NAME.set("of the starter")
+    with running() as here:
+        NAME.set("of the caller")
+        assert here.loop.run(get_and_set_async) == "of the caller"
+        assert here.loop.run_sync(get_and_set) == "of the caller"
+        assert NAME.get() == "of the caller"
+        found: list[str] = []
+        posted = threading.Event()
+        here.loop.post(lambda: found.append(NAME.get()))
+        here.loop.post(posted.set)
+        wait(posted)
+        assert found == ["of the starter"]
+
+
+def test_calls_that_are_made_together_keep_order_and_contexts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Async and plain calls start in the order of the calls, each in its own caller's context."""
+    started: list[tuple[int, str]] = []
+    calls: list[Call[None]] = []
+
+    def note(number: int) -> None:
+        started.append((number, NAME.get()))
+
+    async def note_async(number: int) -> None:
+        note(number)
+        await trio.lowlevel.checkpoint()
+
+    with running() as here:
+        blocked, proceed = threading.Event(), threading.Event()
+        posted, post = threading.Semaphore(0), here.loop.post
+
+        def block() -> None:
+            blocked.set()
+            wait(proceed)
+
+        def counted(fn: Callable[[], object]) -> bool:
+            done = post(fn)
+            posted.release()
+            return done
+
+        post(block)
+        wait(blocked)
+        monkeypatch.setattr(here.loop, "post", counted)
+        with ExitStack() as callers:
+            for number in range(60):
+                NAME.set(f"caller {number}")
+                if number % 3:
+                    calls.append(Call[None](int))
+                    here.loop.begin(calls[-1], partial(note_async, number))
+                else:
+                    call = partial(here.loop.run_sync, partial(note, number))
+                    callers.enter_context(thread(contextvars.copy_context().run, call))
+                assert posted.acquire(timeout=SOON)
+            proceed.set()
+    assert started == [(number, f"caller {number}") for number in range(60)]
+    assert all(call.settled for call in calls)
 
 
 def test_a_call_that_takes_too_long_is_cancelled() -> None:
