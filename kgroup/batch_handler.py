@@ -66,17 +66,20 @@ class Progress:
 
     Only ``retrying`` reports it. What it has processed can be committed even if it raises: it has
     finished each record before the next one. Of any other function this is not known; one that
-    calls ``retrying`` may still hold records that it writes at the end.
+    calls ``retrying`` may still hold records that it writes at the end. ``traced`` holds none, so
+    it lets the function that it calls report in its place.
 
     Attributes:
         handle: the function.
         batch: the batch.
+        reporter: the function that may report.
         next_offset: the offset after the last record that was processed; None if there is none.
     """
 
     def __init__(self, handle: Callable[..., object], batch: Batch) -> None:
         self.handle: Final = handle
         self.batch: Final = batch
+        self.reporter = handle
         self.next_offset: int | None = None
 
     def done(self) -> Batch | None:
@@ -92,10 +95,10 @@ _progress: Final[ContextVar[Progress | None]] = ContextVar("kgroup_progress", de
 def progress_of(handle: Callable[..., object], batch: Batch) -> Progress:
     """The progress of the worker's call that runs now, for the function that it calls to report.
 
-    If the worker has called another function, nothing comes of what is reported.
+    If another function may report it, nothing comes of what is reported.
     """
     current = _progress.get()
-    if current is not None and current.handle is handle and current.batch is batch:
+    if current is not None and current.reporter is handle and current.batch is batch:
         return current
     return Progress(handle, batch)
 

@@ -8,6 +8,7 @@ then; a lambda, for one, may return a coroutine. And each result is checked.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -30,6 +31,11 @@ ON_FAILURE: Final = ("message", "error")
 def name_of(handle: Callable[..., object]) -> str:
     """The name of a function, for errors and for the end of the generation that it causes."""
     return getattr(handle, "__qualname__", None) or repr(handle)
+
+
+def is_async(fn: object) -> bool:
+    """Whether a function is async, as far as it shows before a call."""
+    return _is(inspect.iscoroutinefunction, fn)
 
 
 def check_async(name: str, fn: object, parameters: tuple[str, ...]) -> None:
@@ -62,7 +68,7 @@ def check_plain(name: str, fn: object, parameters: tuple[str, ...] | None, *, in
         ArgumentError: it is no function, async, a generator function, or takes other parameters.
     """
     arguments.function(name, fn)
-    if _is(inspect.iscoroutinefunction, fn):
+    if is_async(fn):
         raise ArgumentError(name, fn, f"it is an async function; {instead}")
     if _is(_generates, fn):
         raise ArgumentError(name, fn, _GENERATOR)
@@ -98,7 +104,9 @@ def check_result(fn: Callable[..., object], returned: object, instead: str) -> N
 
 
 def _is(kind: Callable[[Any], bool], fn: Any) -> bool:
-    """Whether a function is of a kind; so are a partial of it, and an object that it calls."""
+    """Whether a function is of a kind; so are a partial of it, and an object with such a call."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
     return kind(fn) or (not inspect.isroutine(fn) and kind(type(fn).__call__))
 
 

@@ -12,7 +12,14 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.functions import ON_BATCH, check_async, check_plain, check_result, name_of
+from kgroup.functions import (
+    ON_BATCH,
+    check_async,
+    check_plain,
+    check_result,
+    is_async,
+    name_of,
+)
 
 
 async def coroutine(generation: object, batch: object) -> None:
@@ -63,6 +70,28 @@ def more(generation: object, batch: object, database: object) -> None:
 @functools.wraps(more)
 def decorated(generation: object, batch: object) -> None:
     """What a decorator makes that adds an argument."""
+
+
+ASYNC = [
+    coroutine,
+    Object().method,
+    AsyncObject(),
+    functools.partial(coroutine),
+    functools.partial(AsyncObject(), batch=None),
+    functools.partial(functools.partial(AsyncObject())),
+]
+
+
+@pytest.mark.parametrize("fn", ASYNC)
+def test_async_functions_in_all_forms(fn: Callable[..., object]) -> None:
+    """A method, an object with an async call and a partial of either are known as async."""
+    assert is_async(fn)
+
+
+@pytest.mark.parametrize("fn", [plain, Object(), functools.partial(plain), generator, print])
+def test_functions_that_are_not_async(fn: Callable[..., object]) -> None:
+    """No other function is taken for one."""
+    assert not is_async(fn)
 
 
 ALWAYS_REFUSED: list[tuple[object, str]] = [

@@ -15,11 +15,13 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from typing import Any, Final, Protocol, TypeVar, final
 
+from kgroup.batch_handler import progress_of
 from kgroup.events import CommitRefused, Committed, Event
+from kgroup.functions import is_async, name_of
 from kgroup.interfaces import Batch, Headers, Message
 from kgroup.metrics.measuring import Labels, Measuring
 from kgroup.metrics.rebalances import RebalanceTimes
@@ -211,23 +213,34 @@ class OpenTelemetryTraces:
                 raise
 
     def traced(self, handle: Callable[[M, Batch], R]) -> Callable[[M, Batch], R]:
-        """A function for ``run`` or ``serve``, plain or async, that is called within `process`."""
-        if inspect.iscoroutinefunction(handle):
-            called: Callable[[M, Batch], Awaitable[Any]] = handle
+        """A function for ``run`` or ``serve``, plain or async, that is called within `process`.
 
-            @wraps(handle)
-            async def process(generation: M, batch: Batch) -> Any:  # R is awaitable
-                with self.process(generation, batch):
-                    return await called(generation, batch)
-
-            return process  # type: ignore[return-value] # R is the awaitable
+        It commits what ``handle`` would, also what ``kgroup.retrying`` has processed before it
+        fails.
+        """
 
         @wraps(handle)
-        def process_in_thread(generation: M, batch: Batch) -> R:
+        async def process_async(generation: M, batch: Batch) -> Any:  # R is awaitable
+            progress_of(process_async, batch).reporter = handle
             with self.process(generation, batch):
-                return handle(generation, batch)
+                return await handle(generation, batch)  # type: ignore[misc] # R is awaitable
 
-        return process_in_thread
+        @wraps(handle)
+        def process(generation: M, batch: Batch) -> Any:
+            progress_of(process, batch).reporter = handle
+            with ExitStack() as span:
+                span.enter_context(self.process(generation, batch))
+                returned = handle(generation, batch)
+                # A lambda, for one, shows only by its result that it is async.
+                return (
+                    _awaited_in(span.pop_all(), returned)
+                    if inspect.isawaitable(returned)
+                    else returned
+                )
+
+        wrapper: Callable[[M, Batch], Any] = process_async if is_async(handle) else process
+        wrapper.__qualname__ = name_of(handle)  # the name in errors
+        return wrapper
 
     def _commit(self, event: Committed | CommitRefused) -> None:
         """The span of a commit that is over. Its parent is the span of the task that commits."""
@@ -281,6 +294,11 @@ class OpenTelemetryTraces:
             )
             inner.end(wall(part.ended))
         span.end(ended)
+
+
+async def _awaited_in(span: ExitStack, work: Awaitable[Any]) -> Any:
+    with span:
+        return await work
 
 
 def _subject(event: Event) -> dict[str, str | int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
 import attrs
 import pytest
 import trio
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -19,10 +21,11 @@ from trio.testing import MockClock
 
 import kgroup
 from kgroup import aio, threaded
+from kgroup.errors import ArgumentError
 from kgroup.events import CommitRefused, Committed
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.interfaces import Batch
+from kgroup.interfaces import Batch, Message
 from kgroup.metrics.opentelemetry import (
     OpenTelemetryMetrics,
     OpenTelemetryTraces,
@@ -260,6 +263,153 @@ def test_links_lead_to_the_producers() -> None:
     (link,) = links_of(records)
     assert f"{link.context.span_id:016x}" == "b7ad6b7169203331"
     assert context_of(records[-1]) == {}
+
+
+def recording() -> bool:
+    """Whether the current span is one that has not ended."""
+    return trace.get_current_span().is_recording()
+
+
+class AsyncHandler:
+    """An object whose call is async, for any event loop."""
+
+    def __init__(self, wait: Callable[[], Awaitable[object]], done: Callable[[], object]) -> None:
+        self.wait = wait
+        self.done = done
+        self.processed: list[tuple[int, bool]] = []
+
+    async def __call__(self, _: Any, batch: Batch) -> None:
+        """Process a batch, with a wait before the end."""
+        await self.wait()
+        self.processed.append((len(batch), recording()))
+        self.done()
+
+    def forms(self) -> Iterator[Callable[[Any, Batch], Awaitable[None]]]:
+        """It as each kind of async function."""
+        yield self
+        yield self.__call__
+        yield partial(self.__call__)
+        yield partial(self)
+        yield lambda generation, batch: self(generation, batch=batch)
+
+
+FORMS: Final = range(5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_every_kind_of_async_function(
+    autojump_clock: MockClock, traces: OpenTelemetryTraces, spans: InMemorySpanExporter, form: int
+) -> None:
+    """On trio, the span ends after the work of a method, an object, a partial or a lambda."""
+    async with harness() as here:
+        await here.append(5)
+        async with here.group() as group:
+            handler = AsyncHandler(partial(trio.sleep, 2), lambda: group.shutdown(promptly=True))
+            await kgroup.serve(group, traces.traced(list(handler.forms())[form]))
+        assert (await here.committed()) == {P0: 5}
+    assert handler.processed == [(5, True)]
+    assert len(named(spans, "process topic")) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+def test_every_kind_of_async_function_on_asyncio(
+    kafka: Kafka, traces: OpenTelemetryTraces, spans: InMemorySpanExporter, form: int
+) -> None:
+    """It is the same on asyncio."""
+    here = AsyncioHarness(kafka, records=5)
+    found: list[AsyncHandler] = []
+
+    async def main() -> None:
+        async with here.group() as group:
+            handler = AsyncHandler(partial(asyncio.sleep, 0), lambda: group.shutdown(promptly=True))
+            found.append(handler)
+            await aio.serve(group, traces.traced(list(handler.forms())[form]))
+
+    in_asyncio(main)
+    assert found[0].processed == [(5, True)]
+    assert here.harness.committed() == 5
+    assert len(named(spans, f"process {here.harness.topic}")) == 1
+
+
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+def test_plain_functions_in_threads(
+    kafka: Kafka, traces: OpenTelemetryTraces, spans: InMemorySpanExporter
+) -> None:
+    """A partial of a plain function runs within a span; async functions are refused as usual."""
+    here = ThreadedHarness(kafka)
+    here.create(1, 5)
+    found: list[bool] = []
+
+    def handle(generation: threaded.Generation, batch: Batch, more: list[bool]) -> None:
+        more.append(recording())
+        group.shutdown(promptly=True)
+
+    with here.group() as group:
+        for form in AsyncHandler(trio.lowlevel.checkpoint, int).forms():
+            if getattr(form, "__name__", "") != "<lambda>":
+                with pytest.raises(ArgumentError, match="async"):
+                    threaded.serve(group, traces.traced(form))  # type: ignore[arg-type]
+        threaded.serve(group, traces.traced(partial(handle, more=found)))
+    assert found == [True]
+    assert len(named(spans, f"process {here.topic}")) == 1
+
+
+def fails_at_two(message: Message) -> None:
+    """Process a record; the third one cannot be."""
+    if message.offset() == 2:
+        raise ValueError("bad")
+
+
+async def test_a_retried_function_that_fails_keeps_what_it_has_done(
+    autojump_clock: MockClock, traces: OpenTelemetryTraces
+) -> None:
+    """On trio, the records before the one that fails are committed, as without spans."""
+
+    async def handle(_: Generation, message: Message) -> None:
+        await trio.lowlevel.checkpoint()
+        fails_at_two(message)
+
+    async with harness() as here:
+        await here.append(5)
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                traced = traces.traced(traces.traced(kgroup.retrying(handle, attempts=1)))
+                await kgroup.serve(group, traced)
+        assert raised.group_contains(ValueError, match="bad")
+        assert await here.committed() == {P0: 2}
+
+
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+def test_a_retried_function_in_threads(kafka: Kafka, traces: OpenTelemetryTraces) -> None:
+    """It is the same in threads."""
+    here = ThreadedHarness(kafka)
+    here.create(1, 5)
+
+    def handle(_: threaded.Generation, message: Message) -> None:
+        fails_at_two(message)
+
+    with pytest.raises(ExceptionGroup), here.group() as group:
+        threaded.serve(group, traces.traced(threaded.retrying(handle, attempts=1)))
+    assert here.committed() == 2
+
+
+@pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+def test_a_retried_function_on_asyncio(kafka: Kafka, traces: OpenTelemetryTraces) -> None:
+    """It is the same on asyncio."""
+    here = AsyncioHarness(kafka, records=5)
+
+    async def handle(_: aio.Generation, message: Message) -> None:
+        await asyncio.sleep(0)
+        fails_at_two(message)
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup):
+            async with here.group() as group:
+                await aio.serve(group, traces.traced(aio.retrying(handle, attempts=1)))
+
+    in_asyncio(main)
+    assert here.harness.committed() == 2
 
 
 async def test_plain_functions_and_their_exceptions(
