@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import LINKS, ROOT
 from tests.house.built import build, copy_checkout
 from tests.house.sources import package_files, packages
 
@@ -47,6 +47,13 @@ def wheel(tree: Path) -> dict[str, bytes]:
     return contents(build(tree, "wheel", tree.parent / "wheel"))
 
 
+def type_files(root: Path) -> list[str]:
+    """What type checkers read of kgroup beside its modules: the marker and every stub."""
+    folders = [root / "kgroup", *(root / link for link in LINKS)]
+    stubs = [path for folder in folders for path in folder.rglob("*.pyi")]
+    return ["kgroup/py.typed", *(path.relative_to(root).as_posix() for path in stubs)]
+
+
 def test_setup_cfg_lists_every_package() -> None:
     """setup.cfg names every folder with an ``__init__.py`` under kgroup, and nothing else."""
     config = configparser.ConfigParser()
@@ -71,10 +78,9 @@ def test_the_wheel_holds_every_module_once(tree: Path, wheel: dict[str, bytes]) 
         path.relative_to(tree).as_posix(): path.read_bytes()
         for path in package_files(tree).values()
     }
-    assert installed.pop("kgroup/py.typed") == b""
     page = ("kgroup/cli/timeline/page.css", "kgroup/cli/timeline/page.js")
-    data = ("kgroup/metrics/grafana.json",)
-    for name in ("kgroup/__init__.pyi", "kgroup/spark/__init__.pyi", *page, *data):
+    for name in (*page, "kgroup/metrics/grafana.json", *type_files(tree)):
+        assert name in installed, "list it in setup.cfg, [options.package_data]"
         assert installed.pop(name) == (tree / name).read_bytes()
     assert sorted(installed) == sorted(expected)
     assert installed == expected
