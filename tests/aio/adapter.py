@@ -3,12 +3,14 @@
 Each group has a thread of its own, in which asyncio runs. The trio task that enters the group has a
 counterpart there, the body: what that task awaits, the body awaits. What other trio tasks await is
 awaited by asyncio tasks of their own. A function that a test starts in a generation runs in trio;
-an asyncio task waits for it. Cancellations and exceptions go both ways.
+an asyncio task waits for it, as for async functions of the settings. Cancellations and exceptions
+go both ways.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,6 +20,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, final
 
+import attrs
 import trio
 
 from kgroup import aio
@@ -64,17 +67,17 @@ class Loop:
         self.loop.call_soon_threadsafe(begin)
         return await call.wait(self.loop)
 
-    def in_test(self, fn: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[None]]:
+    def in_test(self, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         """A trio function as a function of asyncio."""
 
-        async def run(*args: Any) -> None:
+        async def run(*args: Any) -> Any:
             ended: asyncio.Future[None] = self.loop.create_future()
-            scope, raised = trio.CancelScope(), list[BaseException]()
+            scope, raised, returned = trio.CancelScope(), list[BaseException](), list[Any]()
 
             async def in_trio() -> None:
                 try:
                     with scope:
-                        await fn(*args)
+                        returned.append(await fn(*args))
                 except BaseException as error:  # noqa: BLE001 # raised in asyncio's task
                     raised.append(error)
                 self.loop.call_soon_threadsafe(ended.set_result, None)
@@ -89,6 +92,7 @@ class Loop:
                     raise
             if raised:
                 raise raised[0]
+            return returned[0]
 
         run.__qualname__ = getattr(fn, "__qualname__", repr(fn))
         return run
@@ -263,6 +267,8 @@ class ConsumerGroup:
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         self._token = trio.lowlevel.current_trio_token()
+        if inspect.iscoroutinefunction(config.starts):
+            config = attrs.evolve(config, starts=self._in_test(config.starts))
         self._group = aio.ConsumerGroup(
             config, runtime=runtime, on_event=None if on_event is None else self._pass_on
         )
@@ -340,6 +346,17 @@ class ConsumerGroup:
         """As the trio group's."""
         await self._asyncio().wait(self._group.wait_closed)
 
+    async def serve(self, handle: Callable[..., Awaitable[Any]], **named: Any) -> None:
+        """Call a trio function for each batch."""
+        loop = self._asyncio()
+        await loop.wait(partial(aio.serve, self._group, loop.in_test(handle), **named))
+
+    def _in_test(self, fn: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def run(*args: Any) -> Any:
+            return await self._asyncio().in_test(fn)(*args)
+
+        return run
+
     def _asyncio(self) -> Loop:
         assert self._loop is not None, "the group was not entered"
         return self._loop
@@ -372,3 +389,8 @@ class ConsumerGroup:
                 raise asyncio.CancelledError
             if self._leaving is not None:
                 raise self._leaving
+
+
+async def serve(group: ConsumerGroup, handle: Callable[..., Awaitable[Any]], **named: Any) -> None:
+    """``kgroup.aio.serve``."""
+    await group.serve(handle, **named)
