@@ -193,6 +193,8 @@ kgroup.run(config, handle, on_event=write_line)
 - A request, a read or a login that goes on failing (`RequestFailed`, `RecordSourceFailed`,
   `LoginDelayed`), as when a server is away, is logged once a minute, with the number of times, and
   otherwise at the level DEBUG. Each time is an event.
+- The log shows the first failure of a record (`RecordFailed`) and its parking with a traceback.
+  `event.error` has the exception, and `as_dict()` leaves it out.
 - Each log record of an event has `group_id`, `member_id`, `generation_id`, `partition` (text, or
   None) and `event` as attributes, for formatters and filters. Records of other loggers, such as
   `kgroup.librdkafka`, lack them: give a formatter `defaults=`.
@@ -493,7 +495,7 @@ def _level(kind: type[events.Event]) -> str:
 
 def _fields(kind: type[events.Event]) -> str:
     common = attrs.fields_dict(events.Event)
-    own = [field for field in attrs.fields(kind) if field.name not in common]
+    own = [field for field in attrs.fields(kind) if field.name not in common and field.repr]
     return ", ".join(f"`{field.name}: {field.type}`".replace("|", "\\|") for field in own)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final, TypeVar, final
 
 import attrs
@@ -40,6 +41,11 @@ class Event:
         """The ``logging`` level of this event."""
         return self.level
 
+    @property
+    def logged_error(self) -> BaseException | None:
+        """The exception that a log shows with this event, with its traceback; None for most."""
+        return None
+
     def message(self) -> str:
         """What happened, without the group, the member and the generation."""
         raise NotImplementedError
@@ -48,9 +54,11 @@ class Event:
         """The event as values of JSON: its name, its level's name, its fields and its message.
 
         A partition is written as ``topic-number``, an assignment as a list of partitions, and the
-        end of a generation as its cause and its detail.
+        end of a generation as its cause and its detail. A field that ``repr`` leaves out, such as
+        an exception, is left out here too.
         """
-        fields = {name: _plain(getattr(self, name)) for name in attrs.fields_dict(type(self))}
+        shown = [field.name for field in attrs.fields(type(self)) if field.repr]
+        fields = {name: _plain(getattr(self, name)) for name in shown}
         return {
             "event": type(self).__name__,
             "level": logging.getLevelName(self.severity),
@@ -637,19 +645,40 @@ class _RecordEvent(Event):
 
 
 @attrs.frozen(kw_only=True)
-class RecordFailed(_RecordEvent):
+class _RecordFailure(_RecordEvent):
+    """The root of events about what the function raised.
+
+    Attributes:
+        reason: what the function raised, in one line.
+        error: the exception itself, if this event was not read from JSON or from a pickle.
+    """
+
+    reason: str
+    error: Exception | None = attrs.field(default=None, eq=False, repr=False)
+
+    def __reduce__(self) -> tuple[Callable[[], Event], tuple[()]]:
+        """Pickle the event, as log queues do, without its exception, which need not allow it."""
+        fields = {field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+        return partial(type(self), **{**fields, "error": None}), ()
+
+
+@attrs.frozen(kw_only=True)
+class RecordFailed(_RecordFailure):
     """An attempt to process a record failed, and there will be another one.
 
     Attributes:
         max_attempts: the most attempts that a record gets.
-        reason: what the function raised.
         pause: the seconds until the next attempt.
     """
 
     level: ClassVar[int] = logging.WARNING
     max_attempts: int
-    reason: str
     pause: float
+
+    @property
+    def logged_error(self) -> Exception | None:
+        """That of the first attempt; the others usually raise the same."""
+        return self.error if self.attempts == 1 else None
 
     def message(self) -> str:
         """See ``Event``."""
@@ -660,15 +689,15 @@ class RecordFailed(_RecordEvent):
 
 
 @attrs.frozen(kw_only=True)
-class RecordParked(_RecordEvent):
-    """A record that kept failing was parked, and its partition goes on with the next one.
-
-    Attributes:
-        reason: what the function raised at last.
-    """
+class RecordParked(_RecordFailure):
+    """A record that kept failing was parked, and its partition goes on with the next one."""
 
     level: ClassVar[int] = logging.WARNING
-    reason: str
+
+    @property
+    def logged_error(self) -> Exception | None:
+        """That of the last attempt."""
+        return self.error
 
     def message(self) -> str:
         """See ``Event``."""

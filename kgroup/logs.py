@@ -3,7 +3,8 @@
 Each record of an event has the attributes ``group_id``, ``member_id``, ``generation_id``,
 ``partition`` (as text, or None if the event is not about one) and ``event``, the event itself, so
 that a formatter or filter of the program can use them. A program that wants other log lines passes
-its own event handler to the group.
+its own event handler to the group. An event that has an exception for the log, such as the first
+failure of a record, is logged with its traceback.
 
 A request, a read or a login that goes on failing, as when a server is away, is logged once a
 minute, with the number of times; each time is an event.
@@ -89,7 +90,8 @@ class EventLog:
 def _write(event: Event, level: int, repeated: str) -> None:
     if not LOGGER.isEnabledFor(level):
         return
-    LOGGER.log(level, "%s%s", event, repeated, extra=attributes_of(event))
+    extra, error = attributes_of(event), event.logged_error
+    LOGGER.log(level, "%s%s", event, repeated, extra=extra, exc_info=error)
 
 
 def attributes_of(event: Event) -> dict[str, object]:

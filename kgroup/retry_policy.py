@@ -106,13 +106,15 @@ class RecordAttempts:
             RecordFailed,
             attempt,
             reason=in_one_line(error),
+            error=error,
             max_attempts=self.policy.attempts,
             pause=self.policy.pause(attempt),
         )
 
     def parked(self, error: Exception) -> Callable[..., RecordParked]:
         """The record was parked."""
-        return self._event(RecordParked, self.policy.attempts, reason=in_one_line(error))
+        reason = in_one_line(error)
+        return self._event(RecordParked, self.policy.attempts, reason=reason, error=error)
 
     def ended(self, attempt: int) -> Callable[..., RetriesEnded]:
         """The generation ends before the next attempt."""

@@ -389,9 +389,35 @@ def test_every_event_is_json(kind: type[Event], fields: Any, level: int, message
     assert written == event.as_dict()
     assert (written["event"], written["level"]) == (kind.__name__, logging.getLevelName(level))
     assert written["message"] == message
-    assert set(written) == {"event", "level", "message", *attrs.fields_dict(kind)}
+    shown = {field.name for field in attrs.fields(kind) if field.repr}
+    assert set(written) == {"event", "level", "message", *shown}
     assert attrs.asdict(event).keys() == attrs.fields_dict(kind).keys()
     assert pickle.loads(pickle.dumps(event)) == event  # noqa: S301 # as a log queue does
+
+
+class UnpicklableError(Exception):
+    """An exception that pickle cannot make again."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(one + two)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [(RecordFailed, {"max_attempts": 3, "pause": 1.0}), (RecordParked, {})],
+)
+def test_an_exception_is_for_the_log_alone(
+    kind: type[RecordFailed | RecordParked], fields: Any
+) -> None:
+    """JSON, text, equality and pickle know nothing of it."""
+    record: dict[str, Any] = {"partition": P0, "offset": 5, "attempts": 1, "reason": "r"}
+    event = kind(group_id="g", **record, **fields, error=UnpicklableError(1, 2))
+    without = kind(group_id="g", **record, **fields)
+    assert event == without
+    assert event.as_dict() == without.as_dict()
+    assert repr(event) == repr(without)
+    found = pickle.loads(pickle.dumps(event))  # noqa: S301 # as a log queue does
+    assert (found, found.error) == (without, None)
 
 
 def test_how_json_names_partitions_and_ends() -> None:

@@ -13,6 +13,8 @@ from kgroup.events import (
     Joined,
     Joining,
     LoopBlocked,
+    RecordFailed,
+    RecordParked,
     RecordSourceFailed,
     RequestFailed,
 )
@@ -52,6 +54,26 @@ def test_a_record_has_the_event_and_what_it_is_about(caplog: pytest.LogCaptureFi
         ("g", "m", 3)
     ] * 2
     assert [(one.partition, one.event) for one in found] == [(None, joining), ("t-1", fault)]
+
+
+def test_a_record_that_fails_is_logged_with_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """Its first failure and its parking are; the failures between them are one line."""
+    record: dict[str, Any] = {"group_id": "g", "partition": TopicPartition("t", 0), "offset": 5}
+    errors = [ValueError(number) for number in range(3)]
+    for number in (0, 1):
+        EventLog()(
+            RecordFailed(
+                attempts=number + 1,
+                max_attempts=3,
+                pause=1.0,
+                reason="r",
+                error=errors[number],
+                **record,
+            )
+        )
+    EventLog()(RecordParked(attempts=3, reason="r", error=errors[2], **record))
+    found = [one.exc_info and one.exc_info[1] for one in caplog.records]
+    assert found == [errors[0], None, errors[2]]
 
 
 def test_a_planned_rebalance_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:

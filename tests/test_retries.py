@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from itertools import pairwise
 
 import pytest
@@ -79,6 +80,34 @@ async def test_a_record_that_keeps_failing_is_parked(autojump_clock: MockClock) 
         (event,) = here.events_of(RecordParked)
         assert (event.partition, event.offset, event.attempts) == (P0, 2, 3)
         assert event.reason == "ValueError: attempt 3"
+
+
+async def test_the_log_has_tracebacks(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It shows where a record failed first and where it failed last, and once each."""
+    async with harness() as here:
+        await here.append(1)
+        calls: list[int] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            calls.append(message.offset())
+            raise ValueError(f"attempt {len(calls)}")
+
+        async def park(_: Message, __: Exception) -> None:
+            await trio.lowlevel.checkpoint()
+
+        await serve(here, handle, 1, attempts=3, backoff=0.0, park=park)
+    assert logged(caplog) == ["attempt 1", "attempt 3"]
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The exceptions in the log, each of which has the line of the function that raised."""
+    errors = [one.exc_info[1] for one in caplog.records if one.exc_info]
+    for error in errors:
+        assert "in handle" in "".join(traceback.format_exception(error))
+    return [str(error) for error in errors]
 
 
 async def test_without_a_place_to_park_the_worker_ends(autojump_clock: MockClock) -> None:

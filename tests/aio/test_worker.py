@@ -16,6 +16,7 @@ from kgroup.events import Left, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Batch, Message
 from tests.aio.test_group import Here, forever, in_asyncio
 from tests.brokers import EMBEDDED, Kafka
+from tests.test_retries import logged
 from tests.threaded.harness import Harness, thread
 
 pytestmark = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
@@ -129,6 +130,28 @@ def test_a_loop_of_the_programs_choice(kafka: Kafka) -> None:
 
     aio.run(here.harness.config(), handle, loop_factory=factory)
     assert here.harness.committed() == 10
+
+
+def test_the_log_has_tracebacks(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    """It shows where a record failed first and where it failed last, and once each."""
+    here, calls = Here(kafka, records=1), list[int]()
+
+    async def handle(_: aio.Generation, message: Message) -> None:
+        await asyncio.sleep(0)
+        calls.append(message.offset())
+        raise ValueError(f"attempt {len(calls)}")
+
+    async def main() -> None:
+        async with here.group() as group:
+
+            async def park(_: Message, __: Exception) -> None:
+                await asyncio.sleep(0)
+                group.shutdown(promptly=True)
+
+            await aio.serve(group, aio.retrying(handle, attempts=3, backoff=0.0, park=park))
+
+    in_asyncio(main)
+    assert logged(caplog) == ["attempt 1", "attempt 3"]
 
 
 def test_retries_parks_and_ends(kafka: Kafka) -> None:

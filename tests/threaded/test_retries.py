@@ -18,6 +18,7 @@ from kgroup.interfaces import Message
 from kgroup.testing import admin
 from kgroup.threaded import Generation, retrying, serve
 from tests.brokers import EMBEDDED, Kafka, unique
+from tests.test_retries import logged
 from tests.threaded.harness import SOON, Harness, RecordedEvents, thread, wait
 
 once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
@@ -99,6 +100,24 @@ def test_a_record_that_keeps_failing_becomes_a_dead_letter(kafka: Kafka) -> None
     assert [event.pause for event in recorded.of(RecordFailed)] == [0.01]
     assert [event.offset for event in recorded.of(RecordParked)] == [1]
     check(here, topic)
+
+
+@once
+def test_the_log_has_tracebacks(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    """It shows where a record failed first and where it failed last, and once each."""
+    here, calls = Harness(kafka), list[int]()
+    here.create(1, 1)
+
+    def handle(_: Generation, message: Message) -> None:
+        calls.append(message.offset())
+        raise ValueError(f"attempt {len(calls)}")
+
+    def park(_: Message, __: Exception) -> None:
+        group.shutdown(promptly=True)
+
+    with here.group() as group:
+        serve(group, retrying(handle, attempts=3, backoff=0.0, park=park))
+    assert logged(caplog) == ["attempt 1", "attempt 3"]
 
 
 @once
