@@ -253,11 +253,19 @@ class RecordStream(PartitionStream):
 
     @contextmanager
     def processing(self, batch: Batch) -> Iterator[None]:
-        """A block in which a thread processes a batch of a shared stream."""
-        self._begin(batch)
+        """A block in which the program processes a batch; metrics count what leaves it as failed.
+
+        Of a shared stream, the block is the time for which the batch is processed. Of others, that
+        time goes on until the program asks for the next batch, unless the block raises.
+        """
+        if self._shared:
+            self._begin(batch)
         try:
             yield
-        finally:
+        except BaseException as error:
+            self._finish(batch.partition, error)
+            raise
+        if self._shared:
             self._finish(batch.partition)
 
     def _give(self, batch: Batch) -> None:
@@ -277,10 +285,10 @@ class RecordStream(PartitionStream):
             self._given[batch.partition] = records = len(batch.messages)
             self._emitter.handed_out(batch.partition, records)
 
-    def _finish(self, partition: TopicPartition) -> None:
+    def _finish(self, partition: TopicPartition, error: BaseException | None = None) -> None:
         records, seconds = self._given.pop(partition, None), self._release(partition)
         if records is not None:
-            self._emitter.processed(partition, records, seconds)
+            self._emitter.processed(partition, records, seconds, error)
 
     def undo_hand_out(self, batch: Batch) -> None:
         """Read a batch again that this stream returned, and that was not given to the program.

@@ -54,18 +54,25 @@ class Monitor(Protocol):
         ...
 
     def processed(
-        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        records: int,
+        seconds: float,
+        error: BaseException | None,
     ) -> None:
-        """The program asks for the batch after this one; in the thread that reads it.
+        """The program asks for the batch after this one, or has failed; in the thread that does.
 
-        A batch after which a program asks for no other one, because it fails or stops to read, is
-        not reported.
+        A failure is known of the functions of ``run`` and ``serve``, and of blocks of
+        `RecordStream.processing`. A batch for which there is neither that nor a request for the
+        next one, because the program stops to read, is not reported.
 
         Args:
             group_id: the group.
             partition: the batch's partition.
             records: the batch's records.
             seconds: the time for which the program has had it.
+            error: what the program has raised for it, a cancellation too; None if it asks for more.
         """
         ...
 
@@ -116,7 +123,12 @@ class HealthMonitor:
         """See `Monitor`."""
 
     def processed(
-        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        records: int,
+        seconds: float,
+        error: BaseException | None,
     ) -> None:
         """See `Monitor`."""
 
@@ -171,14 +183,19 @@ class Monitors:
                 self._failed(monitor, group_id, partition, error)
 
     def processed(
-        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        records: int,
+        seconds: float,
+        error: BaseException | None,
     ) -> None:
         """See `Monitor`."""
         for monitor in self._monitors:
             try:
-                monitor.processed(group_id, partition, records, seconds)
-            except BaseException as error:  # noqa: BLE001 # as above
-                self._failed(monitor, group_id, partition, error)
+                monitor.processed(group_id, partition, records, seconds, error)
+            except BaseException as raised:  # noqa: BLE001 # as above
+                self._failed(monitor, group_id, partition, raised)
 
     def _failed(
         self, handler: EventHandler, group_id: str, subject: object, error: BaseException

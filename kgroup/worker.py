@@ -179,22 +179,27 @@ def partition_worker(
     limit = arguments.whole("max_records", max_records, 1)
     arguments.instance("commit", commit, bool)
 
+    async def process_batch(generation: Any, batch: Batch) -> None:
+        left: Batch | None = batch
+        while left is not None:
+            progress = Progress(handle, left)
+            try:
+                with explained(progress, generation):
+                    returned = await _called(handle, generation, left)
+                    done = processed(handle, left, returned, ending=generation.ending.is_set())
+            except Exception as error:
+                if commit and (part := progress.done()) is not None:
+                    await _commit_before(error, generation, part)
+                raise
+            if len(done) and commit:
+                await generation.commit({left.partition: done.next_offset})
+            left = None if generation.ending.is_set() else left_of(left, done)
+
     async def process(generation: Any, partition: TopicPartition) -> None:
-        async for batch in generation.records(partition, max_records=limit):
-            left: Batch | None = batch
-            while left is not None:
-                progress = Progress(handle, left)
-                try:
-                    with explained(progress, generation):
-                        returned = await _called(handle, generation, left)
-                        done = processed(handle, left, returned, ending=generation.ending.is_set())
-                except Exception as error:
-                    if commit and (part := progress.done()) is not None:
-                        await _commit_before(error, generation, part)
-                    raise
-                if len(done) and commit:
-                    await generation.commit({partition: done.next_offset})
-                left = None if generation.ending.is_set() else left_of(left, done)
+        records = generation.records(partition, max_records=limit)
+        async for batch in records:
+            with records.processing(batch):
+                await process_batch(generation, batch)
 
     process.__qualname__ = name_of(handle)  # the name in the end that it causes
     return process

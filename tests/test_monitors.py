@@ -44,10 +44,15 @@ class Noting:
         self._note(group_id, partition, records)
 
     def processed(
-        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        records: int,
+        seconds: float,
+        error: BaseException | None,
     ) -> None:
         """See ``Monitor``."""
-        self._note(group_id, partition, records, seconds)
+        self._note(group_id, partition, records, seconds, error)
 
 
 class Group:
@@ -63,7 +68,8 @@ class Group:
 
 
 GROUP: Any = Group()
-ALL = [(GenerationStarted,), (GROUP,), ("g", P0, 5), ("g", P0, 5, 0.5)]
+ERROR = ValueError("bad")
+ALL = [(GenerationStarted,), (GROUP,), ("g", P0, 5), ("g", P0, 5, 0.5, ERROR)]
 
 
 def play(*handlers: Any) -> None:
@@ -72,7 +78,7 @@ def play(*handlers: Any) -> None:
     emitter.emit(GenerationStarted)
     emitter.attach(GROUP)
     emitter.handed_out(P0, 5)
-    emitter.processed(P0, 5, 0.5)
+    emitter.processed(P0, 5, 0.5, ERROR)
 
 
 def test_monitors_get_everything_and_functions_get_events() -> None:
@@ -125,7 +131,7 @@ def test_monitors_names_the_group_of_each_failure(
         lambda: monitors(GenerationStarted(group_id="g")),
         lambda: monitors.attach(GROUP),
         lambda: monitors.handed_out("g", P0, 5),
-        lambda: monitors.processed("g", P0, 5, 0.5),
+        lambda: monitors.processed("g", P0, 5, 0.5, None),
     ]
     calls[first]()
     (record,) = caplog.records

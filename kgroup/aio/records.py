@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import final
 
@@ -83,6 +84,10 @@ class Records:
             self._background.post(partial(self._stream.undo_hand_out, batch))
         self._ended = True
         raise StopAsyncIteration
+
+    def processing(self, batch: Batch) -> AbstractContextManager[None]:
+        """A block in which a task processes a batch; metrics count what leaves it as failed."""
+        return self._stream.processing(batch)
 
     def close(self) -> None:
         """Release the partitions, so that another stream of this generation can read them."""

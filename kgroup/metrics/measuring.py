@@ -11,8 +11,11 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, final
 
+from kgroup.errors import StaleGenerationError
 from kgroup.events import (
+    BatchCancelled,
     BatchDone,
+    BatchFailed,
     CommitRefused,
     Committed,
     Event,
@@ -73,10 +76,14 @@ class Measuring:
         if isinstance(event, Committed):
             self._sink.observe(table.COMMIT, (group, table.COMMITTED), event.seconds)
         elif isinstance(event, CommitRefused):
-            outcome = "stale" if event.stale else "refused"
+            outcome = table.STALE if event.stale else "refused"
             self._sink.observe(table.COMMIT, (group, outcome), event.seconds)
         elif isinstance(event, BatchDone):
             self._take_batch(event)
+        elif isinstance(event, BatchFailed):
+            self._observe_batch(event, table.FAILED, event.running)
+        elif isinstance(event, BatchCancelled):
+            self._observe_batch(event, table.CANCELLED, event.running)
         elif (counted := _COUNTED.get(type(event))) is not None:
             metric, labels = counted
             self._sink.add(metric, (group, *labels(event)), 1)
@@ -88,8 +95,13 @@ class Measuring:
         for partition, (first, end) in event.ranges.items():
             self.handed_out(event.group_id, partition, end - first)
         seconds = event.planning + event.running + event.committing
+        self._observe_batch(event, table.PROCESSED, seconds)
+
+    def _observe_batch(
+        self, event: BatchDone | BatchFailed | BatchCancelled, outcome: str, seconds: float
+    ) -> None:
         for topic in {partition.topic for partition in event.ranges}:
-            self._sink.observe(table.BATCH, (event.group_id, topic), seconds)
+            self._sink.observe(table.BATCH, (event.group_id, topic, outcome), seconds)
 
     def attach(self, group: Monitored) -> None:
         """Measure a group until it is closed, or no longer exists."""
@@ -103,11 +115,16 @@ class Measuring:
         self._sink.add(table.RECORDS, labels, records)
 
     def processed(
-        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        records: int,
+        seconds: float,
+        error: BaseException | None,
     ) -> None:
         """Measure a batch."""
         del records
-        self._sink.observe(table.BATCH, (group_id, partition.topic), seconds)
+        self._sink.observe(table.BATCH, (group_id, partition.topic, _outcome(error)), seconds)
 
     def gauges(self, *metrics: Metric) -> dict[Metric, dict[Labels, float]]:
         """The present values of gauges, by their labels; each group is judged once."""
@@ -133,6 +150,15 @@ class Measuring:
             yield (), max(0.0, self._now() - self._last_record[status.group_id])
         else:
             yield (), _GAUGES[metric](health)
+
+
+def _outcome(error: BaseException | None) -> str:
+    """The outcome of a batch."""
+    if error is None:
+        return table.PROCESSED
+    if isinstance(error, StaleGenerationError):
+        return table.STALE
+    return table.FAILED if isinstance(error, Exception) else table.CANCELLED
 
 
 _COUNTED: Final[dict[type[Event], tuple[Metric, Callable[[Any], Labels]]]] = {

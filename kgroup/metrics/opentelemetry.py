@@ -25,7 +25,7 @@ from kgroup.functions import is_async, name_of
 from kgroup.interfaces import Batch, Headers, Message
 from kgroup.metrics.measuring import Labels, Measuring
 from kgroup.metrics.rebalances import RebalanceTimes
-from kgroup.metrics.table import ATTRIBUTES, BUCKETS, COMMITTED, METRICS, SYSTEM, Kind, Metric
+from kgroup.metrics.table import ATTRIBUTES, BUCKETS, METRICS, SUCCESSES, SYSTEM, Kind, Metric
 from kgroup.monitors import Monitored
 from kgroup.types import TopicPartition
 
@@ -95,10 +95,15 @@ class OpenTelemetryMetrics:
         self._measuring.handed_out(group_id, partition, records)
 
     def processed(
-        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        records: int,
+        seconds: float,
+        error: BaseException | None,
     ) -> None:
         """See `Monitor`."""
-        self._measuring.processed(group_id, partition, records, seconds)
+        self._measuring.processed(group_id, partition, records, seconds, error)
 
     # A Sink.
 
@@ -116,11 +121,11 @@ class OpenTelemetryMetrics:
 
 
 def attributes_of(metric: Metric, labels: Labels) -> dict[str, str]:
-    """The attributes of a measurement; a commit that succeeded has no ``error.type``."""
+    """The attributes of a measurement; what has succeeded has no ``error.type``."""
     named = {
         ATTRIBUTES[name]: value
         for name, value in zip(metric.labels, labels, strict=True)
-        if (name, value) != ("outcome", COMMITTED)
+        if name != "outcome" or value not in SUCCESSES
     }
     return {**SYSTEM, **metric.attributes, **named}
 

@@ -94,10 +94,15 @@ class PrometheusMetrics(Collector):
         self._measuring.handed_out(group_id, partition, records)
 
     def processed(
-        self, group_id: str, partition: TopicPartition, records: int, seconds: float
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        records: int,
+        seconds: float,
+        error: BaseException | None,
     ) -> None:
         """See `Monitor`."""
-        self._measuring.processed(group_id, partition, records, seconds)
+        self._measuring.processed(group_id, partition, records, seconds, error)
 
     # A Sink.
 

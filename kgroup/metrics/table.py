@@ -64,7 +64,17 @@ ATTRIBUTES: Final = {
 SYSTEM: Final = {"messaging.system": "kafka"}
 """An attribute of all metrics and spans in OpenTelemetry."""
 COMMITTED: Final = "committed"
-"""The outcome of a commit that is no error, so that it is no ``error.type``."""
+"""The outcome of a commit that has succeeded."""
+PROCESSED: Final = "processed"
+"""The outcome of a batch that was processed."""
+SUCCESSES: Final = frozenset({COMMITTED, PROCESSED})
+"""The outcomes that are no errors, and so no ``error.type``."""
+STALE: Final = "stale"
+"""The outcome of a batch or a commit whose generation had ended."""
+FAILED: Final = "failed"
+"""The outcome of a batch for which the program raised an exception."""
+CANCELLED: Final = "cancelled"
+"""The outcome of a batch whose processing was cut short, not by an exception of its own."""
 BUCKETS: Final = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
@@ -85,8 +95,12 @@ BATCH: Final = Metric(
     opentelemetry="messaging.process.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    meaning="The time for which the program had a batch, until it asked for the next one.",
-    labels=("group", "topic"),
+    meaning=(
+        "The time for which the program had a batch, until it asked for the next one or raised. The"
+        " outcome is processed; failed, if it raised; stale, if it raised because the generation"
+        " had ended; or cancelled."
+    ),
+    labels=("group", "topic", "outcome"),
     attributes={"messaging.operation.name": "process", "messaging.operation.type": "process"},
 )
 COMMIT: Final = Metric(

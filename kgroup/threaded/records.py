@@ -107,10 +107,11 @@ class Records:
         self._stream.share()
 
     def processing(self, batch: Batch) -> AbstractContextManager[None]:
-        """A block in which a thread processes a batch of a stream that threads share.
+        """A block in which a thread processes a batch; metrics count what leaves it as failed.
 
-        ``max_processing_time``, health and metrics look at the time that each such block takes.
-        Without `share` they look at the time until the next batch is taken.
+        After `share`, ``max_processing_time``, health and metrics look at the time that each such
+        block takes. Otherwise they look at the time until the next batch is taken, or the block
+        raises.
         """
         return self._stream.processing(batch)
 

@@ -136,8 +136,10 @@ def _work(handle: BatchHandler, threads: int | None, max_records: int, *, commit
 
     def process_all(generation: Generation, partition: TopicPartition) -> None:
         with generation.scope():
-            for batch in generation.records(partition, max_records=limit):
-                process(generation, batch)
+            records = generation.records(partition, max_records=limit)
+            for batch in records:
+                with records.processing(batch):
+                    process(generation, batch)
 
     def start_threads(generation: Generation) -> None:
         partitions = generation.assignment

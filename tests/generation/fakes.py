@@ -225,14 +225,20 @@ class RecordingEmitter:
         self.monitored = True
         self.batches: list[tuple[TopicPartition, int, float | None]] = []
         """Batches that were handed out, and with their seconds those that were processed."""
+        self.errors: list[BaseException] = []
+        """What was raised for batches."""
 
     def handed_out(self, partition: TopicPartition, records: int) -> None:
         """Record a batch."""
         self.batches.append((partition, records, None))
 
-    def processed(self, partition: TopicPartition, records: int, seconds: float) -> None:
+    def processed(
+        self, partition: TopicPartition, records: int, seconds: float, error: BaseException | None
+    ) -> None:
         """Record the end of a batch."""
         self.batches.append((partition, records, seconds))
+        if error is not None:
+            self.errors.append(error)
 
     def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
         """See ``EventEmitter``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import attrs
 import pytest
 
+from kgroup.errors import LeaseExpiredError
 from kgroup.events import (
     Assigned,
+    BatchCancelled,
     BatchDone,
+    BatchFailed,
     Event,
     GenerationDraining,
     GenerationEnded,
@@ -168,9 +172,40 @@ def test_batches_of_spark() -> None:
         ("kgroup_records_total", ("g", "u", "1")),
     ]
     assert sorted(sink.observed) == [
-        ("kgroup_batch_seconds", ("g", "t"), 2.75),
-        ("kgroup_batch_seconds", ("g", "u"), 2.75),
+        ("kgroup_batch_seconds", ("g", "t", "processed"), 2.75),
+        ("kgroup_batch_seconds", ("g", "u", "processed"), 2.75),
     ]
+
+
+def test_batches_of_spark_that_fail() -> None:
+    """Their time counts, with the outcome; no record of them counts as handed out."""
+    sink = Sink()
+    measuring = Measuring(sink, lambda: 0.0)
+    batch: Any = {"group_id": "g", "batch_id": "b", "ranges": {P0: (5, 9)}, "reason": "why"}
+    measuring(BatchFailed(running=2.0, **batch))
+    measuring(BatchCancelled(running=3.0, **batch))
+    assert sink.observed == [
+        ("kgroup_batch_seconds", ("g", "t", "failed"), 2.0),
+        ("kgroup_batch_seconds", ("g", "t", "cancelled"), 3.0),
+    ]
+    assert sink.added == [("kgroup_warnings_total", ("g", "BatchFailed"))]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, "processed"),
+        (ValueError(), "failed"),
+        (ExceptionGroup("two", [ValueError()]), "failed"),
+        (LeaseExpiredError("late", None), "stale"),
+        (asyncio.CancelledError(), "cancelled"),
+    ],
+)
+def test_outcomes_of_batches(error: BaseException | None, outcome: str) -> None:
+    """What the program raised decides: an error of its own, the generation's end, or neither."""
+    sink = Sink()
+    Measuring(sink, lambda: 0.0).processed("g", P0, 5, 1.5, error)
+    assert sink.observed == [("kgroup_batch_seconds", ("g", "t", outcome), 1.5)]
 
 
 def test_members_of_one_group_are_one() -> None:
