@@ -39,6 +39,14 @@ SAME: Final[Mapping[str, str]] = {
 }
 """librdkafka's settings that the Java client has too, and their names there."""
 
+PROMPT: Final[Mapping[str, str]] = {"kafka.fetch.max.wait.ms": "10"}
+"""How long a broker keeps a Fetch request for which it has no records.
+
+At the end of a partition Spark's task waits for the answer of a request that its consumer has sent
+ahead, so that each small batch takes the Java client's default of half a second, and one of several
+partitions takes it several times. The requests are few, because a task reads only its range.
+"""
+
 _SALT: Final = os.urandom(hashlib.blake2b.SALT_SIZE)
 
 
@@ -60,7 +68,7 @@ def jvm_frame(
         columns: names of columns.
         parallelism: the least number of tasks, as Spark's ``minPartitions``.
         options: further options of the source, such as ``kafka.sasl.jaas.config``; they take
-            precedence.
+            precedence over ``settings``, and both over ``PROMPT``.
 
     Raises:
         UsageError: two ranges overlap.
@@ -101,6 +109,7 @@ def _options(settings: ReaderSettings, *, given: bool) -> dict[str, str]:
         "kafka.isolation.level": settings.isolation_level.value,
         "kafkaConsumer.pollTimeoutMs": str(max(1, int(settings.no_progress_timeout * 1000))),
         "failOnDataLoss": "true",
+        **PROMPT,
         **{f"kafka.{name}": str(value) for name, value in client.items()},
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -43,6 +43,53 @@ def test_settings_that_java_s_client_lacks_are_refused(
     ranges = [OffsetRange("lines", 0, 0, 1)]
     with pytest.raises(ConfigError, match=named):
         jvm_frame(spark, ranges, refused, columns=["value"])
+
+
+class _Recording:
+    """In place of a session: records the options of each source."""
+
+    def __init__(self) -> None:
+        self.sources: list[dict[str, str]] = []
+        self.read = self
+
+    def format(self, name: str) -> _Recording:
+        """The reader of a source."""
+        assert name == "kafka"
+        return self
+
+    def options(self, **options: str) -> _Recording:
+        """Record the options."""
+        self.sources.append(options)
+        return self
+
+    def load(self) -> _Recording:
+        """The frame."""
+        return self
+
+    def select(self, *columns: str) -> _Recording:
+        """The frame, with these columns only."""
+        assert columns == ("value",)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("client", "options", "wait"),
+    [
+        ({}, {}, "10"),
+        ({"fetch.wait.max.ms": 300}, {}, "300"),
+        ({}, {"kafka.fetch.max.wait.ms": "200"}, "200"),
+        ({"fetch.wait.max.ms": 300}, {"kafka.fetch.max.wait.ms": "200"}, "200"),
+    ],
+)
+def test_a_fetch_waits_10_ms_at_the_end_of_a_log_unless_the_program_says_otherwise(
+    client: dict[str, int], options: dict[str, str], wait: str
+) -> None:
+    """The program's settings precede the default, and its options precede both."""
+    session = _Recording()
+    settings = ReaderSettings(bootstrap_servers="127.0.0.1:1", client=client)
+    ranges = [OffsetRange("lines", 0, 0, 1)]
+    jvm_frame(cast("Any", session), ranges, settings, columns=["value"], options=options)
+    assert [source["kafka.fetch.max.wait.ms"] for source in session.sources] == [wait]
 
 
 @pytest.mark.timeout(1000)
