@@ -25,6 +25,7 @@ from tests.records.scripted import failure, record, run_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 PATIENCE = 150.0
+MINUTE = 60.0
 
 
 class ScriptedConsumer:
@@ -591,3 +592,71 @@ async def test_a_consumer_that_took_another_s_place_requests_for_itself() -> Non
         source.open(2, [A])
         await second.until(lambda: bool(second.requested))
     assert second.requested == [("t", 1)]
+
+
+class IdleConsumer(ScriptedConsumer):
+    """A Consumer without records, on which a minute of polls takes no time.
+
+    Attributes:
+        seconds: how long its polls would have taken.
+        over: set when they have taken a minute; the poll after that waits for ``go_on``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self.readings = 0
+        self.over, self.go_on = threading.Event(), threading.Event()
+
+    def poll(self, timeout: float) -> Message | None:
+        """Return at once, and count the time."""
+        if self.seconds > MINUTE:
+            self.over.set()
+            assert self.go_on.wait(PATIENCE)
+            return None
+        self.polls += 1
+        self.seconds += timeout
+        return None
+
+    def get_watermark_offsets(
+        self, partition: confluent_kafka.TopicPartition, *, cached: bool
+    ) -> tuple[int, int]:
+        """Count the readings."""
+        self.readings += 1
+        return super().get_watermark_offsets(partition, cached=cached)
+
+
+async def test_a_thread_that_reads_an_idle_topic_wakes_fifty_times_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A minute has 3,000 polls, one request in 10 s, one reading of a watermark a second."""
+    consumer = IdleConsumer()
+    monkeypatch.setattr(consumer_thread, "monotonic", lambda: consumer.seconds)
+    async with running(consumer) as source:
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A, B])
+        assert await trio.to_thread.run_sync(consumer.over.wait, PATIENCE)
+        assert consumer.calls == [("assign", [(0, 0), (1, 0)])]
+        assert source._thread._posted == 0  # the event loop was not woken at all
+        consumer.go_on.set()
+    assert consumer.polls <= MINUTE / 0.02 + 2
+    assert consumer.readings <= 2 * (MINUTE + 2)
+    assert len(consumer.requested) <= 1 + MINUTE / lost_brokers.QUIET
+
+
+@pytest.mark.parametrize("stage", ["no generation", "no stream", "buffer full"])
+async def test_a_thread_with_nothing_to_poll_for_does_not_wake(stage: str) -> None:
+    """Without a generation, a stream or room in the buffer, the thread waits for a command."""
+    consumer = ScriptedConsumer()
+    async with running(consumer, max_buffered_records=4) as source:
+        if stage != "no generation":
+            source.assign(1, {A: 0})
+        if stage == "buffer full":
+            consumer.feed(record(A, 0), record(A, 1))
+            source.open(1, [A])
+            await consumer.until(lambda: not consumer.messages)
+        await obeyed(source)
+        polls = consumer.polls
+        for _ in range(100):
+            await obeyed(source)  # each wakes the thread twice
+        assert consumer.polls == polls
