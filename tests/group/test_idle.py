@@ -1,4 +1,4 @@
-"""What idle members cost, counted: requests in a minute of virtual time."""
+"""What members cost, counted: requests in a minute of virtual time, of a join, of a rebalance."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.broker import in_memory
+from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import config_for, memory_runtime
 from kgroup.wire.codec import encode_request
 
 MEMBERS = 50
+STABLE = 3
 MINUTE = 60.0
 
 
@@ -83,3 +85,69 @@ async def test_a_join_needs_no_more_requests_than_its_steps(
         "offset_fetch": 1,
         "list_offsets": 1,
     }
+
+
+STEPS = {
+    "join": {
+        "api_versions": 3,
+        "find_coordinator": 1,
+        "join_group": STABLE + 2,  # the new member gets its id by the first one
+        "sync_group": STABLE + 1,
+        "offset_fetch": STABLE + 1,
+        "heartbeat": 2 * STABLE + 1,  # one reports the rebalance, one confirms the generation
+    },
+    "leave": {
+        "leave_group": 1,
+        "join_group": STABLE - 1,
+        "sync_group": STABLE - 1,
+        "offset_fetch": STABLE - 1,
+        "heartbeat": 2 * (STABLE - 1),
+    },
+}
+"""The requests of a rebalance in a group of ``STABLE`` members."""
+
+
+@pytest.mark.parametrize("change", STEPS)
+async def test_a_rebalance_needs_no_more_requests_than_its_steps(
+    autojump_clock: MockClock, requests: Counter[str], change: str
+) -> None:
+    """When one joins or leaves a stable group, each member joins, syncs, fetches offsets once."""
+    groups: list[ConsumerGroup] = []
+    members = STABLE + 1 if change == "join" else STABLE - 1
+    handed, complete = 0, trio.Event()
+    async with in_memory(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+        await broker.create_topic("topic", 12)
+
+        async def read(generation: Generation) -> None:
+            async for _ in generation.records():
+                raise AssertionError
+
+        async def member(name: int) -> None:
+            nonlocal handed
+            runtime = memory_runtime(broker, seed=name)
+            async with ConsumerGroup(config_for(broker), runtime=runtime) as group:
+                groups.append(group)
+                async for generation in group:
+                    handed += 1
+                    if handed == members:
+                        complete.set()
+                    generation.start_soon(read, generation)
+                    # So that the next owners find offsets.
+                    await generation.commit(dict.fromkeys(generation.assignment, 0))
+
+        async with trio.open_nursery() as nursery:
+            for name in range(STABLE):
+                nursery.start_soon(member, name)
+            await trio.sleep(30)  # past the quick heartbeats at the beginning
+            handed, complete = 0, trio.Event()
+            requests.clear()
+            if change == "join":
+                nursery.start_soon(member, STABLE)
+            else:
+                groups[0].shutdown(promptly=True)
+            await complete.wait()
+            needed = dict(requests)
+            nursery.cancel_scope.cancel()
+    needed.pop("offset_commit", None)  # the program's
+    assert needed.pop("metadata") <= 2  # the leader's for its assignor, and a poll of the topics
+    assert needed == STEPS[change]
