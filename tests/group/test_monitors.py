@@ -19,7 +19,7 @@ def check(broken: Noting, well: Noting) -> None:
         one for one in well.noted if len(one) == 1
     }
     assert [one[2] for one in well.noted if len(one) == 3] == [3, 2]
-    assert [one[2] for one in well.noted if len(one) == 4] == [3]
+    assert [one[2] for one in well.noted if len(one) == 5] == [3]
 
 
 async def test_those_behind_it_get_everything(autojump_clock: MockClock) -> None:
