@@ -2,6 +2,12 @@
 
 A record keeps its key, value and headers. Further headers say where it came from and why it is
 there; their names begin with ``dead_letter.``, so that they do not replace headers of its own.
+
+A broker that is away for a minute is no reason to end a worker. So an attempt to write a record may
+be followed by others, unless its failure is one that would come again. ``kgroup.retries`` makes the
+pauses between them, which end with the generation.
+
+INVARIANT: a record that the producer still has, and may yet deliver, is not given to it again.
 """
 
 from __future__ import annotations
@@ -13,13 +19,36 @@ from typing import TYPE_CHECKING, Any, Final, final
 from kgroup import arguments
 from kgroup.errors import ArgumentError, DeadLetterError, in_one_line
 from kgroup.interfaces import Message
+from kgroup.retry_policy import DELIVERIES
 
 if TYPE_CHECKING:
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaError, Producer
 
 _LONGEST_REASON: Final = 2000
 """Characters of an error's text in a header."""
 _POLL: Final = 0.1
+_RETRIABLE: Final = frozenset(
+    {
+        "_ALL_BROKERS_DOWN",
+        "_MSG_TIMED_OUT",
+        "_QUEUE_FULL",
+        "_TIMED_OUT",
+        "_TIMED_OUT_QUEUE",
+        "_TRANSPORT",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "KAFKA_STORAGE_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "NOT_LEADER_FOR_PARTITION",
+        "REQUEST_TIMED_OUT",
+        "THROTTLING_QUOTA_EXCEEDED",
+    }
+)
+"""librdkafka's names of the errors after which another attempt can help. Kafka retries after an
+unknown topic too. librdkafka has waited for the topic by then (topic.metadata.propagation.max.ms),
+and more often than not its name is wrong."""
 
 
 @final
@@ -29,7 +58,7 @@ class DeadLetters:
     Args:
         producer: writes the records. With ``enable.idempotence`` its own attempts repeat none.
         topic: the topic's name. Each record keeps its key, which decides on its partition.
-        timeout: the seconds within which a record must be delivered.
+        timeout: the seconds within which a record must be delivered, in one attempt.
 
     Raises:
         ArgumentError: an argument has a wrong type or value.
@@ -42,54 +71,128 @@ class DeadLetters:
         self._topic = arguments.instance("topic", topic, str)
         self._timeout = arguments.seconds("timeout", timeout)
 
-    def send(self, message: Message, error: BaseException, attempts: int, group_id: str) -> None:
-        """Write a record, and wait until the brokers have it; blocks the thread.
+    def letter(
+        self, message: Message, error: BaseException, attempts: int, group_id: str
+    ) -> DeadLetter:
+        """A record that is to be written.
 
         Args:
             message: the record.
             error: why it cannot be processed.
             attempts: how often it was tried.
             group_id: the group that could not process it.
+        """
+        headers = headers_for(message, error, attempts, group_id)
+        return DeadLetter(self._producer, self._topic, self._timeout, message, headers, error)
+
+    def __repr__(self) -> str:
+        return f"<DeadLetters {self._topic!r}>"
+
+
+@final
+class DeadLetter:
+    """One record on its way into the topic, which may take several attempts. Made by `DeadLetters`.
+
+    Attributes:
+        attempts: how many attempts were made.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        topic: str,
+        timeout: float | None,
+        message: Message,
+        headers: list[tuple[str, str | bytes | None]],
+        error: BaseException,
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._timeout = timeout
+        self._message = message
+        self._headers = headers
+        self._error = error
+        self._delivery: _Delivery | None = None
+        """What the producer has not reported yet; None if there is none."""
+        self.attempts = 0
+
+    def send(self) -> str | None:
+        """Write the record, and wait until the brokers have it; blocks the thread.
+
+        Returns:
+            None if they have it; otherwise why not, and the program should call this again.
 
         Raises:
-            DeadLetterError: it was not delivered, or it is not known whether it was.
+            DeadLetterError: it was not delivered, or it is not known whether it was, and another
+                attempt would not help, or there were `DELIVERIES` of them.
         """
-        delivered = threading.Event()
-        failures: list[object] = []
+        self.attempts += 1
+        failure = self._attempt()
+        if failure is None:
+            return None
+        reason = _reason(failure, self._topic)
+        if self.attempts < DELIVERIES and _is_retriable(failure):
+            return reason
+        message = self._message
+        times = f" in {self.attempts} attempts" if self.attempts > 1 else ""
+        raise DeadLetterError(
+            f"record {message.offset()} of {message.topic()}-{message.partition()} could not be"
+            f" written to topic {self._topic!r}{times}: {reason}. It is not committed, so it will"
+            " be read again"
+        ) from self._error
 
-        def on_delivery(failure: object, _: object) -> None:
-            if failure is not None:
-                failures.append(failure)
-            delivered.set()
-
+    def _attempt(self) -> object:
+        """Make an attempt; return the failure, None if there is none."""
         try:
-            self._producer.produce(
-                self._topic,
-                value=message.value(),
-                key=message.key(),
-                headers=headers_for(message, error, attempts, group_id),
-                on_delivery=on_delivery,
-            )
-            self._wait(delivered)
-        except _failures() as failure:
-            failures.append(failure)
-        if failures:
-            raise DeadLetterError(
-                f"record {message.offset()} of {message.topic()}-{message.partition()} could not be"
-                f" written to topic {self._topic!r}: {failures[0]}. It is not committed, so it will"
-                " be read again"
-            ) from error
+            if self._delivery is None:
+                self._producer.poll(0)  # reports make room in a queue that is full
+                self._delivery = self._produced()
+            self._wait(self._delivery)
+            failure: object = self._delivery.failure
+        except TimeoutError as error:
+            return error  # the producer still has it
+        except _failures() as error:
+            failure = error
+        self._delivery = None
+        return failure
 
-    def _wait(self, delivered: threading.Event) -> None:
+    def _produced(self) -> _Delivery:
+        delivery, message = _Delivery(), self._message
+        self._producer.produce(
+            self._topic,
+            value=message.value(),
+            key=message.key(),
+            headers=self._headers,
+            on_delivery=delivery.report,
+        )
+        return delivery
+
+    def _wait(self, delivery: _Delivery) -> None:
         deadline = None if self._timeout is None else monotonic() + self._timeout
-        while not delivered.is_set():
+        while not delivery.reported.is_set():
             if deadline is not None and monotonic() > deadline:
                 raise TimeoutError(f"it was not confirmed within {self._timeout:g} s")
             # Another thread's poll may serve the callback, too.
             self._producer.poll(_POLL)
 
-    def __repr__(self) -> str:
-        return f"<DeadLetters {self._topic!r}>"
+
+@final
+class _Delivery:
+    """What the producer reports of a record that it was given.
+
+    Attributes:
+        reported: set when it has reported.
+        failure: why the brokers do not have the record; None if they do.
+    """
+
+    def __init__(self) -> None:
+        self.reported = threading.Event()
+        self.failure: object = None
+
+    def report(self, failure: object, _: object) -> None:
+        """Take the report, in the thread that polls the producer."""
+        self.failure = failure
+        self.reported.set()
 
 
 def headers_for(
@@ -116,8 +219,35 @@ def headers_for(
     ]
 
 
+def _is_retriable(failure: object) -> bool:
+    error = _kafka_error(failure)
+    if error is None:
+        return True  # a full queue, or no report in time
+    return not error.fatal() and error.name() in _RETRIABLE
+
+
+def _reason(failure: object, topic: str) -> str:
+    """Why a record was not written, and what to do about it."""
+    error = _kafka_error(failure)
+    if error is None:
+        return str(failure)
+    reason = f"{error.str()} ({error.name()})"
+    if error.name() == "TOPIC_AUTHORIZATION_FAILED":
+        reason += f"; grant WRITE on topic {topic!r} to the producer's user"
+    return reason
+
+
+def _kafka_error(failure: object) -> KafkaError | None:
+    """The error of librdkafka in a report or in an exception; None if it is Python's."""
+    if isinstance(failure, BufferError | TimeoutError):
+        return None
+    error: Any = failure.args[0] if isinstance(failure, Exception) else failure
+    found: KafkaError = error
+    return found
+
+
 def _failures() -> tuple[type[Exception], ...]:
     # A program that has a Producer has imported it; kgroup itself imports it on first use only.
     from confluent_kafka import KafkaException
 
-    return BufferError, TimeoutError, KafkaException
+    return BufferError, KafkaException

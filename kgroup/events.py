@@ -689,6 +689,31 @@ class RecordFailed(_RecordFailure):
 
 
 @attrs.frozen(kw_only=True)
+class ParkingFailed(_RecordEvent):
+    """A record could not be written to the topic of dead letters, and will be tried again.
+
+    Its ``attempts`` are those to write it.
+
+    Attributes:
+        max_attempts: the most attempts to write a record.
+        reason: why it was not written.
+        pause: the seconds until the next attempt.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    max_attempts: int
+    reason: str
+    pause: float
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"attempt {self.attempts} of {self.max_attempts} to park {self._record()} failed:"
+            f" {self.reason}; the next one is in {self.pause:g} s"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class RecordParked(_RecordFailure):
     """A record that kept failing was parked, and its partition goes on with the next one."""
 

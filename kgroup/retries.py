@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, Protocol, final
+from typing import Any, Protocol, TypeVar, final
 
 import attrs
 import trio
@@ -32,6 +31,8 @@ from kgroup.retry_policy import (
     check_generation,
     is_retried,
 )
+
+T = TypeVar("T")
 
 RecordHandler = Callable[[Generation, Message], Awaitable[object]]
 """Processes a record, or raises."""
@@ -59,8 +60,10 @@ def retrying(
     parked, and then its partition goes on; its offset is committed only when it has been parked.
     Without ``park``, or if that raises, the exception ends the worker. The records of its batch
     that were processed before are committed, unless the program calls the returned function itself.
-    Events report each failed attempt, each parked record, and a pause that the end of the
-    generation cuts short. A `StaleGenerationError` and a `UsageError` are not retried.
+    Dead letters are written in up to five attempts, with the same pauses, if the failure is one
+    that passes, such as a broker that is away. Events report each failed attempt, each parked
+    record, and a pause that the end of the generation cuts short. A `StaleGenerationError` and a
+    `UsageError` are not retried.
 
     Args:
         handle: called with the generation and a record.
@@ -90,7 +93,7 @@ class Loop(Protocol):
         """Wait so long, or until the generation begins to end."""
         ...
 
-    async def in_thread(self, fn: Callable[[], object]) -> None:
+    async def in_thread(self, fn: Callable[[], T]) -> T:
         """Call a function in a thread; if the caller is cancelled, the thread is left alone."""
         ...
 
@@ -104,8 +107,8 @@ class _Trio:
         with trio.move_on_after(seconds):
             await generation.ending.wait()
 
-    async def in_thread(self, fn: Callable[[], object]) -> None:
-        await trio.to_thread.run_sync(fn, abandon_on_cancel=True)
+    async def in_thread(self, fn: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(fn, abandon_on_cancel=True)
 
 
 def retrying_with(
@@ -167,8 +170,9 @@ class _Records:
                 await self.loop.pause(generation, record.policy.pause(attempt))
                 over = generation.ending.is_set()
             elif not (over := generation.state is State.ENDED):
-                await self._put_aside(record, failure)
-                return True
+                over = not await self._put_aside(record, failure)
+                if not over:
+                    return True
             if over:
                 generation.emit(record.ended(attempt))
                 return False
@@ -183,17 +187,30 @@ class _Records:
             return error
         return None
 
-    async def _put_aside(self, record: RecordAttempts, failure: Exception) -> None:
+    async def _put_aside(self, record: RecordAttempts, failure: Exception) -> bool:
+        """Park a record; False if the generation ends before."""
         park = self.park
         if park is None:
             raise record.explain(failure)
         if isinstance(park, DeadLetters):
-            attempts, group_id = record.policy.attempts, self.generation.group_id
-            send = partial(park.send, record.message, failure, attempts, group_id)
-            await self.loop.in_thread(send)
+            if not await self._written(park, record, failure):
+                return False
         else:
             await _awaited(park, park(record.message, failure))
         self.generation.emit(record.parked(failure))
+        return True
+
+    async def _written(
+        self, letters: DeadLetters, record: RecordAttempts, failure: Exception
+    ) -> bool:
+        generation, policy = self.generation, record.policy
+        letter = letters.letter(record.message, failure, policy.attempts, generation.group_id)
+        while (reason := await self.loop.in_thread(letter.send)) is not None:
+            generation.emit(record.not_parked(letter.attempts, reason))
+            await self.loop.pause(generation, policy.pause(letter.attempts))
+            if generation.ending.is_set():
+                return False
+        return True
 
 
 async def _awaited(fn: Callable[..., object], returned: Awaitable[object]) -> None:

@@ -12,12 +12,14 @@ import attrs
 
 from kgroup import arguments, bounds
 from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, in_one_line
-from kgroup.events import RecordFailed, RecordParked, RetriesEnded
+from kgroup.events import ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Message
 
 ATTEMPTS: Final = 5
 BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
+DELIVERIES: Final = 5
+"""The most attempts to write a record to a topic of dead letters."""
 
 
 def is_retried(error: Exception) -> bool:
@@ -115,6 +117,16 @@ class RecordAttempts:
         """The record was parked."""
         reason = in_one_line(error)
         return self._event(RecordParked, self.policy.attempts, reason=reason, error=error)
+
+    def not_parked(self, attempt: int, reason: str) -> Callable[..., ParkingFailed]:
+        """An attempt to write the record to the topic of dead letters failed, not the last one."""
+        return self._event(
+            ParkingFailed,
+            attempt,
+            reason=reason,
+            max_attempts=DELIVERIES,
+            pause=self.policy.pause(attempt),
+        )
 
     def ended(self, attempt: int) -> Callable[..., RetriesEnded]:
         """The generation ends before the next attempt."""

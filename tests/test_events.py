@@ -37,6 +37,7 @@ from kgroup.events import (
     LoopBlocked,
     OffsetReset,
     OwnStartsDelayed,
+    ParkingFailed,
     PartitionsNotRead,
     PartitionsUnassigned,
     RecordFailed,
@@ -333,6 +334,19 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         },
         WARNING,
         "attempt 2 of 5 to process record 7 of t-0 failed: ValueError: x; the next one is in 2 s",
+    ),
+    (
+        ParkingFailed,
+        {
+            "partition": P0,
+            "offset": 7,
+            "attempts": 1,
+            "max_attempts": 5,
+            "reason": "away",
+            "pause": 2.0,
+        },
+        WARNING,
+        "attempt 1 of 5 to park record 7 of t-0 failed: away; the next one is in 2 s",
     ),
     (
         RecordParked,

@@ -13,11 +13,12 @@ from trio.testing import MockClock
 import kgroup
 from kgroup import aio, threaded
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import RecordFailed, RecordParked, RetriesEnded
+from kgroup.events import ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, Message
 from kgroup.types import TopicPartition
 from tests.group.harness import P0, Harness, harness
+from tests.test_dead_letters import AWAY, Scripted, letters_by
 
 
 async def serve(here: Harness, handle: object, until: int, **options: object) -> None:
@@ -287,6 +288,51 @@ async def test_a_pause_ends_with_its_generation(autojump_clock: MockClock) -> No
             "record 3 of topic-0 is not tried again after attempt 1, because the generation ends;"
             " it is not committed, so the next owner reads it"
         )
+
+
+async def test_a_producer_that_is_away_for_a_moment(autojump_clock: MockClock) -> None:
+    """The dead letter is written later, and the partition goes on; an event has the reason."""
+    async with harness() as here:
+        await here.append(2)
+        producer = Scripted(AWAY, AWAY)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.offset() == 0:
+                raise ValueError
+
+        await serve(here, handle, 2, attempts=1, backoff=2.0, park=letters_by(producer))
+        assert [value for _, value in producer.written] == [b"0"] * 3
+        first, second = here.events_of(ParkingFailed)
+        assert (first.attempts, first.pause, second.attempts, second.pause) == (1, 2.0, 2, 4.0)
+        assert "_MSG_TIMED_OUT" in first.reason
+        (parked,) = here.events_of(RecordParked)
+        assert parked.offset == 0
+
+
+async def test_a_pause_before_the_next_dead_letter_ends_with_its_generation(
+    autojump_clock: MockClock,
+) -> None:
+    """The record is neither parked nor committed, and what came before it is committed."""
+    async with harness() as here:
+        await here.append(2)
+        producer = Scripted(AWAY)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.offset() == 1:
+                raise ValueError
+
+        async with here.group() as group, trio.open_nursery() as nursery:
+            park = letters_by(producer)
+            handler = kgroup.retrying(handle, attempts=1, backoff=1e4, backoff_max=1e4, park=park)
+            nursery.start_soon(kgroup.serve, group, handler)
+            while not here.events_of(ParkingFailed):  # noqa: ASYNC110 # in virtual time
+                await trio.sleep(0.5)
+            await group.aclose(promptly=True)
+        assert await here.committed() == {P0: 1}
+        assert len(here.events_of(RetriesEnded)) == 1
+        assert here.events_of(RecordParked) == []
 
 
 async def test_heartbeats_continue_during_pauses(autojump_clock: MockClock) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import final
+from typing import TypeVar, final
 
 from kgroup.aio.generation import Generation
 from kgroup.dead_letters import DeadLetters
 from kgroup.interfaces import Batch, Message
 from kgroup.retries import Park, retrying_with
 from kgroup.retry_policy import ATTEMPTS, BACKOFF, LONGEST_BACKOFF
+
+T = TypeVar("T")
 
 RecordHandler = Callable[[Generation, Message], Awaitable[object]]
 """Processes a record, or raises."""
@@ -47,5 +49,5 @@ class _Asyncio:
             async with asyncio.timeout(seconds):
                 await generation.ending.wait()
 
-    async def in_thread(self, fn: Callable[[], object]) -> None:
-        await asyncio.to_thread(fn)
+    async def in_thread(self, fn: Callable[[], T]) -> T:
+        return await asyncio.to_thread(fn)

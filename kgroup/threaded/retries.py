@@ -86,8 +86,9 @@ def _processed(
             over = generation.ending.wait(record.policy.pause(attempt))
         # The thread may have outlasted its generation, and the record have another owner.
         elif not (over := generation.state is State.ENDED):
-            _put_aside(park, generation, record, failure)
-            return True
+            over = not _put_aside(park, generation, record, failure)
+            if not over:
+                return True
         if over:
             _emit(generation, record.ended(attempt))
             return False
@@ -111,14 +112,29 @@ def _put_aside(
     generation: Generation,
     record: RecordAttempts,
     failure: Exception,
-) -> None:
+) -> bool:
+    """Park a record; False if the generation ends before."""
     if park is None:
         raise record.explain(failure)
     if isinstance(park, DeadLetters):
-        park.send(record.message, failure, record.policy.attempts, generation.group_id)
+        if not _written(park, generation, record, failure):
+            return False
     else:
         check_result(park, park(record.message, failure), _ASYNC)
     _emit(generation, record.parked(failure))
+    return True
+
+
+def _written(
+    letters: DeadLetters, generation: Generation, record: RecordAttempts, failure: Exception
+) -> bool:
+    policy = record.policy
+    letter = letters.letter(record.message, failure, policy.attempts, generation.group_id)
+    while (reason := letter.send()) is not None:
+        _emit(generation, record.not_parked(letter.attempts, reason))
+        if generation.ending.wait(policy.pause(letter.attempts)):
+            return False
+    return True
 
 
 def _emit(generation: Generation, event: Callable[..., Any]) -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from kgroup import aio, retrying
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import Left, RecordFailed, RecordParked, RetriesEnded
+from kgroup.events import Left, ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Batch, Message
 from tests.aio.test_group import Here, forever, in_asyncio
 from tests.brokers import EMBEDDED, Kafka
+from tests.test_dead_letters import AWAY, Scripted, letters_by
 from tests.test_retries import logged
 from tests.threaded.harness import Harness, thread
 
@@ -194,6 +195,38 @@ def test_retries_parks_and_ends(kafka: Kafka) -> None:
     in_asyncio(main)
     assert parked == [1]
     assert here.harness.committed() == 3
+
+
+def test_a_producer_that_is_away_for_a_moment(kafka: Kafka) -> None:
+    """The dead letter is written later; a pause before that ends with the generation."""
+    here = Here(kafka, records=1)
+    producer = Scripted(AWAY, AWAY, AWAY)
+
+    async def handle(_: aio.Generation, message: Message) -> None:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        park = letters_by(producer)
+        async with here.group() as group:
+            process = aio.retrying(handle, attempts=1, backoff=1e4, backoff_max=1e4, park=park)
+            worker = asyncio.create_task(aio.serve(group, process))
+            await here.event(ParkingFailed)
+            group.shutdown("in a pause", promptly=True)
+            await worker
+        assert len(here.of(RetriesEnded)) == 1
+        assert here.of(RecordParked) == []
+        async with here.group() as group:
+            process = aio.retrying(handle, attempts=1, backoff=0.001, park=park)
+            worker = asyncio.create_task(aio.serve(group, process))
+            await here.event(RecordParked)
+            group.shutdown("parked", promptly=True)
+            await worker
+
+    in_asyncio(main)
+    assert [event.attempts for event in here.of(ParkingFailed)] == [1, 1, 2]
+    assert [value for _, value in producer.written] == [b"0"] * 4
+    assert here.harness.committed() == 1
 
 
 def test_arguments_of_retrying(kafka: Kafka) -> None:

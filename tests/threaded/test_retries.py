@@ -13,11 +13,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import kgroup
 from kgroup import DeadLetterError, DeadLetters
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import GenerationEnded, RecordFailed, RecordParked, RetriesEnded
+from kgroup.events import GenerationEnded, ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Message
 from kgroup.testing import admin
 from kgroup.threaded import Generation, retrying, serve
 from tests.brokers import EMBEDDED, Kafka, unique
+from tests.test_dead_letters import AWAY, Scripted, letters_by
 from tests.test_retries import logged
 from tests.threaded.harness import SOON, Harness, RecordedEvents, thread, wait
 
@@ -159,13 +160,59 @@ def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
             raise ValueError("it is wrong")
 
     with pytest.raises(ExceptionGroup) as raised, here.group() as group:
-        serve(group, retrying(handle, attempts=1, park=park), max_records=1)
+        serve(group, retrying(handle, attempts=1, backoff=0.0, park=park), max_records=1)
     (error,) = raised.value.exceptions
     assert isinstance(error, DeadLetterError)
     assert f"record 1 of {here.topic}-0 could not be written to topic" in str(error)
     assert isinstance(error.__cause__, ValueError)
     assert here.committed() == 1
     producer.purge()
+
+
+@once
+def test_a_producer_that_is_away_for_a_moment(kafka: Kafka) -> None:
+    """The dead letter is written later, and the partition goes on; an event has the reason."""
+    here, recorded, producer = Harness(kafka), RecordedEvents(), Scripted(AWAY, AWAY)
+    produced(here)
+
+    def handle(_: Generation, message: Message) -> None:
+        if message.value() == b"wrong":
+            raise ValueError("it is wrong")
+        if message.value() == b"2":
+            group.shutdown(promptly=True)
+
+    process = retrying(handle, attempts=1, backoff=0.01, park=letters_by(producer))
+    with here.group(recorded) as group:
+        serve(group, process)
+    assert [value for _, value in producer.written] == [b"wrong"] * 3
+    assert [event.pause for event in recorded.of(ParkingFailed)] == [0.01, 0.02]
+    assert [event.offset for event in recorded.of(RecordParked)] == [1]
+    assert here.committed() == 3
+
+
+@once
+def test_a_pause_before_the_next_dead_letter_ends_with_its_generation(kafka: Kafka) -> None:
+    """The record is neither parked nor committed, and what came before it is committed."""
+    here, recorded, producer = Harness(kafka), RecordedEvents(), Scripted(AWAY)
+    produced(here)
+
+    def handle(_: Generation, message: Message) -> None:
+        if message.value() == b"wrong":
+            raise ValueError("it is wrong")
+
+    park = letters_by(producer)
+    with here.group(recorded) as group:
+
+        def close() -> None:
+            recorded.wait(ParkingFailed)
+            group.shutdown(promptly=True)
+
+        with thread(close):
+            process = retrying(handle, attempts=1, backoff=1e4, backoff_max=1e4, park=park)
+            serve(group, process)
+    assert here.committed() == 1
+    assert [event.offset for event in recorded.of(RetriesEnded)] == [1]
+    assert recorded.of(RecordParked) == []
 
 
 @once

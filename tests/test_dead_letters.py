@@ -1,0 +1,153 @@
+"""Attempts to write a dead letter, with a producer that reports what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kgroup.dead_letters import DeadLetter, DeadLetters
+from kgroup.errors import DeadLetterError
+from kgroup.retry_policy import DELIVERIES
+
+AWAY = KafkaError(KafkaError._MSG_TIMED_OUT)
+FORBIDDEN = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+NO_REPORT = object()
+"""An outcome: the producer keeps the record, and reports nothing."""
+
+Report = Callable[[object, object], None]
+
+
+class Scripted:
+    """A producer: each record that it is given meets the next outcome, and succeeds after them.
+
+    An outcome is an exception, which ``produce`` raises, or what is reported of the record.
+    """
+
+    def __init__(self, *outcomes: object) -> None:
+        self.written: list[tuple[str, bytes | None]] = []
+        self._outcomes = list(outcomes)
+        self._reports: list[tuple[Report, object]] = []
+        self.late: list[Report] = []
+
+    def produce(self, topic: str, *, value: bytes | None, on_delivery: Report, **_: object) -> None:
+        """As a ``confluent_kafka.Producer``."""
+        outcome = self._outcomes.pop(0) if self._outcomes else None
+        if isinstance(outcome, Exception):
+            raise outcome
+        self.written.append((topic, value))
+        if outcome is NO_REPORT:
+            self.late.append(on_delivery)
+        else:
+            self._reports.append((on_delivery, outcome))
+
+    def poll(self, _: float) -> int:
+        """As a ``confluent_kafka.Producer``."""
+        reports, self._reports = self._reports, []
+        for report, failure in reports:
+            report(failure, None)
+        return len(reports)
+
+
+def record() -> Any:
+    """A record of some partition."""
+    values = {"topic": "orders", "partition": 3, "offset": 7, "value": b"v", "key": None}
+    values |= {"headers": None, "timestamp": (1, 5)}
+    return SimpleNamespace(**{name: _giving(value) for name, value in values.items()})
+
+
+def _giving(value: object) -> Callable[[], object]:
+    return lambda: value
+
+
+def letters_by(producer: Scripted, timeout: float = 30.0) -> DeadLetters:
+    """A topic for them."""
+    given: Any = producer
+    return DeadLetters(given, "failed", timeout=timeout)
+
+
+def letter_by(producer: Scripted, timeout: float = 30.0) -> DeadLetter:
+    """A dead letter of that record."""
+    return letters_by(producer, timeout).letter(record(), ValueError("x"), 2, "g")
+
+
+PASSING: Sequence[tuple[object, str]] = [
+    (AWAY, "Local: Message timed out (_MSG_TIMED_OUT)"),
+    (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS), "(NOT_ENOUGH_REPLICAS)"),
+    (KafkaException(KafkaError(KafkaError._TRANSPORT)), "(_TRANSPORT)"),
+    (BufferError("Local: Queue full"), "Local: Queue full"),
+]
+
+
+@pytest.mark.parametrize(("outcome", "reason"), PASSING)
+def test_a_failure_that_passes(outcome: object, reason: str) -> None:
+    """The attempt says why it failed, and the next one writes the record."""
+    producer = Scripted(outcome)
+    letter = letter_by(producer)
+    assert reason in (letter.send() or "")
+    assert letter.send() is None
+    assert letter.attempts == 2
+    assert producer.written[-1] == ("failed", b"v")
+
+
+def test_a_failure_that_does_not_pass_in_time() -> None:
+    """There are so many attempts and no more; the error has their number and the record's."""
+    letter = letter_by(Scripted(*[AWAY] * DELIVERIES))
+    for _ in range(DELIVERIES - 1):
+        assert letter.send() is not None
+    with pytest.raises(DeadLetterError) as raised:
+        letter.send()
+    assert "record 7 of orders-3 could not be written to topic 'failed' in 5 attempts" in str(
+        raised.value
+    )
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        FORBIDDEN,
+        KafkaException(FORBIDDEN),
+        KafkaError(KafkaError.MSG_SIZE_TOO_LARGE),
+        KafkaError(KafkaError._UNKNOWN_TOPIC),
+        KafkaError(KafkaError._MSG_TIMED_OUT, "the producer is broken", True),
+    ],
+)
+def test_a_failure_that_would_come_again(outcome: object) -> None:
+    """It is raised at once; so is one after which the producer cannot be used."""
+    letter = letter_by(Scripted(outcome))
+    with pytest.raises(DeadLetterError, match=r"record 7 of orders-3.*It is not committed"):
+        letter.send()
+    assert letter.attempts == 1
+
+
+def test_a_topic_that_the_producer_may_not_write() -> None:
+    """The error says which permission is missing."""
+    with pytest.raises(DeadLetterError) as raised:
+        letter_by(Scripted(FORBIDDEN)).send()
+    assert "grant WRITE on topic 'failed' to the producer's user" in str(raised.value)
+
+
+def test_a_record_that_the_producer_still_has() -> None:
+    """It is not given to the producer again, which would write it twice; its report is awaited."""
+    producer = Scripted(NO_REPORT)
+    letter = letter_by(producer, timeout=0.0)
+    assert letter.send() == "it was not confirmed within 0 s"
+    (report,) = producer.late
+    report(None, None)
+    assert letter.send() is None
+    assert len(producer.written) == 1
+
+
+def test_a_late_report_of_a_failure() -> None:
+    """The producer has given the record up then, and gets it again."""
+    producer = Scripted(NO_REPORT)
+    letter = letter_by(producer, timeout=0.0)
+    assert letter.send() is not None
+    (report,) = producer.late
+    report(AWAY, None)
+    assert "_MSG_TIMED_OUT" in (letter.send() or "")
+    assert len(producer.written) == 1
