@@ -51,10 +51,15 @@ def in_one_line(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def short_list(things: Collection[T], word: Callable[[T], str] = str, between: str = ", ") -> str:
+def short_list(
+    things: Collection[T],
+    word: Callable[[T], str] = str,
+    between: str = ", ",
+    most: int = _MOST_LISTED,
+) -> str:
     """The first items and the number of the others: other members decide how long a list is."""
-    more = len(things) - _MOST_LISTED
-    listed = between.join(map(word, islice(things, _MOST_LISTED)))
+    more = len(things) - most
+    listed = between.join(map(word, islice(things, most)))
     return listed + (f" and {more:,} more" if more > 0 else "")
 
 
@@ -353,11 +358,16 @@ class TransportError(KgroupError):
     Attributes:
         sent: whether any byte of the request was passed to the network. If False, the broker
             cannot have acted on the request.
+        failure: what happened: the error's text without the hint.
+        hint: what may be wrong with the port or the protocol, if the other side did not respond as
+            a Kafka broker does; otherwise empty. The error's text ends with it.
     """
 
-    def __init__(self, message: str, *, sent: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, sent: bool = False, hint: str = "") -> None:
+        super().__init__(f"{message}. {hint}" if hint else message)
         self.sent = sent
+        self.failure = message
+        self.hint = hint
 
 
 @final
@@ -368,8 +378,10 @@ class ConnectionLostError(TransportError):
         answer_begun: whether a part of the response had arrived.
     """
 
-    def __init__(self, message: str, *, sent: bool = False, answer_begun: bool = False) -> None:
-        super().__init__(message, sent=sent)
+    def __init__(
+        self, message: str, *, sent: bool = False, answer_begun: bool = False, hint: str = ""
+    ) -> None:
+        super().__init__(message, sent=sent, hint=hint)
         self.answer_begun = answer_begun
 
 

@@ -10,7 +10,7 @@ The coordinator's requests are in ``kgroup.client.coordinator``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, final
 
@@ -26,10 +26,10 @@ from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     BrokerError,
-    KgroupError,
     RequestTimeoutError,
     TransportError,
     UnsupportedVersionError,
+    short_list,
 )
 from kgroup.interfaces import Compute, Random, StreamOpener
 from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition, by_topic
@@ -45,6 +45,8 @@ LATEST: Final = -1
 PATIENCE: Final = 3
 """A request that any broker can answer fails after this many times ``request_timeout``, however
 many brokers were tried."""
+_MOST_NAMED: Final = 3
+"""An error names so many of the brokers that did not respond; it is logged at each attempt."""
 _NOT_A_REPLICA: Final = -1
 _ISOLATION: Final = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
 _GROUP: Final = 0
@@ -254,30 +256,33 @@ class Cluster:
                 next broker is tried.
 
         Raises:
-            TransportError: no broker responded; it is the error of the last one.
+            TransportError: no broker responded. It names what failed at each one, and is of the
+                class of the last one's error, which decides what the error policy does.
             UnsupportedVersionError: no broker responded, and the last one has no version in
                 common with kgroup.
             BrokerError: `read` raised it.
         """
         longest = self._config.request_timeout
         deadline = trio.current_time() + PATIENCE * longest
-        failure: KgroupError | None = None
+        failures: list[TransportError | UnsupportedVersionError] = []
         for host, port in self._addresses():
             left = deadline - trio.current_time()
-            if isinstance(failure, RequestTimeoutError) and left <= 0:
+            if failures and isinstance(failures[-1], RequestTimeoutError) and left <= 0:
                 break
             try:
                 answer = await self._connection(host, port).request_value(
                     read, api, fields, timeout=min(longest, max(left, 0.0))
                 )
             except (TransportError, UnsupportedVersionError) as error:
-                failure = error
+                failures.append(error)
                 self._unresponsive.add((host, port))
             else:
                 self._unresponsive.discard((host, port))
                 return answer
-        assert failure is not None  # there is at least one bootstrap address
-        raise failure
+        last = failures[-1]  # there is at least one bootstrap address
+        if len(failures) == 1:
+            raise last
+        raise _together(failures) from last
 
     async def aclose(self) -> None:
         """Close every connection.
@@ -447,6 +452,22 @@ class Cluster:
         if (host, port) not in self._connections:
             self._connections[host, port] = self.new_connection(host, port)
         return self._connections[host, port]
+
+
+def _together(
+    failures: Sequence[TransportError | UnsupportedVersionError],
+) -> TransportError | UnsupportedVersionError:
+    """What failed at each broker, as one error of the last one's class, with each hint once."""
+    transport = [error for error in failures if isinstance(error, TransportError)]
+    hint = ". ".join(dict.fromkeys(error.hint for error in transport if error.hint))
+    texts = dict.fromkeys(
+        error.failure if isinstance(error, TransportError) else str(error) for error in failures
+    )
+    text = f"no broker responded: {short_list(texts, between='; ', most=_MOST_NAMED)}"
+    last = failures[-1]
+    if isinstance(last, TransportError):
+        return type(last)(text, sent=last.sent, hint=hint)
+    return UnsupportedVersionError(f"{text}. {hint}" if hint else text)
 
 
 async def _close(connections: Iterable[BrokerConnection]) -> None:

@@ -65,10 +65,13 @@ class StartupLimit:
             raise self._error() from self._last
 
     def _error(self) -> StartupTimeoutError:
+        # An error's hint is at the end of its text, next to the general advice.
+        hinted = isinstance(self._last, TransportError) and self._last.hint
         tried = f"{self._failures} attempts failed, the last one with: {self._last}"
         return StartupTimeoutError(
             f"the coordinator of group {self._group_id!r} was not reached within"
             f" {self._timeout:g} s (startup_timeout), from {', '.join(self._servers)}:"
-            f" {tried if self._failures else 'no attempt has ended'}. Check that the brokers run,"
-            " and that this machine reaches the addresses that they advertise"
+            f" {tried if self._failures else 'no attempt has ended'}."
+            f" {'Otherwise check' if hinted else 'Check'} that the brokers run, and that this"
+            " machine reaches the addresses that they advertise"
         )

@@ -47,6 +47,7 @@ from kgroup.wire.login import (
     LoginRejectedError,
     SessionNotRenewedError,
 )
+from kgroup.wire.port_hints import login_expected, unknown_port
 from kgroup.wire.streams import MAX_FRAME, FrameStream
 from kgroup.wire.versions import (
     API_KEYS,
@@ -64,10 +65,6 @@ LARGE_RESPONSE: Final = 256 * 1024
 LOGIN_WAIT: Final = 1.0
 """Seconds after which a refused login is tried once more, with what is looked up again."""
 _NEGOTIATION: Final = "api_versions"
-_NO_LOGIN: Final = (
-    ". If this repeats, the port may belong to a listener that asks for a login: use protocol"
-    " SASL_SSL or SASL_PLAINTEXT, or another port"
-)
 _CLOSING: Final = 1.0
 """Seconds after which closing a stream by force is abandoned."""
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -165,7 +162,7 @@ class Connection:
                 )
                 step = "no response to ApiVersions from"
                 try:
-                    await connection._negotiate(version)
+                    await connection._identify(version)
                     step = "no login at"
                     await connection._log_in()
                     return connection
@@ -338,8 +335,9 @@ class Connection:
             raise
         except BaseException as error:
             await self._break(f"{kafka_name(api)}: {error}")
-            if _closed_by_peer(error) and self._may_need_login(api):
-                raise ConnectionLostError(f"{error}{_NO_LOGIN}", sent=True) from error
+            if _closed_by_peer(error) and not self._answered and api != _NEGOTIATION:
+                hint = login_expected(self._security.protocol)
+                raise ConnectionLostError(str(error), sent=True, hint=hint) from error
             raise
         self._answered = self._answered or api != _NEGOTIATION
         if self._frames.unread:
@@ -348,10 +346,6 @@ class Connection:
                 f"{self._frames.unread} bytes followed the response to {kafka_name(api)}"
             )
         return response
-
-    def _may_need_login(self, api: str) -> bool:
-        """Whether a broker that closes the connection may have waited for a login."""
-        return not (self._answered or self._security.logs_in or api == _NEGOTIATION)
 
     async def _decode(self, api: str, chosen: int, response: bytes) -> Any:
         try:
@@ -372,6 +366,18 @@ class Connection:
         with trio.move_on_after(_CLOSING, shield=True):
             await trio.aclose_forcefully(self._stream)
 
+    async def _identify(self, version: int) -> None:
+        """Negotiate; if there is no valid response, the error says what the port may be."""
+        try:
+            await self._negotiate(version)
+        except (ConnectionLostError, ProtocolError) as error:
+            hint = unknown_port(self._security.protocol, self._frames.beginning)
+            if isinstance(error, ProtocolError):
+                raise ProtocolError(str(error), sent=error.sent, hint=hint) from error
+            raise ConnectionLostError(
+                str(error), sent=error.sent, answer_begun=error.answer_begun, hint=hint
+            ) from error
+
     async def _negotiate(self, version: int) -> None:
         """Request the broker's versions by ApiVersions of this version."""
         correlation_id, body = self._encode(_NEGOTIATION, version, _software_fields)
@@ -389,7 +395,7 @@ class Connection:
         )
 
     async def _log_in(self) -> None:
-        if self._security.logs_in:
+        if self._security.protocol.sasl:
             self._session = await self._security.log_in(self._send_login, self._broker)
 
     async def _log_in_again(self, api: str) -> None:

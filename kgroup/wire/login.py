@@ -24,7 +24,7 @@ from kgroup.security.mechanism import Login, LoginRefusedError
 from kgroup.security.oauthbearer import OauthBearerLogin
 from kgroup.security.plain import PlainLogin
 from kgroup.security.scram import ScramLogin
-from kgroup.security.settings import SaslMechanism, Security
+from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol
 from kgroup.security.ssl_context_cache import SslContexts
 from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.tls import open_tls
@@ -90,9 +90,9 @@ class ConnectionSecurity:
         self._logins: Logins | None = None
 
     @property
-    def logs_in(self) -> bool:
-        """Whether the protocol has a login."""
-        return self._security.protocol.sasl
+    def protocol(self) -> SecurityProtocol:
+        """Kafka's name of the kind of listener that the client expects."""
+        return self._security.protocol
 
     async def secure(self, stream: trio.abc.Stream, host: str, broker: str) -> trio.abc.Stream:
         """The stream to send requests on: the same one, or one inside TLS.

@@ -75,6 +75,11 @@ class FrameStream:
         """The number of bytes that have arrived and belong to no frame read so far."""
         return len(self._received)
 
+    @property
+    def beginning(self) -> bytes:
+        """The first few of those bytes, which show what kind of program sent them."""
+        return bytes(self._received[: _LENGTH.size])
+
     async def send(self, body: bytes) -> None:
         """Send one frame.
 
@@ -114,9 +119,7 @@ class FrameStream:
         limit = self._max_frame if longest is None else min(longest, self._max_frame)
         if length > limit:
             raise ProtocolError(
-                f"{self._peer} announced a frame of {length} bytes, the limit is"
-                f" {limit}; is this Kafka's port, and is it PLAINTEXT?",
-                sent=True,
+                f"{self._peer} announced a frame of {length} bytes, the limit is {limit}", sent=True
             )
         end = _LENGTH.size + length
         await self._fill(end)

@@ -16,6 +16,7 @@ from typing import Final, final
 import trio
 
 from kgroup.errors import AuthenticationError, ConnectionLostError
+from kgroup.wire.port_hints import NO_TLS
 
 _REFUSED_BY_BROKER: Final[Mapping[str, str]] = {
     "BAD_CERTIFICATE": "it asks for a client certificate, and got none that it knows",
@@ -119,7 +120,7 @@ async def open_tls(
         cause = error.__cause__
         if isinstance(cause, ssl.SSLError) and (refusal := _refusal(cause, broker)) is not None:
             raise refusal from error
-        raise ConnectionLostError(_lost(cause, broker)) from error
+        raise ConnectionLostError(_lost(cause, broker), hint=NO_TLS) from error
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
@@ -155,9 +156,5 @@ def _refusal(error: ssl.SSLError, broker: str) -> AuthenticationError | None:
 
 def _lost(cause: BaseException | None, broker: str) -> str:
     if isinstance(cause, ssl.SSLEOFError) or cause is None:
-        return (
-            f"{broker} closed the connection in the TLS handshake. It may be starting or stopping;"
-            " if this repeats, the port does not speak TLS: use the port of a listener with TLS, or"
-            " a protocol without SSL"
-        )
+        return f"{broker} closed the connection in the TLS handshake"
     return f"the TLS handshake with {broker} failed: {cause}"

@@ -20,9 +20,10 @@ from kgroup.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from kgroup.security.settings import Security
+from kgroup.security.settings import Security, SecurityProtocol
 from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition
 from kgroup.wire.codec import RequestFrame
+from kgroup.wire.port_hints import login_expected
 from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.fake_brokers import SILENCE, FakeBrokers, metadata
 
@@ -101,7 +102,7 @@ async def test_racks_are_those_of_the_replicas(
 async def test_the_next_broker_is_tried_if_one_is_unavailable(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Bootstrap servers are tried in their order, each once; the last failure is the caller's.
+    """Bootstrap servers are tried in their order, each once; the error names all of them.
 
     In a second round, the brokers that responded in the first are tried first.
     """
@@ -113,8 +114,55 @@ async def test_the_next_broker_is_tried_if_one_is_unavailable(
     assert nodes.addresses("metadata") == ["b:1", "c:1"]
     last.up = False
     await cluster.aclose()
-    with pytest.raises(ConnectionLostError, match="b:1"):
+    with pytest.raises(ConnectionLostError, match=r"responded: .* c:1.*; .* a:1.*; b:1 closed"):
         await cluster.metadata(None)
+
+
+async def test_an_error_names_three_brokers_at_most(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The others are counted; a hint that several of them have in common is given once."""
+    nodes = FakeBrokers(nursery)
+    for address in ("b:1", "c:1"):
+        nodes.add(address, metadata=lambda _: None)
+    cluster = nodes.cluster(bootstrap_servers="a:1,b:1,c:1,d:1,e:1")
+    with pytest.raises(ConnectionLostError) as caught:
+        await cluster.metadata(None)
+    error = caught.value
+    assert error.failure == (
+        "no broker responded: no connection to a:1: no broker listens on a:1; b:1 closed the"
+        " connection cleanly; c:1 closed the connection cleanly and 2 more"
+    )
+    assert error.hint == login_expected(SecurityProtocol.PLAINTEXT)
+
+
+async def test_equal_failures_are_named_once(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A server that is listed twice, with nothing listening, is one text."""
+    cluster = FakeBrokers(nursery).cluster(bootstrap_servers="a:1,a:1,b:1")
+    with pytest.raises(ConnectionLostError) as caught:
+        await cluster.metadata(None)
+    assert str(caught.value).count("no connection to a:1") == 1
+    assert "no connection to b:1" in str(caught.value)
+
+
+async def test_brokers_that_fail_in_different_ways(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The error is of the class of the last one, so that the error policy does what it did."""
+    nodes = FakeBrokers(nursery)
+    nodes.add("b:1").ranges["metadata"] = (99, 99)
+    nodes.add("c:1", metadata=lambda _: None)
+    for servers, error_class in (
+        ("a:1,b:1", UnsupportedVersionError),
+        ("b:1,a:1", ConnectionLostError),
+        ("c:1,b:1", UnsupportedVersionError),
+    ):
+        with pytest.raises(error_class, match="no broker responded: ") as caught:
+            await nodes.cluster(bootstrap_servers=servers).metadata(None)
+        assert "b:1 " in str(caught.value)
+    assert "may belong to a listener that asks for a login" in str(caught.value)
 
 
 async def test_known_brokers_come_before_the_bootstrap_servers(

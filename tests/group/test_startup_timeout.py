@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
+from kgroup.broker import in_memory
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, StartupTimeoutError, TransportError
 from kgroup.events import RequestFailed
+from kgroup.group import ConsumerGroup
+from kgroup.testing.memory import config_for, memory_runtime
 from tests.group.harness import harness
 
 
@@ -25,6 +30,35 @@ async def test_brokers_that_are_away(autojump_clock: MockClock) -> None:
             assert str(here.events_of(RequestFailed)[-1].reason) in str(raised.value)
             with pytest.raises(StartupTimeoutError):
                 await group.next()
+
+
+async def test_ports_that_are_not_kafkas(autojump_clock: MockClock) -> None:
+    """The error names each bootstrap server, what the port may be, once, and the general advice."""
+    with trio.fail_after(60):
+        async with in_memory() as broker, trio.open_nursery() as nursery:
+
+            async def zeros(stream: trio.abc.Stream) -> None:
+                async with stream:
+                    await stream.receive_some()
+                    await stream.send_all(bytes(8))
+
+            async def opener(host: str, port: int) -> trio.abc.Stream:
+                del host, port
+                await trio.lowlevel.checkpoint()
+                ours, theirs = trio.testing.memory_stream_pair()
+                nursery.start_soon(zeros, theirs)
+                return ours
+
+            runtime = attrs.evolve(memory_runtime(broker), open_stream=opener)
+            config = config_for(broker, bootstrap_servers="one:9092,two:9092", startup_timeout=7.0)
+            async with ConsumerGroup(config, runtime=runtime) as group:
+                with pytest.raises(StartupTimeoutError) as raised:
+                    await group.next()
+    text = str(raised.value)
+    for server in ("one", "two"):
+        assert f"{server}:9092 announced a frame of 0 bytes" in text
+    assert text.count("the port may belong to a listener that expects TLS or a login") == 1
+    assert "or another port. Otherwise check that the brokers run" in text
 
 
 async def test_a_coordinator_that_refuses(autojump_clock: MockClock) -> None:

@@ -137,7 +137,7 @@ BAD: dict[str, tuple[Callable[[int], bytes], type[KgroupError], str]] = {
     "an oversized frame": (
         lambda _: struct.pack(">i", 2**30),
         ProtocolError,
-        "the limit is 1000; is this Kafka's port",
+        "the limit is 1000$",
     ),
     "another protocol": (lambda _: b"HTTP/1.1 400 Bad Request\r\n", ProtocolError, "the limit is"),
     "a wrong correlation id": (
