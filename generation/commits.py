@@ -48,6 +48,7 @@ from kgroup.generation.commit_request import (
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
+from kgroup.permissions import to_grant
 from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ class Committer:
                 await self._hand_to(producer, offsets, scope.deadline - trio.current_time())
             except KafkaException as error:
                 if (stale := self._refusal(error, offsets)) is None:
+                    if grant := to_grant(error.args[0].code()):
+                        error.add_note(grant)
                     raise
                 raise stale from error
             answered = True

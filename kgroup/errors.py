@@ -281,7 +281,7 @@ class FencedInstanceError(FatalGroupError):
 
 @final
 class AuthorizationError(FatalGroupError):
-    """This client is not authorized for the request.
+    """This client is not authorized for the request; the text says what to grant.
 
     From a stream or a batch it says that a partition cannot be read. The group then lives on, and
     if the program reads on, records follow once the permission is granted.

@@ -26,6 +26,7 @@ from kgroup.cli.options import one_line
 from kgroup.cli.signals import run_whole
 from kgroup.error_codes import code_name
 from kgroup.errors import AuthenticationError
+from kgroup.permissions import to_grant
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import Security, SecurityProtocol
@@ -112,6 +113,17 @@ class Refusal:
     def name(self) -> str:
         """Kafka's name of the error, or librdkafka's sentence for one of its own."""
         return code_name(self.code) if self.code >= 0 else self.text
+
+    def explained(self, operation: str, *, topic: str = "", group: str = "") -> str:
+        """The error's name, and if a permission is missing, what to grant.
+
+        Args:
+            operation: what the request needs.
+            topic: the topic that it is about.
+            group: the group that it is about.
+        """
+        grant = to_grant(self.code, operation, topic=topic, group=group)
+        return f"{self.name}: {grant}" if grant else self.name
 
     @classmethod
     def of(cls, error: KafkaError) -> Refusal:
@@ -284,7 +296,7 @@ class AdminConnection:
         """
         found = self.each(lambda _, limit: {what: send(limit)}, [what])[what]
         if isinstance(found, Refusal):
-            raise ClusterError(f"{what} cannot be requested: {found.name}")
+            raise ClusterError(f"{what} cannot be requested: {found.explained('DESCRIBE')}")
         return found
 
     def each(

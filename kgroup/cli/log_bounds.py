@@ -12,7 +12,7 @@ from kgroup.types import IsolationLevel, TopicPartition
 
 __all__ = ["LogBounds", "fetch_bounds"]
 
-_NO_TOPIC: Final = "there is no such partition, or this user may not see it"
+_NO_TOPIC: Final = "there is no such partition, or this user lacks DESCRIBE on its topic"
 
 
 @final
@@ -47,15 +47,17 @@ def fetch_bounds(
     starts = connection.offsets(dict.fromkeys(existing, EARLIEST), isolation)
     ends = connection.offsets(dict.fromkeys(existing, LATEST), isolation)
     return {
-        one: _bounds(starts[one], ends[one]) if one in starts else LogBounds(fault=_NO_TOPIC)
+        one: _bounds(one.topic, starts[one], ends[one])
+        if one in starts
+        else LogBounds(fault=_NO_TOPIC)
         for one in wanted
     }
 
 
-def _bounds(start: int | Refusal, end: int | Refusal) -> LogBounds:
+def _bounds(topic: str, start: int | Refusal, end: int | Refusal) -> LogBounds:
     for one in (start, end):
         if isinstance(one, Refusal):
-            return LogBounds(fault=one.name)
+            return LogBounds(fault=one.explained("DESCRIBE", topic=topic))
     assert isinstance(start, int)
     assert isinstance(end, int)
     return LogBounds(start, end)

@@ -186,7 +186,7 @@ def chosen(choices: Iterable[TopicChoice], topics: Mapping[str, int]) -> list[To
         if count is None:
             near = did_you_mean(choice.topic, topics)
             raise ClusterError(
-                f"there is no topic {choice.topic!r}, or this user may not see it{near}"
+                f"there is no topic {choice.topic!r}, or this user lacks DESCRIBE on it{near}"
             )
         for low, high in choice.partitions or ((0, count - 1),):
             if high >= count:

@@ -37,6 +37,7 @@ from kgroup.errors import (
     RequestTimeoutError,
     TransportError,
 )
+from kgroup.permissions import to_grant
 from kgroup.types import Cause
 
 
@@ -442,7 +443,7 @@ def broker_error(request: Request, code: int, about: str = "", hint: str = "") -
     """
     name = code_name(code)
     message = f"{request.value}{f' for {about}' if about else ''} was answered with {name} ({code})"
-    detail = hint or _HINTS.get((request, code), "")
+    detail = hint or _HINTS.get((request, code), "") or to_grant(code)
     if detail:
         message = f"{message}: {detail}"
     reaction = reaction_to_code(request, code)
@@ -472,19 +473,5 @@ _HINTS: Final[Mapping[tuple[Request, int], str]] = {
             " each process its own group_instance_id"
         )
         for request in (Request.JOIN, Request.SYNC, Request.HEARTBEAT, Request.COMMIT)
-    },
-    **{
-        (request, ErrorCode.GROUP_AUTHORIZATION_FAILED): (
-            "this client's principal needs the READ permission for the group; grant it on the"
-            " cluster"
-        )
-        for request in Request
-    },
-    **{
-        (request, ErrorCode.TOPIC_AUTHORIZATION_FAILED): (
-            "this client's principal needs the READ and DESCRIBE permissions for the topic; grant"
-            " them on the cluster"
-        )
-        for request in Request
     },
 }

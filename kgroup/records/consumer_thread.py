@@ -700,7 +700,7 @@ class ConsumerThread:
         partition: TopicPartition | None,
         fetch: _Fetch | None,
     ) -> FetchedItem:
-        reason = describe_error(error)
+        reason = describe_error(error, partition.topic if partition else "")
         match action_for(error):
             case ErrorAction.FAIL if partition is not None and fetch is not None:
                 refused = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED

@@ -96,9 +96,8 @@ class Unreadable:
                 code,
                 code_name(code),
                 "Fetch",
-                f"{self.partition} cannot be read: {self.reason}; this client's principal needs the"
-                " READ permission for the topic. Once it is granted on the cluster, the next reads"
-                " continue where this one was",
+                f"{self.partition} cannot be read: {self.reason}. Once it is granted, the next"
+                " reads continue where this one was",
             )
         return FetchError(
             f"{self.partition} cannot be read: {self.reason}; no more of its records are handed"

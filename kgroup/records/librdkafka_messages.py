@@ -27,6 +27,7 @@ from typing import Any, Final, final
 
 from confluent_kafka import KafkaError, Message
 
+from kgroup.permissions import to_grant
 from kgroup.types import TopicPartition
 
 
@@ -107,9 +108,15 @@ def partition_in_text(error: KafkaError) -> TopicPartition | None:
     return TopicPartition(match["topic"], int(match["partition"])) if match else None
 
 
-def describe_error(error: KafkaError) -> str:
-    """Return the error's name, librdkafka's text, and what to do if that does not say it."""
-    remedy = _REMEDIES.get(error.code())
+def describe_error(error: KafkaError, topic: str = "") -> str:
+    """Return the error's name, librdkafka's text, and what to do if that does not say it.
+
+    Args:
+        error: the error.
+        topic: the topic that was read, if the error is about one.
+    """
+    code = error.code()
+    remedy = _REMEDIES.get(code) or to_grant(code, "READ" if topic else "", topic=topic)
     return f"{error.name()}: {error.str()}{f'; {remedy}' if remedy else ''}"
 
 

@@ -250,11 +250,12 @@ class _Task:
             self._out_of_range(part, error, consumer)
         elif action_for(error) is ErrorAction.FAIL:
             raise FetchError(
-                f"{part.range} cannot be read at offset {part.position}: {describe_error(error)}",
+                f"{part.range} cannot be read at offset {part.position}:"
+                f" {describe_error(error, part.name.topic)}",
                 part.name,
             )
         else:
-            consumer.last_error = describe_error(error)
+            consumer.last_error = describe_error(error, part.name.topic)
 
     def _check_partitions_exist(self, consumer: PooledConsumer) -> None:
         """Refuse partitions that do not exist; librdkafka often waits for them without an error."""

@@ -3,14 +3,16 @@
 A thin layer over confluent-kafka, whose ``KafkaException`` says what the broker refused. In
 addition, a call returns only when its effect is visible on the broker. From trio use
 ``trio.to_thread.run_sync``. A time-out or a number of partitions out of its bounds raises a
-``ConfigError`` that names the bounds. With ``security`` a call connects and logs in as a group with
+``ConfigError`` that names the bounds. If a permission is missing, a note of the ``KafkaException``
+says what to grant. With ``security`` a call connects and logs in as a group with
 that setting does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import confluent_kafka
@@ -19,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from kgroup.broker.broker_settings import PARTITIONS
+from kgroup.permissions import to_grant
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import Security
 from kgroup.testing.limits import PATIENCE
@@ -28,6 +31,7 @@ Setting = str | int | float | bool
 TIMEOUT: Final = 120.0
 """Seconds within which a broker must complete a request."""
 PAUSE: Final = 0.02
+_UNKNOWN: Final = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
 FULL: Final = 50_000
 """Records in flight at which ``produce`` waits; librdkafka's queue holds twice as many."""
 
@@ -59,7 +63,8 @@ def create_topic(
     PARTITIONS.check("partitions", partitions)
     admin = _admin(bootstrap_servers, security)
     new = NewTopic(topic, partitions, replication_factor=1, config=dict(config or {}))
-    admin.create_topics([new], operation_timeout=timeout)[topic].result(timeout)
+    with _noting("CREATE", topic=topic):
+        admin.create_topics([new], operation_timeout=timeout)[topic].result(timeout)
     _wait_until(
         lambda: _leaders(admin, topic) == partitions,
         f"topic {topic!r} has no leader for each of {partitions} partitions",
@@ -85,7 +90,8 @@ def add_partitions(
     PARTITIONS.check("total", total)
     admin = _admin(bootstrap_servers, security)
     more = NewPartitions(topic, total)
-    admin.create_partitions([more], operation_timeout=timeout)[topic].result(timeout)
+    with _noting("ALTER", topic=topic):
+        admin.create_partitions([more], operation_timeout=timeout)[topic].result(timeout)
     _wait_until(
         lambda: _leaders(admin, topic) == total,
         f"topic {topic!r} has no leader for each of {total} partitions",
@@ -108,7 +114,8 @@ def delete_topic(
     """
     PATIENCE.check("timeout", timeout)
     admin = _admin(bootstrap_servers, security)
-    admin.delete_topics([topic], operation_timeout=timeout)[topic].result(timeout)
+    with _noting("DELETE", topic=topic):
+        admin.delete_topics([topic], operation_timeout=timeout)[topic].result(timeout)
     _wait_until(lambda: _leaders(admin, topic) is None, f"topic {topic!r} still exists", timeout)
 
 
@@ -179,7 +186,8 @@ def produce(
         producer.poll(0)
     producer.flush(timeout)
     if refused:
-        raise refused[0]
+        with _noting("WRITE", topic=topic):
+            raise refused[0]
     if len(placed) < count:
         raise TimeoutError(
             f"{count - len(placed)} of {count} records to {topic!r} not acknowledged"
@@ -206,13 +214,15 @@ def committed_offsets(
     wanted = [confluent_kafka.TopicPartition(p.topic, p.partition) for p in partitions]
     consumer = Consumer({**_client(bootstrap_servers, security), "group.id": group_id})
     try:
-        found = consumer.committed(wanted, timeout=timeout)
+        with _noting("DESCRIBE", group=group_id):
+            found = consumer.committed(wanted, timeout=timeout)
     finally:
         consumer.close()
     committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for answer in found:
         if answer.error is not None:
-            raise KafkaException(answer.error)
+            with _noting("DESCRIBE", topic=answer.topic, group=group_id):
+                raise KafkaException(answer.error)
         committed[TopicPartition(answer.topic, answer.partition)] = (
             _committed(answer) if answer.offset >= 0 else None
         )
@@ -243,10 +253,27 @@ def end_offsets(
     try:
         for partition in partitions:
             wanted = confluent_kafka.TopicPartition(partition.topic, partition.partition)
-            ends[partition] = consumer.get_watermark_offsets(wanted, timeout=timeout)[1]
+            with _noting("DESCRIBE", topic=partition.topic):
+                ends[partition] = consumer.get_watermark_offsets(wanted, timeout=timeout)[1]
     finally:
         consumer.close()
     return ends
+
+
+@contextmanager
+def _noting(operation: str, *, topic: str = "", group: str = "") -> Iterator[None]:
+    """Note what to grant if a permission for this is missing."""
+    try:
+        yield
+    except KafkaException as error:
+        code = error.args[0].code()
+        if grant := to_grant(code, operation, topic=topic, group=group):
+            error.add_note(grant)
+        elif code in _UNKNOWN and topic:  # librdkafka says so of topics that it may not see, too
+            error.add_note(
+                f"there is no such partition, or the user lacks {operation} on {topic!r}"
+            )
+        raise
 
 
 def _committed(answer: confluent_kafka.TopicPartition) -> OffsetAndMetadata:

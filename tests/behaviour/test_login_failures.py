@@ -212,14 +212,14 @@ CASES: Final = (
         "topic but not group",
         "tls",
         user("topics"),
-        f"group '{GROUP}' was .*GROUP_AUTHORIZATION_FAILED.* needs the READ permission",
+        f"group '{GROUP}' was .*GROUP_AUTHORIZATION_FAILED.* grant the user READ on the group",
         AuthorizationError,
     ),
     Case(
         "group but not topic",
         "tls",
         user("groups"),
-        f"topic '{TOPIC}' was .*TOPIC_AUTHORIZATION_FAILED.* needs the READ and DESCRIBE",
+        f"topic '{TOPIC}' was .*TOPIC_AUTHORIZATION_FAILED.* grant the user READ and DESCRIBE",
         AuthorizationError,
     ),
     Case(
@@ -234,7 +234,7 @@ CASES: Final = (
         "READ without DESCRIBE",
         "tls",
         user("hidden"),
-        f"topic '{TOPIC}' was .*TOPIC_AUTHORIZATION_FAILED.* needs the READ and DESCRIBE",
+        f"topic '{TOPIC}' was .*TOPIC_AUTHORIZATION_FAILED.* grant the user READ and DESCRIBE",
         AuthorizationError,
     ),
 )

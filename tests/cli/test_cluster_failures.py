@@ -13,9 +13,17 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from kgroup.broker import Acl, BrokerSecurity, EmbeddedCluster, serve_cluster
+from kgroup.broker import (
+    Acl,
+    BrokerSecurity,
+    EmbeddedBroker,
+    EmbeddedCluster,
+    serve,
+    serve_cluster,
+)
 from kgroup.cli import main
 from kgroup.cli.admin_client import ClusterError, client_settings
+from kgroup.error_codes import ErrorCode
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
 
@@ -24,12 +32,13 @@ LOGIN = (
     'sasl.jaas.config=PlainLoginModule required username="{}" password="{}";\n'
 )
 SECURITY = BrokerSecurity(
-    users={"alice": "a", "root": "r"},
+    users={"alice": "a", "bob": "b", "root": "r"},
     super_users=["root"],
     acls=[
         Acl("alice", "describe", "topic", "*"),
         Acl("alice", "describe", "group", "seen"),
         Acl("alice", "read", "group", "joined"),
+        Acl("bob", "describe", "group", "seen"),
     ],
 )
 
@@ -45,7 +54,7 @@ def commands(servers: str, *arguments: str) -> Result:
 class Cluster:
     """A broker in this process, and commands on it in threads."""
 
-    def __init__(self, broker: EmbeddedCluster, folder: Path) -> None:
+    def __init__(self, broker: EmbeddedBroker | EmbeddedCluster, folder: Path) -> None:
         self.broker = broker
         self._folder = folder
 
@@ -89,13 +98,53 @@ async def test_missing_rights_are_named(tmp_path: Path) -> None:
         assert "DESCRIBE on group 'other'" in await groups("lag", "--group", "other")
         given = ["--group", "seen", "--to", "latest"]
         assert (await here.run("groups", "reset", *given, login=("alice", "a"))).exit_code == 0
-        assert "1 of 1 partitions were refused" in await groups("reset", *given, "--execute")
-        assert "not deleted: seen" in await groups("delete", "--group", "seen")
+        alice = ("alice", "a")
+        executed = await here.run("groups", "reset", *given, "--execute", "--json", login=alice)
+        assert "grant the user READ on group 'seen'" in executed.stdout
+        deleted = await here.run("groups", "delete", "--group", "seen", login=alice)
+        assert "GROUP_AUTHORIZATION_FAILED: grant the user DELETE on group 'seen'" in deleted.stdout
         assert "grant the user READ on topic 'orders'" in await here.refusal("consume", "orders")
         unjoined = await here.refusal("consume", "orders", "--group", "seen")
         assert "grant the user READ on group 'seen'" in unjoined
         listed = await here.run("groups", "list", login=("alice", "a"))
         assert "seen" in listed.stdout
+
+
+async def test_topics_that_a_user_may_not_see(tmp_path: Path) -> None:
+    """Kafka does not say whether such a topic exists; the texts name the right that may lack."""
+    async with cluster(tmp_path, SECURITY) as here:
+        bob = ("bob", "b")
+        said = await here.refusal("consume", "orders", login=bob)
+        assert "there is no topic 'orders', or this user lacks DESCRIBE on it" in said
+        given = ["reset", "--to", "latest", "--group", "seen"]
+        assert "or this user lacks DESCRIBE on their topics; name" in await here.refusal(
+            "groups", *given, login=bob
+        )
+        given += ["--topic", "orders"]
+        assert (
+            "there is no topic 'orders', or this user lacks DESCRIBE on it"
+            in await here.refusal("groups", *given, login=bob)
+        )
+
+
+async def test_offsets_that_a_user_may_not_request(tmp_path: Path) -> None:
+    """A right that is taken away while a command runs is named with its topic by every command."""
+    grant = "TOPIC_AUTHORIZATION_FAILED: grant the user DESCRIBE on topic 'orders'"
+    async with serve() as broker:
+        await broker.create_topic("orders", 1)
+        here = Cluster(broker, tmp_path)
+        given = ["--group", "seen", "--topic", "orders", "--to", "0", "--new-group", "--execute"]
+        assert (await here.run("groups", "reset", *given)).exit_code == 0
+        broker.inject("list_offsets", ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None)
+        for begin in ("5", "2026-10-01T12:00:00Z"):
+            result = await here.run("consume", "orders", "--from", begin)
+            assert result.exit_code == 1
+            assert f"the offsets of orders-0 cannot be requested: {grant}" in result.stderr
+        lag = await here.run("groups", "lag", "--group", "seen", "--json")
+        assert grant in lag.stdout
+        for to in ("latest", "2026-10-01T12:00:00Z"):
+            reset = await here.run("groups", "reset", "--group", "seen", "--to", to, "--json")
+            assert f"stays: {grant}" in reset.stdout
 
 
 @pytest.mark.parametrize("command", [["groups", "list"], ["consume", "orders"]])

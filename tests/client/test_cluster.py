@@ -81,7 +81,9 @@ async def test_a_topic_without_permission_is_an_error(
     """The error names the topic and the permissions that the principal needs."""
     nodes = FakeBrokers(nursery)
     nodes.add("a:1", metadata=metadata(ALONE, {"t": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}))
-    with pytest.raises(AuthorizationError, match=r"topic 't' .*the READ and DESCRIBE"):
+    with pytest.raises(
+        AuthorizationError, match=r"topic 't' .*grant the user READ and DESCRIBE on the topic"
+    ):
         await nodes.cluster().metadata({"t"})
 
 

@@ -434,7 +434,10 @@ async def test_an_error_of_the_offsets_is_found_wherever_it_is(
             fetched(request, {}, code) if whole else fetched(request, {0: {"error_code": code}})
         )
         named = "for member" if whole else "for t-0 of member"
-        with pytest.raises(AuthorizationError, match=f"OffsetFetch {named} 'm-1' .*needs the READ"):
+        with pytest.raises(
+            AuthorizationError,
+            match=f"OffsetFetch {named} 'm-1' .*grant the user READ on the group",
+        ):
             await here.fetch_offsets(MEMBERSHIP, [T0])
 
 

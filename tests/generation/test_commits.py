@@ -301,6 +301,15 @@ async def test_the_producer_s_own_error_is_raised_as_it_is() -> None:
     assert fake.lifecycle.recorded_end is None
 
 
+async def test_a_missing_permission_of_the_producer_is_noted() -> None:
+    """The producer's own error is raised with a note of what to grant."""
+    failure = KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    with pytest.raises(KafkaException) as caught:
+        await transact(FakeGeneration(), FakeProducer(failure), p0=1)
+    assert caught.value is failure
+    assert caught.value.__notes__ == ["grant the user WRITE on the transactional id"]
+
+
 async def test_nothing_is_given_to_the_producer_past_the_lease(
     autojump_clock: MockClock,
 ) -> None:

@@ -98,11 +98,12 @@ def test_errors_are_found_among_records() -> None:
     [
         (KafkaError._SSL, "; check Security.ca, certificate and key"),
         (KafkaError._AUTHENTICATION, "; check the login in Security"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "; grant the user READ on topic 't'"),
         (KafkaError._TRANSPORT, "refused"),
     ],
 )
 def test_what_librdkafka_says_of_a_refusal_is_completed(code: int, remedy: str) -> None:
-    """An error of TLS or of the login says what to check; others are passed on as they are."""
-    text = describe_error(KafkaError(code, "refused"))
+    """Errors of TLS, logins and permissions say what to do; others are passed on as they are."""
+    text = describe_error(KafkaError(code, "refused"), "t")
     assert text.startswith(f"{KafkaError(code).name()}: refused")
     assert remedy in text

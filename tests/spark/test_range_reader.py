@@ -9,10 +9,12 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import trio
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from kgroup.broker import Acl, BrokerSecurity, serve
 from kgroup.errors import FetchError, OffsetOutOfRangeError, UsageError
 from kgroup.spark.columns import ALL
 from kgroup.spark.consumer_pool import ConsumerPool
@@ -335,3 +337,27 @@ def test_the_defaults_are_the_processes_pool_and_sparks_columns(kafka: Kafka) ->
     found = list(read([OffsetRange(topic, 0, 1, 3)], settings(kafka.bootstrap_servers)))
     assert numbers(found) == [1, 2]
     assert found[0].schema.names == [name for name in ALL if name != "headers"]
+
+
+async def test_a_missing_permission_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the range and what to grant, and does not wait for the time-out."""
+    monkeypatch.setenv("ALICE", "a")
+    security = BrokerSecurity(users={"alice": "a"}, acls=[Acl("alice", "describe", "topic", "t")])
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+    }
+
+    def read_all(servers: str) -> list[int]:
+        given = settings(servers, client=login, secrets={"sasl.password": "env:ALICE"})
+        with closing(ConsumerPool()) as pool:
+            return numbers(read([OffsetRange("t", 0, 0, 1)], given, pool=pool))
+
+    async with serve(security=security) as broker:
+        await broker.create_topic("t", 1)
+        await broker.append("t", 0, [b"0"])
+        with pytest.raises(
+            FetchError, match="t-0.* cannot be read .*grant the user READ on topic 't'"
+        ):
+            await trio.to_thread.run_sync(read_all, broker.bootstrap_servers)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
+import trio
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Position
 
+from kgroup.broker import Acl, BrokerSecurity, serve
+from kgroup.security.settings import Security
 from kgroup.testing.admin import (
     add_partitions,
     committed_offsets,
@@ -68,3 +75,34 @@ def test_an_unacknowledged_record_is_an_error(real_kafka: KafkaAddress) -> None:
     create_topic(real_kafka.bootstrap_servers, "admin-refused")
     with pytest.raises(KafkaException):
         produce(real_kafka.bootstrap_servers, "admin-refused", ["a"], partition=5)
+
+
+ALICE = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="alice", password="a")  # noqa: S106
+
+
+async def test_missing_permissions_are_noted() -> None:
+    """Each call's error has a note that names the operation, and the topic or the group."""
+    rights = (("describe", "t"), ("describe", "u"), ("write", "u"))
+    security = BrokerSecurity(
+        users={"alice": "a"},
+        acls=[Acl("alice", operation, "topic", topic) for operation, topic in rights],
+    )
+    calls: dict[str, Callable[..., Any]] = {
+        "CREATE on topic 'new'": partial(create_topic, topic="new"),
+        "ALTER on topic 't'": partial(add_partitions, topic="t", total=2),
+        "DELETE on topic 't'": partial(delete_topic, topic="t"),
+        "WRITE on topic 't'": partial(produce, topic="t", values=["a"]),
+    }
+    async with serve(security=security) as broker:
+        for topic in ("t", "u", "hidden"):
+            await broker.create_topic(topic, 1)
+        for needed, call in calls.items():
+            ask = partial(call, broker.bootstrap_servers, security=ALICE)
+            with pytest.raises(KafkaException) as caught:
+                await trio.to_thread.run_sync(ask)
+            assert caught.value.__notes__ == [f"grant the user {needed}"]
+        hidden = [TopicPartition("hidden", 0)]
+        ask = partial(end_offsets, broker.bootstrap_servers, hidden, security=ALICE)
+        with pytest.raises(KafkaException) as caught:
+            await trio.to_thread.run_sync(ask)
+        assert "or the user lacks DESCRIBE on 'hidden'" in caught.value.__notes__[0]

@@ -17,6 +17,7 @@ from kgroup.client.responses import group_of
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import UsageError
+from kgroup.permissions import to_grant
 from kgroup.runtime import Runtime
 from kgroup.security.settings import Security
 from kgroup.types import Claim, MemberSubscription, topic_fault
@@ -102,7 +103,10 @@ def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[s
     group = f"group {str(described.group_id)!r}"
     code, state = int(described.error_code), str(described.group_state)
     if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-        raise UsageError(f"{group} cannot be described: {code_name(code)}")
+        grant = to_grant(code, "DESCRIBE", group=str(described.group_id))
+        raise UsageError(
+            f"{group} cannot be described: {code_name(code)}{f': {grant}' if grant else ''}"
+        )
     if code or state == "Dead":
         raise UsageError(
             f"{group} does not exist, or does not use the classic protocol (the broker itself"

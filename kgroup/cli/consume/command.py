@@ -212,7 +212,8 @@ def _positions(
 
 def _known(partition: TopicPartition, offset: int | Refusal) -> int:
     if isinstance(offset, Refusal):
-        raise ClusterError(f"the offsets of {partition} cannot be requested: {offset.name}")
+        why = offset.explained("DESCRIBE", topic=partition.topic)
+        raise ClusterError(f"the offsets of {partition} cannot be requested: {why}")
     return END if offset == NO_OFFSET else offset
 
 

@@ -28,6 +28,7 @@ from confluent_kafka import TopicPartition as Position
 
 from kgroup.cli.admin_client import ClusterError, ConnectionErrors, Refusal, client_settings
 from kgroup.cli.consume.formats import Record
+from kgroup.permissions import to_grant
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
 
@@ -194,14 +195,12 @@ class Reading:
             raise ClusterError(self._refusal(Refusal.of(error), topic))
 
     def _refusal(self, refusal: Refusal, topic: str | None) -> str:
-        needed = {
-            KafkaError.TOPIC_AUTHORIZATION_FAILED: f"topic {topic!r}",
-            KafkaError.GROUP_AUTHORIZATION_FAILED: f"group {self._source.group_id!r}",
-        }.get(refusal.code)
-        if needed is not None:
-            return f"{needed} cannot be read: {refusal.name}: grant the user READ on {needed}"
+        group = self._source.group_id or ""
+        grant = to_grant(refusal.code, "READ", topic=topic or "", group=group)
         what = f"topic {topic!r}" if topic else "the topics"
-        return f"{what} cannot be read: {refusal.text}"
+        if refusal.code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            what = f"group {group!r}"
+        return f"{what} cannot be read: {f'{refusal.name}: {grant}' if grant else refusal.text}"
 
     def _note(self, error: KafkaError) -> None:
         """Report a failure that may pass, each one once; also the ``error_cb``."""

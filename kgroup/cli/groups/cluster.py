@@ -17,6 +17,7 @@ from kgroup.cli.admin_client import AdminConnection, ClusterError, Refusal, as_l
 from kgroup.cli.groups.committed import fetch_committed
 from kgroup.cli.groups.values import Group, Listing, Member
 from kgroup.error_codes import ErrorCode
+from kgroup.permissions import to_grant
 from kgroup.security.settings import Security
 from kgroup.types import TopicPartition
 
@@ -75,7 +76,10 @@ class GroupCluster:
             Listing(one.group_id, _STATES.get(one.state, UNKNOWN), _protocol(one.type))
             for one in found.valid
         )
-        errors = tuple(Refusal.of(error.args[0]).text for error in found.errors)
+        errors = tuple(
+            f"{refusal.text}; {grant}" if (grant := to_grant(refusal.code)) else refusal.text
+            for refusal in (Refusal.of(error.args[0]) for error in found.errors)
+        )
         return tuple(sorted(listings, key=lambda one: one.group_id)), errors
 
     def describe(self, group_ids: Iterable[str]) -> dict[str, Group]:
@@ -105,7 +109,7 @@ class GroupCluster:
         for group_id, found in described.items():
             if isinstance(found, Refusal):
                 if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                    why = _refused(found, f"DESCRIBE on group {group_id!r}")
+                    why = _refused(found, "DESCRIBE", group=group_id)
                     raise ClusterError(f"group {group_id!r} cannot be described: {why}")
                 groups[group_id] = None
             else:
@@ -158,14 +162,14 @@ class GroupCluster:
             lambda _, limit: client.alter_consumer_group_offsets([request], request_timeout=limit),
             [group_id],
         )[group_id]
-        needed = f"READ on group {group_id!r} and on its topics"
         if isinstance(found, Refusal):
-            raise ClusterError(
-                f"the offsets of group {group_id!r} cannot be set: {_refused(found, needed)}"
-            )
+            why = _refused(found, "READ", group=group_id)
+            raise ClusterError(f"the offsets of group {group_id!r} cannot be set: {why}")
         return {
             TopicPartition(one.topic, one.partition): (
-                None if one.error is None else _refused(Refusal.of(one.error), needed)
+                None
+                if one.error is None
+                else _refused(Refusal.of(one.error), "READ", topic=one.topic, group=group_id)
             )
             for one in found.topic_partitions
         }
@@ -185,23 +189,23 @@ class GroupCluster:
             group_ids,
         )
         return {
-            group_id: _refused(outcome, f"DELETE on group {group_id!r}")
+            group_id: _refused(outcome, "DELETE", group=group_id)
             if isinstance(outcome, Refusal)
             else None
             for group_id, outcome in outcomes.items()
         }
 
 
-def _refused(refusal: Refusal, needed: str) -> str:
+def _refused(refusal: Refusal, operation: str, *, topic: str = "", group: str = "") -> str:
     """Why a broker refused, and what to do.
 
     Args:
         refusal: its error.
-        needed: the permission that the request needs.
+        operation: what the request needs.
+        topic: the topic that it is about.
+        group: the group that it is about.
     """
-    if refusal.name.endswith("_AUTHORIZATION_FAILED"):
-        return f"{refusal.name}: grant the user {needed}"
-    return _ADVICE.get(refusal.code, refusal.name)
+    return _ADVICE.get(refusal.code) or refusal.explained(operation, topic=topic, group=group)
 
 
 def _protocol(kind: ConsumerGroupType) -> str:

@@ -301,7 +301,10 @@ def _plan(
     committed = cluster.committed(group_id)
     wanted = chosen(topics, cluster.connection.topics()) if topics else list(committed)
     if not wanted:
-        raise ClusterError(f"group {group_id!r} has committed no offsets; name topics with --topic")
+        raise ClusterError(
+            f"group {group_id!r} has committed no offsets, or this user lacks DESCRIBE on their"
+            " topics; name topics with --topic"
+        )
     bounds = fetch_bounds(cluster.connection, wanted)
     times: Mapping[TopicPartition, int | Refusal] = {}
     if position.kind is PositionKind.TIME:

@@ -22,8 +22,10 @@ from kgroup.client.cluster import Cluster
 from kgroup.client.error_policy import Reaction, Request, broker_error
 from kgroup.client.retry import find_coordinator, until_answered
 from kgroup.config import GroupConfig
-from kgroup.errors import KgroupError
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import BrokerError, KgroupError
 from kgroup.group import default_runtime
+from kgroup.permissions import to_grant
 from kgroup.runtime import Runtime
 from kgroup.security.settings import Security
 from kgroup.types import BrokerAddress, TopicPartition
@@ -71,7 +73,14 @@ def fetch_committed(
     try:
         return run_whole(within_timeout)
     except KgroupError as error:
-        raise ClusterError(f"{failure}: {one_line(error)}") from error
+        raise ClusterError(f"{failure}: {_why(error, group_id)}") from error
+
+
+def _why(error: KgroupError, group_id: str) -> str:
+    """The error's text; its advice is for members, which need more than this command."""
+    if isinstance(error, BrokerError) and error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return f"{error.name}: {to_grant(error.code, 'DESCRIBE', group=group_id)}"
+    return one_line(error)
 
 
 async def request_committed(

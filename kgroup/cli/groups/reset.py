@@ -88,7 +88,7 @@ def _change(
     if bounds.start is None or bounds.end is None:
         stays = bounds.fault
     elif isinstance(at_time, Refusal):
-        stays = at_time.name
+        stays = at_time.explained("DESCRIBE", topic=partition.topic)
     elif position.kind is PositionKind.SHIFT and committed is None:
         stays = "nothing is committed to shift from"
     else:

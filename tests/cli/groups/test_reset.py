@@ -34,7 +34,13 @@ REFUSAL = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")
         ("-7", None, None, None, "stays: nothing is committed to shift from"),
         (MOMENT, 50, 77, 77, ""),
         (MOMENT, 50, NO_OFFSET, 100, "no record is so recent: the end"),
-        (MOMENT, 50, REFUSAL, None, "stays: TOPIC_AUTHORIZATION_FAILED"),
+        (
+            MOMENT,
+            50,
+            REFUSAL,
+            None,
+            "stays: TOPIC_AUTHORIZATION_FAILED: grant the user DESCRIBE on topic 'orders'",
+        ),
     ],
 )
 def test_where_a_partition_goes(

@@ -1,0 +1,47 @@
+"""What to grant to a client whose request a broker refused because a permission is missing.
+
+All errors about permissions have their advice from `to_grant`, whichever client got the error.
+
+Source: Kafka's ``KafkaApis``, and the table of operations and resources in its documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kgroup.error_codes import ErrorCode
+
+_NEEDED: Final[Mapping[int, tuple[str, str]]] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ("READ and DESCRIBE", "the topic"),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: ("READ", "the group"),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ("DESCRIBE", "the cluster"),
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ("WRITE", "the transactional id"),
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: ("DESCRIBE", "the delegation token"),
+}
+"""For each error the operations that a member needs, and on what."""
+
+
+def to_grant(code: int, operation: str = "", *, topic: str = "", group: str = "") -> str:
+    """What to grant after an error, such as "grant the user READ on topic 'orders'".
+
+    Args:
+        code: Kafka's number of the error.
+        operation: what the request needs on the topic or the group; by default what a member needs.
+        topic: the topic that the request is about, if the text around this one does not name it.
+        group: the group, likewise.
+
+    Returns:
+        a part of a sentence; empty if the error is not about a permission.
+    """
+    needed = _NEEDED.get(code)
+    if needed is None:
+        return ""
+    usual, resource = needed
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        usual, resource = operation or usual, f"topic {topic!r}" if topic else resource
+    elif code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        usual, resource = operation or usual, f"group {group!r}" if group else resource
+    elif code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and operation == "WRITE":
+        usual = "IDEMPOTENT_WRITE"  # for its id, a producer needs this, or WRITE on any topic
+    return f"grant the user {usual} on {resource}"
