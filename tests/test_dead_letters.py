@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kgroup.dead_letters import DeadLetter, DeadLetters
 from kgroup.errors import DeadLetterError
 from kgroup.retry_policy import DELIVERIES
+from kgroup.testing.embedded import EmbeddedKafka
 
 AWAY = KafkaError(KafkaError._MSG_TIMED_OUT)
 FORBIDDEN = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -151,3 +152,34 @@ def test_a_late_report_of_a_failure() -> None:
     report(AWAY, None)
     assert "_MSG_TIMED_OUT" in (letter.send() or "")
     assert len(producer.written) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "passes", "reason"),
+    [
+        ("NOT_ENOUGH_REPLICAS", True, "_MSG_TIMED_OUT"),
+        ("TOPIC_AUTHORIZATION_FAILED", False, "grant WRITE on topic 'failed'"),
+    ],
+)
+def test_what_librdkafka_reports(
+    embedded_kafka: EmbeddedKafka, code: str, passes: bool, reason: str
+) -> None:
+    """It gives up on what passes after its own attempts, and at once on a missing permission."""
+    embedded_kafka.create_topic("failed")
+    broker = embedded_kafka.cluster.nodes[1]
+    producer = Producer(
+        {
+            "bootstrap.servers": embedded_kafka.bootstrap_servers,
+            "message.timeout.ms": 500,
+            "log_level": 0,
+        }
+    )
+    letter = DeadLetters(producer, "failed").letter(record(), ValueError("x"), 2, "g")
+    fault = embedded_kafka.call(broker.inject, "Produce", code, None)
+    if passes:
+        assert reason in (letter.send() or "")
+        embedded_kafka.call(fault.cancel)
+        assert letter.send() is None
+    else:
+        with pytest.raises(DeadLetterError, match=reason):
+            letter.send()
