@@ -94,7 +94,7 @@ class ThreadCall(Generic[T]):
             self.error = error
         self.ended = True
         if not self._post(self._finished.set) and self.error is not None:
-            raise self.error from None
+            raise self.error
 
     def fail(self, error: BaseException) -> None:
         """End without a call, because the thread could not be started; in the event loop."""

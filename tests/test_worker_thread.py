@@ -92,10 +92,16 @@ async def test_a_call_in_a_thread_raises_its_exception() -> None:
 
 
 def test_the_exception_of_a_call_is_raised_in_its_thread_if_the_loop_has_ended() -> None:
-    """No task can raise it any more, so that ``threading.excepthook`` has to report it."""
-    call = ThreadCall(raising, copy_context(), lambda _: False)
-    with pytest.raises(ZeroDivisionError):
+    """No task can raise it any more, so ``threading.excepthook`` reports it, with its cause."""
+    cause = LookupError("cause")
+
+    def fail() -> None:
+        raise ZeroDivisionError from cause
+
+    call = ThreadCall(fail, copy_context(), lambda _: False)
+    with pytest.raises(ZeroDivisionError) as raised:
         call.run()
+    assert raised.value.__cause__ is cause
 
 
 def test_nothing_is_posted_to_a_loop_that_has_ended() -> None:
