@@ -1,8 +1,14 @@
 """``EventFile``: appends events to a file, a line of JSON each; ``kgroup timeline`` draws it.
 
 A line has the event's own fields (``Event.as_dict``), and when and in which process it happened:
-``at`` in seconds since 1970, ``client_id``, ``host`` and ``pid``. Members of several processes may
-share a file, because each line is appended by one call.
+``at`` in seconds since 1970, ``client_id``, ``host``, ``pid`` and ``member``. Members of several
+processes may share a file, because each line is appended by one call.
+
+INVARIANT: two members of one process that are open at the same time, in one group and with one
+``client_id``, have different numbers as their ``member``, so that a reader can tell them apart. The
+coordinator's ``member_id`` cannot do that: it is empty at first, and a member may be given another.
+A number is used again after ``close``, so that a program which opens its group again after each
+failure remains one member of the timeline.
 """
 
 from __future__ import annotations
@@ -10,12 +16,19 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Collection
+from itertools import count
 from threading import Lock
-from typing import TextIO, final
+from typing import Final, TextIO, final
 
 from kgroup.errors import ConfigError
 from kgroup.events import Event
 from kgroup.interfaces import Clock
+
+_NUMBERS: Final[dict[tuple[str, str], set[int]]] = {}
+"""The numbers in use in this process, by group and ``client_id``."""
+_NUMBERS_LOCK: Final = Lock()
+"""Protects ``_NUMBERS``: groups of several threads open their files."""
 
 
 @final
@@ -24,13 +37,16 @@ class EventFile:
 
     Args:
         path: the file; it is made if there is none, and its folder must exist.
+        group_id: the group.
         client_id: the member's name.
         wall_clock: gives the time, in seconds since 1970.
     """
 
-    def __init__(self, path: str, client_id: str, wall_clock: Clock) -> None:
+    def __init__(self, path: str, group_id: str, client_id: str, wall_clock: Clock) -> None:
         self._path = path
+        self._key = (group_id, client_id)
         self._process = {"client_id": client_id, "host": socket.gethostname(), "pid": os.getpid()}
+        self._number = 0  # while the file is open, at least 1
         self._wall_clock = wall_clock
         self._lock = Lock()  # handler threads emit events too
         self._file: TextIO | None = None
@@ -47,13 +63,23 @@ class EventFile:
             raise ConfigError(
                 "events_to", self._path, f"it must be a file that can be written ({error.strerror})"
             ) from error
+        with _NUMBERS_LOCK:
+            used = _NUMBERS.setdefault(self._key, set())
+            self._number = _lowest_free(used)
+            used.add(self._number)
 
     def close(self) -> None:
         """Close the file; later events are not written."""
         with self._lock:
-            if self._file is not None:
-                self._file.close()
+            if self._file is None:
+                return
+            self._file.close()
             self._file = None
+        with _NUMBERS_LOCK:
+            used = _NUMBERS[self._key]
+            used.remove(self._number)
+            if not used:
+                del _NUMBERS[self._key]
 
     def __call__(self, event: Event) -> None:
         """Append an event.
@@ -61,8 +87,14 @@ class EventFile:
         Raises:
             OSError: the disk is full, for example.
         """
-        line = {"at": round(self._wall_clock.now(), 6), **self._process, **event.as_dict()}
+        at = round(self._wall_clock.now(), 6)
+        line = {"at": at, **self._process, "member": self._number, **event.as_dict()}
         with self._lock:
             if self._file is not None:
                 self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 self._file.flush()
+
+
+def _lowest_free(used: Collection[int]) -> int:
+    """The lowest number from 1 on that is not in use."""
+    return next(number for number in count(1) if number not in used)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ async def test_a_member_writes_its_events(tmp_path: Path, autojump_clock: MockCl
         await generation.commit({})
         first = json.loads(file.read_text(encoding="utf-8").splitlines()[0])
         assert (first["client_id"], first["pid"]) == ("worker-1", os.getpid())
+        assert first["member"] == 1
         assert first["group_id"] == group.config.group_id
     lines = file.read_text(encoding="utf-8").splitlines()
     assert [json.loads(one)["event"] for one in lines][-2:] == ["GenerationEnded", "Left"]
@@ -42,6 +44,26 @@ async def test_members_share_a_file(tmp_path: Path, autojump_clock: MockClock) -
     entries, refused = read([file])
     assert refused == 0
     assert len(story_of(entries).members) == 2
+
+
+async def test_members_of_one_process_can_be_told_apart(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Members with one name have a row each, and one that opens its group again keeps its row."""
+    file = tmp_path / "events"
+    async with harness() as here:
+        async with here.group(events_to=file, client_id="w") as first:
+            await first.next()
+            for _ in range(2):
+                async with here.group(events_to=file, client_id="w") as second:
+                    await second.next()
+        async with here.group(events_to=file, client_id="w") as third:
+            await third.next()
+    process = f"{socket.gethostname()}, {os.getpid()}"
+    assert [one.name for one in story_of(read([file])[0]).members] == [
+        f"w ({process})",
+        f"w ({process}, member 2)",
+    ]
 
 
 async def test_a_file_that_cannot_be_opened(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -18,7 +18,8 @@ class Entry:
 
     Attributes:
         at: when, in seconds since 1970.
-        member: the member's process, as ``client_id (host, pid)``.
+        member: the member, as ``client_id (host, pid)``; if its process has several with one name,
+            those after the first also have their number.
         group_id: the group.
         generation_id: the generation; -1 without one.
         event: the class of the event.
@@ -67,9 +68,11 @@ def _entry(line: str) -> Entry | None:
     try:
         fields = json.loads(line)
         at = float(fields["at"])
+        number = int(fields["member"])
+        process = f"{fields['host']}, {fields['pid']}"
         entry = Entry(
             at=at,
-            member=f"{fields['client_id']} ({fields['host']}, {fields['pid']})",
+            member=f"{fields['client_id']} ({process}{f', member {number}' if number > 1 else ''})",
             group_id=str(fields["group_id"]),
             generation_id=int(fields["generation_id"]),
             event=str(fields["event"]),

@@ -17,6 +17,7 @@ def line(at: float, name: str, event: str, generation_id: int = -1, **fields: An
         "client_id": name,
         "host": "h",
         "pid": 7,
+        "member": 1,
         "event": event,
         "level": "INFO",
         "group_id": "g",
