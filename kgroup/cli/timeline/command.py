@@ -69,7 +69,6 @@ def write(stories: Sequence[Story], out: Path) -> None:
     Raises:
         ClickException: the file cannot be written, or several groups are to be in one picture.
     """
-    text = html(stories)
     if out.suffix == ".svg":
         if len(stories) > 1:
             groups = ", ".join(story.group_id for story in stories)
@@ -77,6 +76,8 @@ def write(stories: Sequence[Story], out: Path) -> None:
                 f"a picture has one group; choose by --group one of {groups}"
             )
         text = svg(stories[0]) + "\n"
+    else:
+        text = html(stories)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,22 +1,73 @@
-// Zooms each picture by moving its shapes, which carry their times in data-a and data-b.
+// Makes each picture of the page one that can be zoomed, moved and walked through.
+//
+// A shape carries its time in data-a and data-b, in seconds since the first event. The script keeps
+// the seconds that are in sight, and at each change moves every shape to where its time belongs.
+// Only the marks are made again: those that lie upon each other are one shape, and which ones do
+// depends on the zoom. They come from the JSON beside the picture, so that a row never has more
+// shapes than pixels, however many commits there are.
 "use strict";
+
 // The shortest of 1, 2 and 5, times a power of ten, that needs at most so many steps.
 function tickStep(length, most) {
   const power = 10 ** Math.floor(Math.log10(length / most));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step * most >= length);
 }
 
-for (const section of document.querySelectorAll("section")) {
-  const picture = section.querySelector(".picture");
-  const svg = picture.querySelector("svg");
-  const detail = section.querySelector(".detail");
-  const left = Number(svg.dataset.left), plot = Number(svg.dataset.plot);
-  const length = Number(svg.dataset.length);
-  const shapes = [...svg.querySelectorAll("[data-a]")];
+// The first index of an ascending list whose time is at least this one.
+function firstFrom(list, seconds) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle].a < seconds) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+function element(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+const titleOf = (shape) => shape.querySelector(":scope > title").textContent;
+
+function timeline(section) {
+  const picture = section.querySelector(".picture"), svg = picture.querySelector("svg");
+  const detail = section.querySelector(".detail"), range = section.querySelector(".range");
+  const left = Number(svg.dataset.left), right = Number(svg.dataset.right);
+  const length = Number(svg.dataset.length), height = svg.viewBox.baseVal.height;
+  const clip = svg.querySelector("clipPath"), bounds = clip.querySelector("rect");
+  const shapes = [...svg.querySelectorAll("rect[data-a], text[data-a]")];
   const lines = [...svg.querySelectorAll("line.tick")], texts = [...svg.querySelectorAll("text.tick")];
-  let from = 0, to = length;
+  const groups = [];
+  const marks = JSON.parse(section.querySelector("script.marks").textContent);
+  const rows = [...svg.querySelectorAll("g.row")].map((row, number) => readRow(row, marks[number]));
+  const selection = element("rect", { class: "selection", rx: 3 });
+  svg.appendChild(element("g", { "clip-path": `url(#${clip.id})` })).appendChild(selection);
+  let plot = 1, from = 0, to = length;
+  let chosen = null, chosenRow = 0;
+
+  // What keys walk through in a row: its phases and marks, and, separately, its commits.
+  function readRow(row, lists) {
+    const items = [...row.querySelectorAll("rect.item, .span > rect")].map((shape) => (
+      { a: Number(shape.dataset.a), b: Number(shape.dataset.b), text: titleOf(shape) }));
+    let commits = [];
+    for (const group of row.querySelectorAll("g.marks")) {
+      const kind = group.dataset.kind;
+      const list = lists[kind].map(([at, text]) => ({ a: at, b: at, text: `${at.toFixed(3)} s, ${text}` }));
+      groups.push({ group, list });
+      if (kind === "commit") commits = list; else items.push(...list);
+    }
+    items.sort((one, other) => one.a - other.a);
+    return { name: row.dataset.name, y: Number(row.dataset.y), items, commits };
+  }
 
   const x = (seconds) => left + ((seconds - from) / (to - from)) * plot;
+  const inSight = (item) => item.b >= from && item.a <= to;
+  const secondsAt = (clientX) => {
+    const share = (clientX - svg.getBoundingClientRect().left - left) / plot;
+    return from + Math.min(Math.max(share, 0), 1) * (to - from);
+  };
 
   function draw() {
     for (const shape of shapes) {
@@ -24,21 +75,56 @@ for (const section of document.querySelectorAll("section")) {
       if (shape.tagName === "rect") {
         shape.setAttribute("x", a);
         shape.setAttribute("width", Math.max(b - a, 1));
-      } else if (shape.tagName === "line") {
-        shape.setAttribute("x1", a);
-        shape.setAttribute("x2", a);
-      } else if (shape.tagName === "circle") {
-        shape.setAttribute("cx", a);
+      } else if (shape.classList.contains("after")) {
+        placeText(shape, a, Math.min(b, left + plot), shape.textContent);
       } else {
         // A label stays visible while a part of its span is.
-        const begin = Math.max(a, left);
-        shape.setAttribute("x", begin + 4);
-        shape.setAttribute("visibility", b - begin >= 9 * shape.textContent.length ? "visible" : "hidden");
+        const begin = Math.max(a, left), room = Math.min(b, left + plot) - begin - 6;
+        const { long, short } = shape.dataset;
+        placeText(shape, begin, Math.min(b, left + plot), room >= 7 * long.length ? long : short);
       }
     }
-    const step = tickStep(to - from, lines.length - 1);
+    for (const { group, list } of groups) drawMarks(group, list);
+    drawAxis();
+    drawSelection();
+    const digits = Math.max(1, Math.ceil(2 - Math.log10(to - from)));
+    range.textContent = `${from.toFixed(digits)} s to ${to.toFixed(digits)} s`;
+  }
+
+  function placeText(shape, begin, end, text) {
+    shape.setAttribute("x", begin + 4);
+    shape.textContent = text;
+    shape.setAttribute("visibility", end - begin - 4 >= 7 * text.length ? "visible" : "hidden");
+  }
+
+  // Makes the marks of one kind in a row that are in sight.
+  function drawMarks(group, list) {
+    const { y, cell, path, plural } = group.dataset;
+    const margin = (Number(cell) / plot) * (to - from), width = margin;
+    const made = [];
+    let index = firstFrom(list, from - margin);
+    while (index < list.length && list[index].a <= to + margin) {
+      const first = list[index];
+      const next = Math.max(firstFrom(list, first.a + width), index + 1), last = list[next - 1];
+      const mark = element("path", {
+        class: "item", d: path, transform: `translate(${x(first.a)} ${y})`, "data-a": first.a, "data-b": last.a,
+      });
+      let text = first.text;
+      if (next - index > 1) {
+        mark.setAttribute("stroke-width", 2.5);
+        text = `${next - index} ${plural} from ${first.a.toFixed(3)} s to ${last.a.toFixed(3)} s; the first: ${text}`;
+      }
+      mark.appendChild(element("title", {})).textContent = text;
+      made.push(mark);
+      index = next;
+    }
+    group.replaceChildren(...made);
+  }
+
+  function drawAxis() {
+    const most = Math.min(Math.max(Math.floor(plot / 80), 2), lines.length - 1);
+    const step = tickStep(to - from, most), first = Math.ceil(from / step);
     const digits = Math.max(0, -Math.floor(Math.log10(step)));
-    const first = Math.ceil(from / step);
     lines.forEach((line, number) => {
       const seconds = (first + number) * step, at = x(seconds), text = texts[number];
       for (const shape of [line, text]) {
@@ -49,6 +135,15 @@ for (const section of document.querySelectorAll("section")) {
       text.setAttribute("x", at);
       text.textContent = `${seconds.toFixed(digits)} s`;
     });
+  }
+
+  function drawSelection() {
+    selection.setAttribute("visibility", chosen ? "inherit" : "hidden");
+    if (!chosen) return;
+    selection.setAttribute("x", x(chosen.a) - 4);
+    selection.setAttribute("width", x(chosen.b) - x(chosen.a) + 8);
+    selection.setAttribute("y", rows[chosenRow].y + 15);
+    selection.setAttribute("height", 66);
   }
 
   function show(begin, end) {
@@ -62,34 +157,117 @@ for (const section of document.querySelectorAll("section")) {
     show(around - (around - from) * factor, around + (to - around) * factor);
   }
 
+  function pan(seconds) {
+    show(from + seconds, to + seconds);
+  }
+
+  function choose(number, item) {
+    chosenRow = number;
+    chosen = item;
+    detail.textContent = `${rows[number].name}: ${item.text}`;
+    if (inSight(item)) draw(); else pan((item.a + item.b - from - to) / 2);
+  }
+
+  // Zooms about what is chosen, so that it stays in sight.
+  function zoomByKey(factor) {
+    zoom(factor, chosen && inSight(chosen) ? Math.max(chosen.a, from) : undefined);
+  }
+
+  // Chooses the next or previous one of a row's phases and marks, or of its commits.
+  function step(list, direction) {
+    const items = rows[chosenRow][list];
+    if (!items.length) return;
+    let index = chosen ? items.indexOf(chosen) : -1;
+    if (index < 0) {
+      index = firstFrom(items, chosen ? chosen.a : from) - (direction < 0 ? 1 : 0);
+    } else {
+      index += direction;
+    }
+    choose(chosenRow, items[Math.min(Math.max(index, 0), items.length - 1)]);
+  }
+
+  // Chooses another member, at the time that was chosen.
+  function stepRow(direction) {
+    const number = Math.min(Math.max(chosenRow + direction, 0), rows.length - 1);
+    const items = rows[number].items, at = chosen ? chosen.a : from;
+    if (items.length) choose(number, items.findLast((item) => item.a <= at) || items[0]);
+  }
+
   const moves = {
     in: () => zoom(0.5),
     out: () => zoom(2),
-    left: () => show(from - (to - from) / 4, to - (to - from) / 4),
-    right: () => show(from + (to - from) / 4, to + (to - from) / 4),
+    left: () => pan((from - to) / 4),
+    right: () => pan((to - from) / 4),
     all: () => show(0, length),
   };
-  const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all" };
+  const keys = {
+    "+": () => zoomByKey(0.5), "=": () => zoomByKey(0.5), "-": () => zoomByKey(2), 0: moves.all,
+    ArrowLeft: moves.left, ArrowRight: moves.right,
+    ArrowUp: () => stepRow(-1), ArrowDown: () => stepRow(1),
+    n: () => step("items", 1), p: () => step("items", -1),
+    c: () => step("commits", 1), C: () => step("commits", -1),
+  };
 
   for (const button of section.querySelectorAll("button")) {
-    button.addEventListener("click", moves[button.dataset.zoom]);
+    button.addEventListener("click", moves[button.dataset.move]);
   }
   picture.addEventListener("keydown", (event) => {
-    const move = moves[keys[event.key]];
-    if (move && !event.ctrlKey && !event.metaKey) {
+    if (keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) {
       event.preventDefault();
-      move();
+      keys[event.key]();
     }
   });
-  picture.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    const box = svg.getBoundingClientRect();
-    const pixels = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
-    const around = from + ((pixels - left) / plot) * (to - from);
-    zoom(event.deltaY < 0 ? 0.8 : 1.25, Math.min(Math.max(around, from), to));
-  }, { passive: false });
-  svg.addEventListener("pointerover", (event) => {
-    const title = event.target.querySelector ? event.target.querySelector(":scope > title") : null;
-    if (title && event.target !== svg) detail.textContent = title.textContent;
+  picture.addEventListener("focus", () => {
+    // A click gives it the focus too, but then the mouse points at what is to be read.
+    if (!picture.matches(":focus-visible")) return;
+    if (chosen) choose(chosenRow, chosen); else stepRow(0);
   });
+  // Without Ctrl the wheel scrolls the page. A trackpad reports two fingers as a wheel with Ctrl.
+  picture.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    zoom(event.deltaY < 0 ? 0.8 : 1.25, secondsAt(event.clientX));
+  }, { passive: false });
+
+  // One pointer moves the picture; two zoom it about the place between them.
+  const pointers = new Map();
+  picture.addEventListener("pointerdown", (event) => {
+    if (event.button === 0) pointers.set(event.pointerId, event.clientX);
+  });
+  picture.addEventListener("pointermove", (event) => {
+    const before = pointers.get(event.pointerId), now = event.clientX;
+    if (before === undefined || before === now) return;
+    picture.setPointerCapture(event.pointerId);
+    pointers.set(event.pointerId, now);
+    const others = [...pointers].filter(([id]) => id !== event.pointerId);
+    if (others.length) {
+      const other = others[0][1];
+      zoom(Math.abs(before - other) / Math.max(Math.abs(now - other), 1), secondsAt((now + other) / 2));
+    } else {
+      pan(((before - now) / plot) * (to - from));
+    }
+  });
+  for (const name of ["pointerup", "pointercancel"]) {
+    picture.addEventListener(name, (event) => pointers.delete(event.pointerId));
+  }
+  svg.addEventListener("pointerover", (event) => {
+    const shape = event.target.closest(".item, .band");
+    if (!shape) return;
+    const row = shape.closest("g.row"), text = titleOf(shape.querySelector(":scope > title") ? shape : shape.querySelector("rect"));
+    detail.textContent = row ? `${row.dataset.name}: ${text}` : text;
+  });
+
+  // A pixel of the picture is one of the screen, so that text is as large in a narrow window.
+  function fit() {
+    const width = Math.max(picture.clientWidth, 200);
+    plot = width - left - right;
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    bounds.setAttribute("width", plot + 2 * (left - Number(bounds.getAttribute("x"))));
+    draw();
+  }
+  picture.classList.add("live");
+  window.addEventListener("resize", fit);
+  fit();
 }
+
+for (const section of document.querySelectorAll("section.group")) timeline(section);

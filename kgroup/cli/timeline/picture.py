@@ -1,91 +1,88 @@
 """Draws a story as SVG: a row for each member, over time. All functions are pure.
 
+A row has lanes, from its top: the member's name; lines that show how long the member took to learn
+of each rebalance; the bar of its phases; commits and refusals; joins and drains; warnings and other
+events.
+
 Shapes have their times, in seconds since the first event, in ``data-a`` and ``data-b``, so that the
 script of the page can move them; without the script they stand where they belong. Hovering shows
-``title``. The background is part of the picture, so that it can be read on a dark page too.
+``title``.
+
+INVARIANT: a row has at most ``PLOT / cell + 1`` marks of a kind, however many events there are:
+those that would lie upon each other are drawn as one.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import chain
 from typing import Final
 
-from kgroup.cli.timeline.story import (
-    DRAINING,
-    JOINING,
-    LOST,
-    RUNNING,
-    STARTING,
-    UNKNOWN,
-    WAITING,
-    Mark,
-    Member,
-    Rebalance,
-    Span,
-    Story,
+from kgroup.cli.timeline.story import RUNNING, UNKNOWN, Mark, Member, Rebalance, Span, Story
+from kgroup.cli.timeline.style import (
+    BAND,
+    FAINT,
+    FILLS,
+    INK,
+    LAG,
+    LATE,
+    LINE,
+    PAPER,
+    SHAPES,
+    Shape,
+    fill_of,
 )
 
 WIDTH: Final = 1200
-LEFT: Final = 230
-RIGHT: Final = 20
+LEFT: Final = 20
+RIGHT: Final = 30
+MARGIN: Final = 8
 PLOT: Final = WIDTH - LEFT - RIGHT
-TOP: Final = 74
-ROW: Final = 40
+HEAD: Final = 40
+"""The height of the heading, to which the lines of the legend are added."""
+LEGEND_LINE: Final = 20
+GAP: Final = 12
+ROW: Final = 88
+LAG_LANE: Final = 18
+BAR_LANE: Final = 27
 BAR: Final = 16
 BOTTOM: Final = 30
 TICKS: Final = 10
-_PER_LABEL: Final = 9
-"""Pixels that a generation's number needs for each digit."""
-
-INK: Final = "#1f2933"
-FAINT: Final = "#65768a"
-LINE: Final = "#d5dde5"
-WARNING: Final = "#b42318"
-COLOURS: Final = {
-    JOINING: "#c3cfdb",
-    STARTING: "#93b4dc",
-    RUNNING: "#1f6feb",
-    DRAINING: "#e8a33d",
-    WAITING: "#e5e9ee",
-}
-"""The colour of each phase; a generation that was lost is red."""
-LEGEND: Final = (
-    (JOINING, "joins"),
-    (STARTING, "waits for its partitions"),
-    (RUNNING, "works"),
-    (DRAINING, "drains"),
-    (WAITING, "backs off"),
-    (LOST, "generation that was lost"),
-    (UNKNOWN, "end not in the files"),
-)
+_PER_CHARACTER: Final = 7
+"""Pixels that a character of a label needs at most."""
 
 Scale = Callable[[float], float]
 """Pixels of a time in seconds since the first event."""
 
 
-def svg(story: Story) -> str:
-    """The picture of one group."""
+def svg(story: Story, number: int = 1, *, alone: bool = True) -> str:
+    """The picture of one group.
+
+    Args:
+        story: the group.
+        number: of the picture in its page: ids in it end with the number.
+        alone: whether it has a heading and a legend. The page has these as text, which wraps.
+    """
     length = max(story.end - story.begin, 1e-3)
-    height = TOP + ROW * len(story.members) + BOTTOM
+    top = GAP + (HEAD + LEGEND_LINE * _legend_lines() if alone else 0)
+    height = top + ROW * len(story.members) + BOTTOM
 
     def x(seconds: float) -> float:
         return round(LEFT + seconds / length * PLOT, 2)
 
-    title = (
-        f"group {story.group_id}: {len(story.members)} members, {length:.1f} s from"
-        f" {_utc(story.begin)}"
+    rows = (
+        _row(story, member, top + ROW * index, number, x)
+        for index, member in enumerate(story.members)
     )
-    rows = (_row(story, member, number, x) for number, member in enumerate(story.members))
     parts = chain(
-        _head(title, height, length),
-        _legend(),
-        _axis(length, height, x),
-        ['<g clip-path="url(#plot)">'],
-        chain.from_iterable(_rebalance(story, one, height, x) for one in story.rebalances),
+        _head(story, height, length, number),
+        _legend(story, number) if alone else (),
+        _axis(length, top, height, x),
+        [f'<g clip-path="url(#plot-{number})">'],
+        chain.from_iterable(_rebalance(story, one, top, height, x) for one in story.rebalances),
         ["</g>"],
         chain.from_iterable(rows),
         ["</svg>"],
@@ -93,52 +90,106 @@ def svg(story: Story) -> str:
     return "\n".join(parts)
 
 
-def _head(title: str, height: int, length: float) -> Iterator[str]:
+def heading(story: Story) -> str:
+    """What the picture shows, in one line."""
+    return f"group {story.group_id}: {extent(story)}"
+
+
+def extent(story: Story) -> str:
+    """How many members the picture shows, and when they ran."""
+    begin = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.begin))
+    return f"{len(story.members)} members, {story.end - story.begin:.1f} s from {begin}"
+
+
+def _head(story: Story, height: int, length: float, number: int) -> Iterator[str]:
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
         ' font-family="system-ui, sans-serif" font-size="12" role="img"'
-        f' data-left="{LEFT}" data-plot="{PLOT}" data-length="{length:.6f}">'
+        f' data-left="{LEFT}" data-right="{RIGHT}" data-length="{length:.6f}">'
     )
-    yield f"<title>{escape(title)}</title>"
-    clip = f'<rect x="{LEFT}" width="{PLOT}" height="{height}"/>'
-    yield f'<defs><clipPath id="plot">{clip}</clipPath>'
-    yield (
-        '<pattern id="unknown" width="6" height="6" patternUnits="userSpaceOnUse"'
-        ' patternTransform="rotate(45)"><rect width="6" height="6" fill="#eef1f4"/>'
-        '<line y2="6" stroke="#9aa9b8" stroke-width="3"/></pattern></defs>'
+    yield f"<title>{escape(heading(story))}</title>"
+    # A mark at the first or last moment is drawn whole.
+    clip = f'<rect x="{LEFT - MARGIN}" width="{PLOT + 2 * MARGIN}" height="{height}"/>'
+    yield f'<defs><clipPath id="plot-{number}">{clip}</clipPath>{patterns(number)}</defs>'
+    yield f'<rect class="paper" width="100%" height="{height}" rx="6" fill="{PAPER}"/>'
+
+
+def patterns(number: int) -> str:
+    """The patterns of the fills that have one; their ids end with the number."""
+    return "".join(
+        f'<pattern id="{name}-{number}" width="8" height="8" patternUnits="userSpaceOnUse">'
+        f'<rect class="{name}" width="8" height="8" fill="{fill.colour}"/>'
+        f'<g class="{name}-lines">{fill.lines}</g></pattern>'
+        for name, fill in FILLS.items()
+        if fill.lines
     )
-    yield f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#ffffff"/>'
+
+
+def paint_of(name: str, number: int) -> str:
+    """The attributes that fill a bar."""
+    fill = FILLS[name]
+    colour = f"url(#{name}-{number})" if fill.lines else fill.colour
+    # A class would give the bar the plain colour of its pattern's ground.
+    return f'fill="{colour}"' if fill.lines else f'class="{name}" fill="{colour}"'
+
+
+def keys(number: int) -> list[tuple[str, str]]:
+    """What the legend explains: SVG within 18 by 12 pixels, and words."""
+    bar = '<rect y="1" width="18" height="11" rx="2" {}/>'
+    lag = '<rect class="{}" y="5" width="18" height="4" fill="{}"/>'
+    return [
+        *((bar.format(paint_of(name, number)), fill.words) for name, fill in FILLS.items()),
+        (
+            f'<rect class="band" width="18" height="13" fill="{BAND}" stroke="{LINE}"/>',
+            "rebalance",
+        ),
+        (lag.format("lag", LAG), "until a member learned of it"),
+        (lag.format("late", LATE), "learned too late: the others went on without it"),
+        *((_key_of(kind, shape), shape.words) for kind, shape in SHAPES.items()),
+    ]
+
+
+def _key_of(kind: str, shape: Shape) -> str:
+    place = 'transform="translate(9 6.5)"'
+    return f'<path class="{kind}" {shape.paint} {place} d="{shape.path}"/>'
+
+
+def _legend(story: Story, number: int) -> Iterator[str]:
     style = f'font-size="14" font-weight="600" fill="{INK}"'
-    yield f'<text x="14" y="22" {style}>{escape(title)}</text>'
+    yield f'<text class="ink" x="14" y="24" {style}>{escape(heading(story))}</text>'
+    for (x, line), (drawing, words) in zip(_legend_places(), keys(number), strict=True):
+        y = HEAD + LEGEND_LINE * line
+        yield f'<g transform="translate({x} {y})">{drawing}'
+        yield f'<text class="faint" x="24" y="10.5" fill="{FAINT}">{escape(words)}</text></g>'
 
 
-def _utc(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+def _legend_places() -> Iterator[tuple[int, int]]:
+    """The x and the line of each key; a line is as long as the picture is wide."""
+    x, line = 14, 0
+    for _, words in keys(0):
+        width = 42 + math.ceil(6.3 * len(words))
+        if x + width > WIDTH:
+            x, line = 14, line + 1
+        yield x, line
+        x += width
 
 
-def _legend() -> Iterator[str]:
-    x = 14.0
-    for name, words in LEGEND:
-        fill = "url(#unknown)" if name == UNKNOWN else COLOURS.get(name, WARNING)
-        yield f'<rect x="{x:.0f}" y="36" width="12" height="12" rx="2" fill="{fill}"/>'
-        yield f'<text x="{x + 17:.0f}" y="46" fill="{FAINT}">{words}</text>'
-        x += 34 + 6.4 * len(words)
-    yield f'<line x1="{x + 6:.0f}" x2="{x + 6:.0f}" y1="36" y2="48" stroke="{INK}"/>'
-    yield f'<text x="{x + 14:.0f}" y="46" fill="{FAINT}">commit</text>'
+def _legend_lines() -> int:
+    return max(line for _, line in _legend_places()) + 1
 
 
-def _axis(length: float, height: int, x: Scale) -> Iterator[str]:
+def _axis(length: float, top: int, height: int, x: Scale) -> Iterator[str]:
     step = tick_step(length)
     digits = max(0, -math.floor(math.log10(step)))
     for number in range(TICKS + 1):
         seconds = number * step
         hidden = "" if seconds <= length else ' visibility="hidden"'
         yield (
-            f'<line class="tick" x1="{x(seconds)}" x2="{x(seconds)}" y1="{TOP - 8}"'
+            f'<line class="tick" x1="{x(seconds)}" x2="{x(seconds)}" y1="{top - 6}"'
             f' y2="{height - BOTTOM + 4}" stroke="{LINE}"{hidden}/>'
         )
         yield (
-            f'<text class="tick" x="{x(seconds)}" y="{height - 10}" text-anchor="middle"'
+            f'<text class="tick faint" x="{x(seconds)}" y="{height - 10}" text-anchor="middle"'
             f' fill="{FAINT}"{hidden}>{seconds:.{digits}f} s</text>'
         )
 
@@ -151,15 +202,14 @@ def tick_step(length: float) -> float:
     )
 
 
-def _rebalance(story: Story, one: Rebalance, height: int, x: Scale) -> Iterator[str]:
+def _rebalance(story: Story, one: Rebalance, top: int, height: int, x: Scale) -> Iterator[str]:
     """A band from the first sign of a rebalance until the last member works again."""
     begin, end = one.begin - story.begin, one.end - story.begin
-    yield _timed(
-        "rect",
+    yield _bar(
         begin,
         end,
-        f'x="{x(begin)}" width="{max(x(end) - x(begin), 1):.2f}" y="{TOP - 8}"'
-        f' height="{height - TOP - BOTTOM + 12}" fill="#f3ead7" opacity="0.7"',
+        x,
+        f'class="band" y="{top - 6}" height="{height - top - BOTTOM + 10}" fill="{BAND}"',
         in_words(one),
     )
 
@@ -170,78 +220,142 @@ def in_words(one: Rebalance) -> str:
     if one.learned:
         last = max(one.learned, key=lambda name: one.learned[name])
         text += f"; the last to learn of it was {last}, after {one.learned[last]:.3f} s"
+    for name, seconds in one.late.items():
+        text += f"; {name} learned of it only after {seconds:.3f} s, and was not waited for"
     return text
 
 
-def _row(story: Story, member: Member, number: int, x: Scale) -> Iterator[str]:
-    y = TOP + ROW * number
-    begin = story.begin
+def _row(story: Story, member: Member, y: int, number: int, x: Scale) -> Iterator[str]:
+    yield f'<g class="row" data-y="{y}" data-name="{escape(member.name)}">'
     yield (
-        f'<text x="{LEFT - 10}" y="{y + BAR - 3}" text-anchor="end" fill="{INK}">'
-        f"{escape(_short(member.name))}<title>{escape(member.name)}</title></text>"
+        f'<text class="ink" x="{LEFT}" y="{y + 12}" font-weight="600" fill="{INK}">'
+        f"{escape(member.name)}</text>"
     )
-    yield '<g clip-path="url(#plot)">'
+    yield f'<g clip-path="url(#plot-{number})">'
+    yield from _lags(story, member, y + LAG_LANE, x)
     for span in member.spans:
-        yield from _span(span, begin, y, x)
-    for at in member.commits:
-        seconds = at - begin
-        yield _timed(
-            "line",
-            seconds,
-            seconds,
-            f'x1="{x(seconds)}" x2="{x(seconds)}" y1="{y + BAR + 1}" y2="{y + BAR + 6}"'
-            f' stroke="{INK}" stroke-width="0.6"',
+        yield from _span(span, story.begin, y + BAR_LANE, number, x)
+    for kind, shape in SHAPES.items():
+        marks = [mark for mark in member.marks if mark.kind == kind]
+        if marks:
+            yield from _marks(kind, shape, marks, story.begin, y, x)
+    yield "</g></g>"
+
+
+def _lags(story: Story, member: Member, y: float, x: Scale) -> Iterator[str]:
+    """A line for each rebalance, from its begin until the member learned of it."""
+    found = [
+        (one, learned[member.name], name, colour)
+        for one in story.rebalances
+        for learned, name, colour in ((one.learned, "lag", LAG), (one.late, "late", LATE))
+        if learned.get(member.name, 0) > 0
+    ]
+    for index, (one, seconds, name, colour) in enumerate(found):
+        begin = one.begin - story.begin
+        end = begin + seconds
+        limit = found[index + 1][0].begin - story.begin if index + 1 < len(found) else math.inf
+        words = f"learned of the rebalance to generation {one.generation_id} after {seconds:.3f} s"
+        if name == "late":
+            words += ", when the others already worked without it"
+        shape = f'class="item {name}" y="{y + 1}" height="4" fill="{colour}"'
+        yield _bar(begin, end, x, shape, words)
+        label = f"{seconds * 1000:.0f} ms" if seconds < 0.1 else f"{seconds:.1f} s"
+        room = (x(limit) if limit < math.inf else LEFT + PLOT) - x(end) - 4
+        hidden = "" if room >= _PER_CHARACTER * len(label) else ' visibility="hidden"'
+        yield (
+            f'<text class="after {name}" data-a="{end:.6f}" data-b="{_finite(limit)}"'
+            f' x="{x(end) + 4}" y="{y + 6.5}" font-size="10" fill="{colour}"'
+            f' pointer-events="none"{hidden}>{label}</text>'
         )
-    for mark in member.marks:
-        yield _mark(mark, mark.at - begin, y, x)
-    yield "</g>"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 32 else f"{name[:31]}…"
+def _finite(seconds: float) -> str:
+    """A time as the script reads it."""
+    return f"{seconds:.6f}" if seconds < math.inf else "Infinity"
 
 
-def _span(span: Span, story_begin: float, y: int, x: Scale) -> Iterator[str]:
+def _span(span: Span, story_begin: float, y: int, number: int, x: Scale) -> Iterator[str]:
     begin, end = span.begin - story_begin, span.end - story_begin
-    fill = COLOURS[span.phase]
-    if span.kind == UNKNOWN:
-        fill = "url(#unknown)"
-    elif span.kind == LOST and span.phase in (RUNNING, DRAINING):
-        fill = WARNING
-    width = max(x(end) - x(begin), 1.0)
-    words = f"{span.phase} for {end - begin:.3f} s"
+    name = fill_of(span)
+    words = f"{span.phase} for {end - begin:.3f} s, from {begin:.3f} s"
     if span.generation_id >= 0:
         words += f", generation {span.generation_id}"
     if span.partitions:
         words += f", {len(span.partitions)} partitions: {', '.join(span.partitions[:20])}"
     if span.text:
         words += f"; {span.text}"
-    shape = f'x="{x(begin)}" width="{width:.2f}" y="{y}" height="{BAR}" rx="2" fill="{fill}"'
-    yield _timed("rect", begin, end, shape, words)
-    label = str(span.generation_id)
+    group = f'<g class="item span" data-kind="{name}">'
+    shape = f'y="{y}" height="{BAR}" rx="2" {paint_of(name, number)}'
+    yield group + _bar(begin, end, x, shape, words)
     if span.phase == RUNNING and span.generation_id >= 0:
-        hidden = "" if width >= _PER_LABEL * len(label) else ' visibility="hidden"'
-        ink = INK if span.kind == UNKNOWN else "#ffffff"
-        yield (
-            f'<text class="label" data-a="{begin:.6f}" data-b="{end:.6f}" x="{x(begin) + 4}"'
-            f' y="{y + BAR - 4}" font-size="11" fill="{ink}" pointer-events="none"{hidden}>'
-            f"{label}</text>"
-        )
+        yield _label(span, begin, end, y, x)
+    yield "</g>"
 
 
-def _mark(mark: Mark, seconds: float, y: int, x: Scale) -> str:
-    fill = WARNING if mark.is_warning else FAINT
-    return _timed(
-        "circle",
-        seconds,
-        seconds,
-        f'cx="{x(seconds)}" cy="{y + BAR + 12}" r="3.5" fill="{fill}"',
-        f"{mark.event}: {mark.text}",
+def _label(span: Span, begin: float, end: float, y: int, x: Scale) -> str:
+    """The generation's number, with a word for its end where there is room."""
+    short = str(span.generation_id)
+    long = f"{short} {FILLS[span.kind].label}".rstrip()
+    room = x(end) - x(begin) - 6
+    text = long if room >= _PER_CHARACTER * len(long) else short
+    hidden = "" if room >= _PER_CHARACTER * len(text) else ' visibility="hidden"'
+    name, ink = ("ink", INK) if span.kind == UNKNOWN else ("on-bar", PAPER)
+    return (
+        f'<text class="label {name}" data-a="{begin:.6f}" data-b="{end:.6f}" data-long="{long}"'
+        f' data-short="{short}" x="{x(begin) + 4}" y="{y + BAR - 4}" font-size="11"'
+        f' font-weight="600" fill="{ink}" pointer-events="none"{hidden}>{text}</text>'
     )
 
 
-def _timed(shape: str, begin: float, end: float, attributes: str, title: str = "") -> str:
-    times = f'data-a="{begin:.6f}" data-b="{end:.6f}"'
-    if not title:
-        return f"<{shape} {times} {attributes}/>"
-    return f"<{shape} {times} {attributes}><title>{escape(title)}</title></{shape}>"
+def _marks(
+    kind: str, shape: Shape, marks: Sequence[Mark], begin: float, y: int, x: Scale
+) -> Iterator[str]:
+    """The marks of one kind in a row."""
+    height = y + shape.lane
+    yield (
+        f'<g class="marks {kind}" {shape.paint} data-kind="{kind}" data-y="{height}"'
+        f' data-cell="{shape.cell}" data-path="{shape.path}" data-plural="{shape.plural}">'
+    )
+    for group in together([x(mark.at - begin) for mark in marks], shape.cell):
+        first, last = marks[group[0]], marks[group[-1]]
+        words = f"{first.at - begin:.3f} s, {text_of(first)}"
+        wide = ""
+        if len(group) > 1:
+            words = (
+                f"{len(group)} {shape.plural} from {first.at - begin:.3f} s to"
+                f" {last.at - begin:.3f} s; the first: {text_of(first)}"
+            )
+            wide = ' stroke-width="2.5"'
+        yield (
+            f'<path class="item" data-a="{first.at - begin:.6f}" data-b="{last.at - begin:.6f}"'
+            f' transform="translate({x(first.at - begin)} {height})" d="{shape.path}"{wide}>'
+            f"<title>{escape(words)}</title></path>"
+        )
+    yield "</g>"
+
+
+def text_of(mark: Mark) -> str:
+    """A mark in words; a commit of many partitions is shortened."""
+    return f"{mark.event}: {mark.text if len(mark.text) <= 200 else f'{mark.text[:199]}…'}"
+
+
+def together(places: Sequence[float], cell: float) -> Iterator[range]:
+    """The indices of places that are drawn as one: those within a cell from the first of them.
+
+    The places are in ascending order, and the ranges cover all.
+    """
+    first = 0
+    for index, place in enumerate(places):
+        if place - places[first] >= cell:
+            yield range(first, index)
+            first = index
+    yield range(first, len(places))
+
+
+def _bar(begin: float, end: float, x: Scale, attributes: str, title: str) -> str:
+    """A rectangle for a time; it is visible also if the time is short."""
+    return (
+        f'<rect data-a="{begin:.6f}" data-b="{end:.6f}" x="{x(begin)}"'
+        f' width="{max(x(end) - x(begin), 1):.2f}" {attributes}>'
+        f"<title>{escape(title)}</title></rect>"
+    )

@@ -1,12 +1,17 @@
 """Makes of a group's events what is drawn: spans of each member, marks, and rebalances.
 
 No I/O. A member is in one phase at a time; the table ``PHASES`` says which event begins which. The
-end of a generation gives its span a kind, by which it is coloured.
+end of a generation gives its span a kind, by which it is coloured; the table ``ENDS`` says which.
+
+The time that this takes grows with the number of events, and not with its square: a file of a day
+has a million commits and thousands of generations.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, final
 
 import attrs
@@ -31,21 +36,47 @@ PHASES: Final[Mapping[str, str | None]] = {
 }
 """The phase that each event begins; None if the member is in none until it joins again."""
 
-NORMAL: Final = "normal"
+PLANNED: Final = "planned"
+RAISED: Final = "raised"
 LOST: Final = "lost"
+OVERDUE: Final = "overdue"
 UNKNOWN: Final = "unknown"
 
-_NORMAL_CAUSES: Final = frozenset(
-    {
-        Cause.REBALANCE.value,
-        Cause.CLOSED.value,
-        Cause.PARTITIONS_CHANGED.value,
-        Cause.SUBSCRIPTION_CHANGED.value,
-        Cause.TASK_RETURNED.value,
-    }
-)
-_QUIET: Final = frozenset({"Committed", "CoordinatorFound", "Assigned", *PHASES} - {"Left"})
-"""Events that are no marks, unless they are warnings: spans or commits show them."""
+ENDS: Final[Mapping[Cause, str]] = {
+    Cause.REBALANCE: PLANNED,
+    Cause.CLOSED: PLANNED,
+    Cause.PARTITIONS_CHANGED: PLANNED,
+    Cause.SUBSCRIPTION_CHANGED: PLANNED,
+    Cause.TASK_RETURNED: PLANNED,
+    Cause.TASK_RAISED: RAISED,
+    Cause.FENCED: LOST,
+    Cause.MEMBERSHIP_LOST: LOST,
+    Cause.COORDINATOR_LOST: LOST,
+    Cause.CANCELLED: LOST,
+    Cause.PROCESSING_STUCK: OVERDUE,
+}
+"""The kind of a generation's end, by its cause. A planned end whose drain was cut short is overdue:
+like a stuck batch, some of its work was not finished in time."""
+_KIND_OF_CAUSE: Final = {cause.value: kind for cause, kind in ENDS.items()}
+
+COMMIT: Final = "commit"
+REFUSAL: Final = "refusal"
+JOIN: Final = "join"
+DRAIN: Final = "drain"
+WARNING: Final = "warning"
+OTHER: Final = "other"
+
+_MARKS: Final = {
+    "Committed": COMMIT,
+    "CommitRefused": REFUSAL,
+    "AssignmentRefused": REFUSAL,
+    "TopicsRefused": REFUSAL,
+    "Joined": JOIN,
+    "GenerationDraining": DRAIN,
+}
+"""Events that have a kind of mark of their own, whatever their level is."""
+_QUIET: Final = frozenset({"CoordinatorFound", "Assigned", *PHASES} - {"Left"})
+"""Events that are no other marks, unless they are warnings: spans show them."""
 
 
 @final
@@ -59,7 +90,8 @@ class Span:
         phase: joining, starting, running, draining or waiting.
         generation_id: -1 before there is one.
         partitions: the member's in this generation.
-        kind: how the generation ended: normal, lost, or unknown if its end is in no file.
+        kind: how the generation ended: planned, raised, lost, overdue, or unknown if its end is in
+            no file.
         text: the end, in words.
     """
 
@@ -68,7 +100,7 @@ class Span:
     phase: str
     generation_id: int
     partitions: Sequence[str] = ()
-    kind: str = NORMAL
+    kind: str = PLANNED
     text: str = ""
 
 
@@ -79,15 +111,15 @@ class Mark:
 
     Attributes:
         at: in seconds since 1970.
+        kind: commit, refusal, join, drain, warning or other.
         event: the class of the event.
         text: what happened.
-        is_warning: whether it is a warning.
     """
 
     at: float
+    kind: str
     event: str
     text: str
-    is_warning: bool
 
 
 @final
@@ -98,14 +130,12 @@ class Member:
     Attributes:
         name: its process.
         spans: its phases, in order.
-        marks: what else happened to it, in order.
-        commits: when its commits were accepted.
+        marks: what happened to it, in order.
     """
 
     name: str
     spans: Sequence[Span]
     marks: Sequence[Mark]
-    commits: Sequence[float]
 
 
 @final
@@ -117,7 +147,10 @@ class Rebalance:
         generation_id: the new generation's.
         begin: when its first sign was seen: a member joined, left or began to drain.
         end: when the last member began to work in it.
-        learned: for each member of the old generation, the seconds until it learned of the change.
+        learned: for each member of the old generation, the seconds until it learned of the change:
+            until it began to drain. The others waited for the last of them.
+        late: likewise for members that learned only when the new generation had begun, as after a
+            freeze; nobody waited for them.
         started: for each member of the new one, the seconds until it began to work.
     """
 
@@ -125,6 +158,7 @@ class Rebalance:
     begin: float
     end: float
     learned: Mapping[str, float]
+    late: Mapping[str, float]
     started: Mapping[str, float]
 
 
@@ -167,12 +201,19 @@ def _member(name: str, entries: Sequence[Entry]) -> Member:
         name=name,
         spans=_spans(entries),
         marks=[
-            Mark(at=one.at, event=one.event, text=one.message, is_warning=one.is_warning)
+            Mark(at=one.at, kind=kind, event=one.event, text=one.message)
             for one in entries
-            if one.event not in _QUIET or one.is_warning
+            if (kind := _kind_of_mark(one)) is not None
         ],
-        commits=[one.at for one in entries if one.event == "Committed"],
     )
+
+
+def _kind_of_mark(entry: Entry) -> str | None:
+    """Which mark an event is, or None if it is none."""
+    kind = _MARKS.get(entry.event)
+    if kind is None and entry.is_warning:
+        return WARNING
+    return OTHER if kind is None and entry.event not in _QUIET else kind
 
 
 def _spans(entries: Sequence[Entry]) -> list[Span]:
@@ -228,7 +269,9 @@ def _set_end(spans: list[Span], entry: Entry) -> None:
     """Give the spans of the generation that ended its kind."""
     end = entry.fields.get("end")
     cause = str(end.get("cause", "")) if isinstance(end, Mapping) else ""
-    kind = NORMAL if cause in _NORMAL_CAUSES and not entry.fields.get("cut_short") else LOST
+    kind = _KIND_OF_CAUSE.get(cause, UNKNOWN)
+    if kind == PLANNED and entry.fields.get("cut_short"):
+        kind = OVERDUE
     for number in range(len(spans) - 1, -1, -1):
         span = spans[number]
         if span.generation_id != entry.generation_id or span.phase == JOINING:
@@ -238,37 +281,60 @@ def _set_end(spans: list[Span], entry: Entry) -> None:
 
 def _rebalances(entries: Sequence[Entry]) -> list[Rebalance]:
     """The change to each generation in which a member began to work."""
+    starts: dict[int, list[Entry]] = {}
+    for entry in entries:
+        if entry.event == "GenerationStarted":
+            starts.setdefault(entry.generation_id, []).append(entry)
+    late = _ends_after_the_next_start(entries, starts)
+    signs = [one for one in entries if one.event in ("Joining", "Left", "GenerationDraining")]
+    times = [one.at for one in signs]
     found: list[Rebalance] = []
     since = entries[0].at
-    for number in dict.fromkeys(
-        one.generation_id for one in entries if one.event == "GenerationStarted"
-    ):
-        starts = [
-            one
-            for one in entries
-            if one.event == "GenerationStarted" and one.generation_id == number
-        ]
-        before = [one for one in entries if since <= one.at <= starts[-1].at]
-        signs = [one for one in before if one.event in ("Joining", "Left", "GenerationDraining")]
-        signs = [one for one in signs if one.at <= starts[0].at]
-        begin = signs[0].at if signs else starts[0].at
+    for number, started in starts.items():
+        first, last = started[0].at, started[-1].at
+        own = signs[bisect_left(times, since) : bisect_right(times, first)]
+        begin = own[0].at if own else first
         found.append(
             Rebalance(
                 generation_id=number,
                 begin=begin,
-                end=starts[-1].at,
-                learned=_first(signs, "GenerationDraining", begin),
-                started=_first(starts, "GenerationStarted", begin),
+                end=last,
+                learned=_first(
+                    (one for one in own if one.event == "GenerationDraining"), begin=begin
+                ),
+                late=_first(late.get(number, ()), begin=begin),
+                started=_first(started, begin=begin),
             )
         )
-        since = starts[-1].at
+        since = last
     return found
 
 
-def _first(entries: Iterable[Entry], event: str, begin: float) -> dict[str, float]:
-    """For each member, the seconds until its first event of a class."""
+def _ends_after_the_next_start(
+    entries: Sequence[Entry], starts: Mapping[int, Sequence[Entry]]
+) -> dict[int, list[Entry]]:
+    """For each generation, how its predecessor ended in members that had not learned of it before.
+
+    A member that was frozen, or cut off from the coordinator, still is in the old generation when
+    the others work in the new one. It learns of that when it drains or loses its generation.
+    """
+    following = dict(pairwise(starts))
+    late: dict[int, list[Entry]] = {}
+    drained: set[tuple[str, int]] = set()
+    for entry in entries:
+        if entry.event not in ("GenerationDraining", "GenerationEnded"):
+            continue
+        key = (entry.member, entry.generation_id)
+        number = following.get(entry.generation_id)
+        if key not in drained and number is not None and entry.at > starts[number][0].at:
+            late.setdefault(number, []).append(entry)
+        drained.add(key)
+    return late
+
+
+def _first(entries: Iterable[Entry], begin: float) -> dict[str, float]:
+    """For each member, the seconds until the first of its events."""
     seconds: dict[str, float] = {}
     for entry in entries:
-        if entry.event == event:
-            seconds.setdefault(entry.member, entry.at - begin)
+        seconds.setdefault(entry.member, entry.at - begin)
     return seconds

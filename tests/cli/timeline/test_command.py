@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kgroup.cli import main
-from kgroup.cli.timeline.picture import TICKS, tick_step
-from tests.cli.timeline.lines import line, two_members
+from kgroup.cli.timeline.picture import PLOT, TICKS, tick_step, together
+from kgroup.cli.timeline.story import COMMIT, ENDS, PLANNED, UNKNOWN
+from kgroup.cli.timeline.style import FILLS, SHAPES
+from tests.cli.timeline.lines import ended, line, two_members
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</title></svg><script>alert("x")</script>'
@@ -50,8 +53,10 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     tags = Tags(page)
     assert tags.links == []
-    assert tags.names.count("script") == tags.names.count("svg") == 1
-    assert tags.names.count("table") == 2
+    assert tags.names.count("script") == 2  # the program, and its data
+    assert page.count('class="picture"') == 1
+    assert tags.names.count("table") == 3
+    assert HOSTILE not in page
     assert "the last to learn of it was a (h, 7), after 0.500 s" in page
 
 
@@ -59,17 +64,21 @@ def test_the_picture_has_every_span_where_it_belongs(tmp_path: Path) -> None:
     """It is well-formed, and a shape's place agrees with the times that it carries."""
     run(tmp_path, two_members(), "--out", str(tmp_path / "picture.svg"))
     root = ET.parse(tmp_path / "picture.svg").getroot()  # noqa: S314 - our own file
-    left, plot, length = (float(root.attrib[f"data-{name}"]) for name in ("left", "plot", "length"))
+    left, length = (float(root.attrib[f"data-{name}"]) for name in ("left", "length"))
     assert length == pytest.approx(30.2)
     shapes = [one for one in root.iter(f"{SVG}rect") if "data-a" in one.attrib]
-    assert len(shapes) == 8 + 3 + 2  # spans of both members, and bands of rebalances
+    # Spans of both members, bands of the rebalances, and the time that a member took to learn.
+    assert len(shapes) == 8 + 3 + 2 + 1
     for shape in shapes:
         at, width = float(shape.attrib["x"]), float(shape.attrib["width"])
         begin, end = float(shape.attrib["data-a"]), float(shape.attrib["data-b"])
-        assert at == pytest.approx(left + begin / length * plot, abs=0.1)
-        assert width == pytest.approx(max((end - begin) / length * plot, 1), abs=0.1)
+        assert at == pytest.approx(left + begin / length * PLOT, abs=0.1)
+        assert width == pytest.approx(max((end - begin) / length * PLOT, 1), abs=0.1)
     titles = [one.text or "" for one in root.iter(f"{SVG}title")]
-    assert any(re.match(r"running for 9.500 s, generation 1, 2 partitions", one) for one in titles)
+    assert any(
+        re.match(r"running for 9.500 s, from 1.000 s, generation 1, 2 partitions", one)
+        for one in titles
+    )
 
 
 def test_one_group_of_several(tmp_path: Path) -> None:
@@ -77,7 +86,9 @@ def test_one_group_of_several(tmp_path: Path) -> None:
     lines = [*two_members(), line(150.0, "c", "Joining", group_id="other")]
     assert "group g with 2 members" in run(tmp_path, lines).output
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert Tags(page).names.count("svg") == 2
+    assert page.count('class="picture"') == 2
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(set(ids)) == len(ids)  # else one picture would be cut to the height of another
     assert "group g" not in run(tmp_path, lines, "--group", "other").output
     wrong = run(tmp_path, lines, "--out", str(tmp_path / "picture.svg"))
     assert "a picture has one group; choose by --group one of g, other" in wrong.output
@@ -99,6 +110,57 @@ def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
     result = run(tmp_path, two_members(), "--out", str(tmp_path / "no" / "page.html"))
     assert result.exit_code == 1
     assert "No such file or directory" in result.output
+
+
+def test_the_time_to_learn_of_a_rebalance_is_drawn(tmp_path: Path) -> None:
+    """A line in the member's row is as long as the member took, and says so beside it."""
+    run(tmp_path, two_members(), "--out", str(tmp_path / "picture.svg"))
+    root = ET.parse(tmp_path / "picture.svg").getroot()  # noqa: S314 - our own file
+    first, second = (one for one in root.iter(f"{SVG}g") if one.get("class") == "row")
+    (lag,) = (one for one in first.iter(f"{SVG}rect") if one.get("class") == "item lag")
+    assert float(lag.attrib["data-a"]) == pytest.approx(10.0)
+    assert float(lag.attrib["data-b"]) == pytest.approx(10.5)
+    (label,) = (one for one in first.iter(f"{SVG}text") if one.get("class") == "after lag")
+    assert label.text == "0.5 s"
+    assert all(one.get("class") != "item lag" for one in second.iter())
+
+
+def test_the_legend_has_all_that_is_drawn(tmp_path: Path) -> None:
+    """Each end of a generation, each phase and each kind of mark is explained, once."""
+    run(tmp_path, two_members(), "--out", str(tmp_path / "picture.svg"))
+    picture = (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    fills, marks = (one.words for one in FILLS.values()), (one.words for one in SHAPES.values())
+    for words in (*fills, *marks):
+        assert picture.count(f">{escape(words)}</text>") == 1
+    ends = [FILLS[kind] for kind in (PLANNED, *set(ENDS.values()) - {PLANNED}, UNKNOWN)]
+    assert len({(one.label, one.lines, one.colour) for one in ends}) == len(ends)
+    assert all(one.label and one.lines for one in ends[1:])  # not by colour alone
+
+
+def test_a_hundred_thousand_commits(tmp_path: Path) -> None:
+    """The picture stays small: marks that lie upon each other are one, which says how many."""
+    lines = [line(0.0, "a", "Joined", 1), line(0.0, "a", "GenerationStarted", 1)]
+    for number in range(100_000):
+        at = 1 + number / 100
+        lines.append(line(at, "a", "Committed", 1 + number // 100, message="committed t-0 at 1"))
+        if number % 100 == 99:
+            lines.append(ended(at, "a", 1 + number // 100))
+            lines.append(line(at, "a", "GenerationStarted", 2 + number // 100))
+    run(tmp_path, lines, "--out", str(tmp_path / "picture.svg"))
+    root = ET.parse(tmp_path / "picture.svg").getroot()  # noqa: S314 - our own file
+    (group,) = (one for one in root.iter(f"{SVG}g") if one.get("class") == "marks commit")
+    assert len(group) <= PLOT / SHAPES[COMMIT].cell + 1
+    counted = [re.match(r"(\d+) commits from", one.text or "") for one in group.iter(f"{SVG}title")]
+    assert sum(int(one[1]) if one else 1 for one in counted) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("places", "groups"),
+    [([1.0], [1]), ([0, 1, 2, 3, 4], [3, 2]), ([0, 5, 5, 20], [1, 2, 1]), ([0, 0, 0], [3])],
+)
+def test_what_lies_together_is_drawn_as_one(places: list[float], groups: list[int]) -> None:
+    """A group has the places within a cell, here of 3 pixels, from its first."""
+    assert [len(one) for one in together(places, 3)] == groups
 
 
 @pytest.mark.parametrize(
