@@ -17,7 +17,8 @@ from tests.hostile.test_commands import DONE, WORK, begin
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND: Final = re.compile(
-    r"^(?:.*/bin/| +)?kgroup ((?:assign|broker|consume|demo|groups|simulate)\b.*)$", re.MULTILINE
+    r"^(?:.*/bin/| +)?kgroup ((?:assign|broker|consume|demo|groups|simulate|timeline)\b.*)$",
+    re.MULTILINE,
 )
 GROUP: Final = re.search(
     r"```json\n(.*?)```", (ROOT / "docs" / "assignors.md").read_text(encoding="utf-8"), re.DOTALL
@@ -44,7 +45,7 @@ SHOWN: Final = [
 def test_pages_show_commands() -> None:
     """The documentation shows each command; README's demo command is tested elsewhere."""
     shown = {given.values[0][0] for given in SHOWN}  # type: ignore[index]
-    assert shown >= {"assign", "broker", "consume", "groups", "simulate"}
+    assert shown >= {"assign", "broker", "consume", "groups", "simulate", "timeline"}
 
 
 @pytest.mark.parametrize("arguments", SHOWN)
@@ -63,11 +64,14 @@ def test_a_command_is_accepted_as_it_is_shown(
     assert GROUP is not None
     (tmp_path / "group.json").write_text(GROUP[1])
     (tmp_path / "my_assignors.py").write_text(OWN)
+    (tmp_path / "orders.events").touch()
     (tmp_path / "my_tests").mkdir()
     (tmp_path / "my_tests" / "test_worker.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    result = CliRunner().invoke(main, arguments)
+    # A shell would put the reader's own files in the place of the pattern.
+    given = ["orders.events" if one.endswith(".events") else one for one in arguments]
+    result = CliRunner().invoke(main, given)
     for name in ("my_assignors", "my_tests", "my_tests.test_worker"):
         sys.modules.pop(name, None)
     assert result.exit_code == DONE, result.output

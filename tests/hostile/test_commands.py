@@ -39,6 +39,7 @@ WORK: Final = {
         "kgroup.cli.simulate.find",
         "kgroup.cli.simulate.record",
     ),
+    "timeline": ("kgroup.cli.timeline.command.read",),
 }
 #: Further arguments that a command needs besides the option under test.
 BESIDE: Final[dict[tuple[str, str], list[str]]] = {
