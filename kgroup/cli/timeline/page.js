@@ -37,7 +37,8 @@ function timeline(section) {
   const left = Number(svg.dataset.left), right = Number(svg.dataset.right);
   const length = Number(svg.dataset.length), height = svg.viewBox.baseVal.height;
   const clip = svg.querySelector("clipPath"), bounds = clip.querySelector("rect");
-  const shapes = [...svg.querySelectorAll("rect[data-a], text[data-a]")];
+  const shapes = [...svg.querySelectorAll("rect[data-a], text[data-a]")].map((shape) => (
+    { shape, a: Number(shape.dataset.a), b: Number(shape.dataset.b), shown: true }));
   const lines = [...svg.querySelectorAll("line.tick")], texts = [...svg.querySelectorAll("text.tick")];
   const groups = [];
   const marks = JSON.parse(section.querySelector("script.marks").textContent);
@@ -70,8 +71,13 @@ function timeline(section) {
   };
 
   function draw() {
-    for (const shape of shapes) {
-      const a = x(Number(shape.dataset.a)), b = x(Number(shape.dataset.b));
+    for (const one of shapes) {
+      const shape = one.shape, shown = inSight(one);
+      // A file of a day has ten thousand phases, of which few are in sight: the others cost nothing.
+      if (shown !== one.shown) shape.setAttribute("display", shown ? "inline" : "none");
+      one.shown = shown;
+      if (!shown) continue;
+      const a = x(one.a), b = x(one.b);
       if (shape.tagName === "rect") {
         shape.setAttribute("x", a);
         shape.setAttribute("width", Math.max(b - a, 1));
