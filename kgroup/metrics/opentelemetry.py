@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
-from typing import Any, Final, Protocol, TypeVar, final
+from typing import Any, Final, Protocol, TypeVar, cast, final
 
 from kgroup.batch_handler import progress_of
 from kgroup.events import CommitRefused, Committed, Event
@@ -243,9 +243,9 @@ class OpenTelemetryTraces:
                     else returned
                 )
 
-        wrapper: Callable[[M, Batch], Any] = process_async if is_async(handle) else process
+        wrapper = process_async if is_async(handle) else process
         wrapper.__qualname__ = name_of(handle)  # the name in errors
-        return wrapper
+        return cast("Callable[[M, Batch], R]", wrapper)
 
     def _commit(self, event: Committed | CommitRefused) -> None:
         """The span of a commit that is over. Its parent is the span of the task that commits."""

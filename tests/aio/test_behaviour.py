@@ -13,7 +13,6 @@ from typing import Final
 
 import pytest
 
-from tests import behaviour
 from tests.aio import adapter
 from tests.behaviour import (
     test_damage,
@@ -29,6 +28,7 @@ from tests.behaviour import (
 )
 from tests.behaviour.worker import ASYNCIO
 from tests.brokers import EMBEDDED, Kafka
+from tests.conftest import ROOT
 
 Test = Callable[[Kafka], Awaitable[None]]
 
@@ -127,8 +127,8 @@ def full_name(test: Callable[..., object]) -> str:
 def test_every_behaviour_is_played_or_left_out_for_a_reason() -> None:
     """A test of ``tests/behaviour`` is in exactly one list, and the lists have nothing else."""
     written = set[str]()
-    for path in sorted(Path(behaviour.__path__[0]).glob("test_*.py")):
-        module = import_module(f"{behaviour.__name__}.{path.stem}")
+    for path in sorted((ROOT / "tests" / "behaviour").glob("test_*.py")):
+        module = import_module(f"tests.behaviour.{path.stem}")
         written |= {
             full_name(found)
             for name, found in vars(module).items()
