@@ -29,3 +29,8 @@ __all__ = [
     "serve",
     "serve_cluster",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names: completion shows none of the modules that define them."""
+    return sorted(__all__)

@@ -16,3 +16,8 @@ from kgroup.threaded.retries import retrying
 from kgroup.threaded.worker import run, serve
 
 __all__ = ["ConsumerGroup", "Generation", "Records", "retrying", "run", "serve"]
+
+
+def __dir__() -> list[str]:
+    """The public names: completion shows none of the modules that define them."""
+    return sorted(__all__)

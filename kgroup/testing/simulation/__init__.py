@@ -51,3 +51,8 @@ __all__ = [
     "generate_plan",
     "simulate",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names: completion shows none of the modules that define them."""
+    return sorted(__all__)
