@@ -12,7 +12,8 @@ import attrs
 Row = tuple[int | None, int | None, bytes | str | None]
 """Partition, offset and value of a record, as its client gives them."""
 Note = Callable[[int, Iterable[Row]], object]
-"""Takes the number of a batch's records, and the records; these may be left unread."""
+"""Takes the number of a batch's records, and the records; these may be left unread. A client that
+can say when it has its partitions notes no records then."""
 
 
 @final

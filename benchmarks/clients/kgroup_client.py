@@ -46,6 +46,7 @@ def _run(job: Job, note: Note, ended: Ended, *, each: bool) -> None:
             token = trio.lowlevel.current_trio_token()
             ended.call(lambda: token.run_sync_soon(group.shutdown))
             async for generation in group:
+                note(0, ())
                 for partition in generation.assignment if each else [None]:
                     generation.start_soon(handle, generation, partition)
 
@@ -72,6 +73,7 @@ def threads(job: Job, note: Note, ended: Ended) -> None:
         with threaded.ConsumerGroup(config_of(job, group_id)) as group:
             ended.call(group.shutdown)
             for generation in group:
+                note(0, ())
                 for partition in generation.assignment:
                     generation.start(handle, generation, partition)
 

@@ -3,7 +3,8 @@
 - ``journal`` writes a line for each record: partition, offset, the record's value (when it was
   produced), and when it was processed;
 - ``meter`` measures records per second and CPU from the first batch to the last one wanted;
-- ``first`` measures the time from the start of the client to its first record, and that to its end.
+- ``first`` measures the time from the start of the client to its first record, and that to its end;
+  of a client that says so, also that to its partitions.
 
 Times are of the machine's monotonic clock, in seconds.
 """
@@ -70,6 +71,8 @@ class Meter:
 
     def note(self, number: int, rows: Iterable[Row]) -> None:
         """Count the records, and read them if the job says so."""
+        if not number:
+            return
         if self._job.each:
             for _ in rows:
                 pass
@@ -98,22 +101,27 @@ class First:
     def __init__(self, job: Job, ended: Ended) -> None:
         self._job, self._ended = job, ended
         self._began = time.monotonic()
+        self._assigned: float | None = None
         self._first: float | None = None
 
     def note(self, number: int, rows: Iterable[Row]) -> None:
         """End the client at its first record."""
-        del number, rows
-        if self._first is None:
+        del rows
+        if not number:
+            self._assigned = self._assigned or time.monotonic()
+        elif self._first is None:
             self._first = time.monotonic()
             self._ended.set()
 
     def close(self) -> None:
-        """Append the two durations."""
+        """Append the durations."""
         if self._first is None:
             return
-        line = f"{self._first - self._began} {time.monotonic() - self._first}\n"
+        line = f"{self._first - self._began} {time.monotonic() - self._first}"
+        if self._assigned is not None:
+            line += f" {self._assigned - self._began}"
         with Path(self._job.journal).open("a", encoding="utf-8") as journal:
-            journal.write(line)
+            journal.write(f"{line}\n")
 
 
 SINKS: Final[Mapping[str, Callable[[Job, Ended], Sink]]] = {

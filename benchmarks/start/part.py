@@ -1,7 +1,7 @@
 """The command ``python -m benchmarks start``: from nothing to the first record, and the end.
 
 In one process, a member of a new group is made, joins and reads a record that waits for it; then it
-is closed. This is repeated; imports do not count.
+is closed. This is repeated; imports do not count. kgroup also says when it had its partitions.
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ def durations(
     if len(lines) < repeats:
         raise process.failure(f"read a record in {len(lines)} of {repeats} runs")
     return {
-        "start": [round(1000 * float(start), 1) for start, _ in lines],
-        "stop": [round(1000 * float(stop), 1) for _, stop in lines],
+        "start": [_milliseconds(start) for start, *_ in lines],
+        "stop": [_milliseconds(stop) for _, stop, *_ in lines],
+        "join": [_milliseconds(join) for _, _, *joins in lines for join in joins],
     }
+
+
+def _milliseconds(seconds: str) -> float:
+    return round(1000 * float(seconds), 1)

@@ -81,6 +81,23 @@ def test_several_members_run_in_one_process(
     assert json.loads((tmp_path / "journal").read_text())["rate"] > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "durations"), [("kgroup", 3), ("kgroup-threads", 3), ("confluent-eager", 2)]
+)
+def test_a_start_is_measured(
+    embedded_kafka: EmbeddedKafka, tmp_path: Path, name: str, durations: int
+) -> None:
+    """There are the times to the first record and to the end, and kgroup's to its partitions."""
+    job = job_for(embedded_kafka, name, tmp_path, sink="first")
+    ended = Ended()
+    sink = SINKS["first"](job, ended)
+    adapter_of(name)(job, sink.note, ended)
+    sink.close()
+    found = list(map(float, (tmp_path / "journal").read_text().split()))
+    assert len(found) == durations
+    assert all(seconds <= found[0] for seconds in found[2:])
+
+
 def test_a_job_survives_its_process() -> None:
     """A worker is given the job that its benchmark has made."""
     job = Job(servers="h:1", topic="t", group="g", work=0.25, commit=False, each=True, members=3)

@@ -161,7 +161,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         }
     ],
     "start": [
-        {"client": "kgroup", "case": "", "round": 0, "start": [5.0, 7.0], "stop": [1.0, 900.0]}
+        {"client": "kgroup", "case": "", "round": 0}
+        | {"start": [5.0, 7.0], "stop": [1.0, 900.0], "join": [3.0]},
+        {"client": "java", "case": "", "round": 0, "start": [9.0], "stop": [2.0], "join": []},
     ],
     "security": [
         *(
@@ -182,7 +184,7 @@ SHOWN = {
     "latency": ["| kgroup | 1.00 | 2.0 | 3.0 |"],
     "memory": ["| kgroup | 7 | 9 |"],
     "idle": ["| kgroup | 1.00 | 40 | 60 | 70 | 2.00 |"],
-    "start": ["| kgroup | 6 (5 to 7) | 450 (1 to 900) |"],
+    "start": ["| kgroup | 3.0 | 6 (5 to 7) | 450 (1 to 900) |", "| java | - | 9 | 2 |"],
     "security": [
         "| kgroup | 2.00 | 1.00 | 0.50 | 100 | 100 | 1.00 |",
         "| kgroup | 0.95 | 1.00 | 0.50 | 0.50 |",
