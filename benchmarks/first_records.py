@@ -9,7 +9,7 @@ for leaders (``kgroup.records.topic_requests``), when librdkafka's timer has to 
 are printed with the lowest and the highest round.
 
 Without traffic an added partition waits in both cases for the Fetch under way, in which Kafka waits
-for records up to ``fetch.wait.max.ms`` (500 ms).
+for records up to ``fetch.wait.max.ms`` (100 ms; 500 by librdkafka's default).
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ from kgroup.records.consumer_thread import ConsumerThread, OpenConsumer
 from kgroup.records.fetcher import FetchedItem, FetchStart
 from kgroup.records.librdkafka_settings import consumer_settings
 from kgroup.records.shared_consumer import (
-    FETCH_WAIT,
     MOST_OWN,
     SharedConsumer,
     SharedFetcher,
@@ -253,7 +252,7 @@ class LibrdkafkaSource(BufferedSource):
     # While a Consumer is shared, `_thread` is what replaces it, and has not started.
 
     def _share(self) -> None:
-        wanted = {**consumer_settings(self._config), "fetch.wait.max.ms": FETCH_WAIT}
+        wanted = consumer_settings(self._config)
         group = wanted.pop(_GROUP)
         # The security too: functions that look up a login are not among librdkafka's settings.
         key = (frozenset(wanted.items()), self._config.security, self._open_consumer)

@@ -32,8 +32,8 @@ is queued, as what a thread of its own had fetched before: the next ``assign`` k
 
 **How long a new fetch waits.** librdkafka has one Fetch request under way for each broker, and adds
 a partition only to the next one. While nothing arrives, the broker holds a request back for
-``fetch.wait.max.ms``: 500 by default, and ``FETCH_WAIT`` here, because another member's partition
-may wait for it.
+``fetch.wait.max.ms``, so another member's partition may wait for it. It is short for every Consumer
+(``librdkafka_settings``).
 
 INVARIANTS
     Everything here runs in the event loop's thread.
@@ -70,9 +70,6 @@ from kgroup.types import TopicPartition
 
 MOST_OWN: Final = 2
 """So many members of an event loop get a Consumer of their own when they start."""
-FETCH_WAIT: Final = 75
-"""Milliseconds for which a broker holds back a Fetch request of the shared Consumer. Fifty members
-with Consumers of their own send seven times as many requests at librdkafka's 500."""
 BUSY_RECORDS: Final = 500
 """A member that gets more records within a second moves out."""
 BUSY_BYTES: Final = 500_000

@@ -41,6 +41,11 @@ def test_half_of_the_buffer_is_librdkafkas() -> None:
     assert made["queued.min.messages"] == 200
 
 
+def test_a_new_partition_of_a_quiet_topic_waits_for_a_short_fetch() -> None:
+    """A broker holds an empty Fetch back for a tenth of a second, not for the default's half."""
+    assert consumer_settings(config())["fetch.wait.max.ms"] == 100
+
+
 def test_what_the_member_chose_reaches_the_data_plane() -> None:
     """Isolation level, client id and rack are passed on; a missing rack is left out."""
     made = consumer_settings(config(isolation_level="read_committed", client_id="c", rack_id="r1"))

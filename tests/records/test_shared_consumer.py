@@ -18,7 +18,6 @@ from kgroup.records.fetcher import FetchedItem, FetchedRun, FetchFailure, FetchS
 from kgroup.records.librdkafka import CONSUMERS, Consumers, LibrdkafkaSource
 from kgroup.records.shared_consumer import (
     BUSY_RECORDS,
-    FETCH_WAIT,
     MOST_OWN,
     SharedConsumer,
     SharedFetcher,
@@ -108,7 +107,6 @@ async def test_only_the_first_members_have_consumers_of_their_own() -> None:
         assert len(opened.consumers) == MOST_OWN + 1
         own = {f"kgroup-records-g{number}" for number in range(MOST_OWN)}
         assert threads() == own | {"kgroup-records-shared"}
-        assert opened.consumers[-1].settings["fetch.wait.max.ms"] == FETCH_WAIT
     assert threads() == set()
 
 
