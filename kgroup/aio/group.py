@@ -101,6 +101,7 @@ class ConsumerGroup(GroupTwin):
             runtime,
             self._pass_on if passed_on else on_event,
             package="kgroup.aio",
+            calls_program=monitored,  # other functions run in asyncio's loop
             on_error=self._cancel_body,
             watch=self._until_broken,
             before_end=trio.lowlevel.checkpoint,

@@ -15,10 +15,19 @@ A call runs in a copy of its caller's context variables, and everything else in 
 whoever started the loop, as if trio ran in the program's own thread. So an event handler that is
 called for a commit finds the span in which the program commits.
 
+**A shared thread.** Several loops may run in one thread, as guests of one `trio.run` (``_Host``). A
+guest is a task of the host with a nursery, calls and an end of its own. It begins by a call into
+the host, which is answered like all others: if the host has ended meanwhile, the guest makes
+another one. The host ends with its last guest.
+
+What isolates guests: an exception of a guest's function, or of a call or callback made for it, ends
+that guest only. What does not: code that blocks the thread blocks all of them, and if trio itself
+fails, all of them end with its error. So only a loop that runs no code of the program may share.
+
 INVARIANTS: every call that waits is answered, by its result or by `LoopEndedError`, however the
 loop ends; calls start in the order in which they were made; the loop never waits for a thread; no
 lock is held while Python code runs, so that a signal handler may call whatever the interrupted code
-may.
+may. Only the host's thread counts guests.
 """
 
 from __future__ import annotations
@@ -29,7 +38,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 import attrs
 import trio
@@ -124,20 +133,33 @@ class _AsyncCall:
 
 @final
 class BackgroundLoop:
-    """Runs one async function in trio, in a thread of its own, until that function returns.
+    """Runs one async function in trio, in a background thread, until that function returns.
 
     Args:
-        name: the name of the thread.
+        name: the name of the thread, if it is this loop's own.
         main: the function; calls are possible from its start until it returns.
         on_end: called in the thread when the loop has ended, however it ended.
+        shares: whether it runs in the thread that such loops of this process share.
+
+    Attributes:
+        thread: the thread; until `start`, that of a loop that shares one is not known.
+        ended: set when the function has returned, or cannot go on.
+        error: what it raised, or None.
     """
 
     def __init__(
-        self, name: str, main: Callable[[], Awaitable[None]], on_end: Callable[[], object]
+        self,
+        name: str,
+        main: Callable[[], Awaitable[None]],
+        on_end: Callable[[], object],
+        *,
+        shares: bool = False,
     ) -> None:
         self._main = main
         self._on_end = on_end
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._shares = shares
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._ends_thread = not shares
         self._calls: set[Waiting] = set()
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
@@ -151,7 +173,7 @@ class BackgroundLoop:
     @property
     def is_current_thread(self) -> bool:
         """Whether this code runs in the loop's thread."""
-        return threading.get_ident() == self._thread.ident
+        return threading.get_ident() == self.thread.ident
 
     @property
     def forked(self) -> bool:
@@ -159,17 +181,38 @@ class BackgroundLoop:
         return os.getpid() != self._pid
 
     def start(self) -> None:
-        """Start the thread, and wait until calls are possible."""
-        self._context = contextvars.copy_context()
-        self._thread.start()
+        """Start the thread, or share one, and wait until calls are possible.
+
+        Raises:
+            UsageError: it would share the thread in which this call is made.
+        """
+        if self._shares:
+            self._begin_as_guest()
+        else:
+            self._context = contextvars.copy_context()
+            self.thread.start()
         self._ready.wait()
 
+    def _begin_as_guest(self) -> None:
+        while True:
+            host = _host()
+            self.thread = host.loop.thread
+            try:
+                host.loop.run_sync(partial(host.admit, self, self._run_as_guest))
+            except LoopEndedError:
+                continue  # its last guest has ended meanwhile
+            return
+
     def join(self) -> None:
-        """Wait until the thread has ended. A signal handler may raise out of the wait."""
+        """Wait until the loop has ended, and its thread if no other loop shares it.
+
+        A signal handler may raise out of the wait.
+        """
         # In Python 3.11, a Thread.join out of which a signal handler raises marks the thread as
         # ended, so it may only be called when the thread really is about to end.
         self.ended.wait()
-        self._thread.join()
+        if self._ends_thread:
+            self.thread.join()
 
     def run(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
         """Call an async function in the loop, and wait for its result.
@@ -211,7 +254,7 @@ class BackgroundLoop:
         """
         if self._token is None or self.ended.is_set() or self.forked:
             return False
-        return post_to(self._token, fn)
+        return post_to(self._token, partial(self._call_as_guest, fn) if self._shares else fn)
 
     def register(self, wakeup: Waiting) -> None:
         """Wake what waits for something else when the loop ends.
@@ -232,11 +275,11 @@ class BackgroundLoop:
         if self.forked:
             raise UsageError(
                 f"this process is a fork of process {self._pid}, in which the thread"
-                f" {self._thread.name} runs; make a ConsumerGroup in each process, after the fork"
+                f" {self.thread.name} runs; make a ConsumerGroup in each process, after the fork"
             )
         if self.is_current_thread:
             raise UsageError(
-                f"this call was made in the thread {self._thread.name} and would wait for that"
+                f"this call was made in the thread {self.thread.name} and would wait for that"
                 " very thread; an event handler has to make it in another thread"
             )
         if threading.get_ident() in threads_with_locks:
@@ -308,11 +351,41 @@ class BackgroundLoop:
         except BaseException as error:  # noqa: BLE001 # the owner of the loop raises it
             self.error = error
         finally:
-            self.ended.set()
-            self._ready.set()
-            while self._calls:
-                self._calls.pop().settle(None, LoopEndedError())
-            self._on_end()
+            self.finish()
+
+    async def _run_as_guest(self) -> None:
+        try:
+            await self._run_main()
+        except BaseException as error:
+            # trio has failed: it cancels its tasks, or forgets them. The host ends its guests.
+            if _contains(error, trio.Cancelled) or isinstance(error, GeneratorExit):
+                raise
+            self.error = self.error or error
+
+    def _call_as_guest(self, fn: Callable[[], object]) -> None:
+        """Call a posted function; an exception would end the loops of all guests."""
+        if self.ended.is_set():
+            return
+        try:
+            fn()
+        except BaseException as error:  # noqa: BLE001 # as in `_run`
+            self.error = self.error or error
+            if self._nursery is not None:
+                self._nursery.cancel_scope.cancel()
+
+    def finish(self, *, ends_thread: bool = True, error: BaseException | None = None) -> None:
+        """Answer all calls, because the loop has ended; in its thread.
+
+        Args:
+            ends_thread: whether the thread ends with it.
+            error: why it could not go on.
+        """
+        self._ends_thread, self.error = ends_thread, self.error or error
+        self.ended.set()
+        self._ready.set()
+        while self._calls:
+            self._calls.pop().settle(None, LoopEndedError())
+        self._on_end()
 
     async def _run_main(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -323,6 +396,76 @@ class BackgroundLoop:
             finally:
                 self._nursery = None
                 nursery.cancel_scope.cancel()
+
+
+@final
+class _Host:
+    """A thread that several loops share, from the first one until the last one has ended."""
+
+    def __init__(self) -> None:
+        self.loop = BackgroundLoop("kgroup-shared", self._main, self._on_end)
+        self._guests: set[BackgroundLoop] = set()
+        self._over = trio.Event()
+
+    def admit(self, guest: BackgroundLoop, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop here; in the loop.
+
+        Raises:
+            LoopEndedError: the last guest has ended.
+        """
+        if self._over.is_set():
+            raise LoopEndedError
+        self._guests.add(guest)
+        # In the context of this call, which is that of whoever starts the guest.
+        self._nursery.start_soon(self._run_guest, guest, run)
+
+    def leave_empty(self) -> None:
+        """End if there is no guest; in the loop."""
+        if not self._guests:
+            self._over.set()
+            if _HOSTS.get(os.getpid()) is self:
+                del _HOSTS[os.getpid()]
+
+    async def _main(self) -> None:
+        async with trio.open_nursery() as self._nursery:
+            await self._over.wait()
+
+    async def _run_guest(self, guest: BackgroundLoop, run: Callable[[], Awaitable[None]]) -> None:
+        await run()
+        self._guests.discard(guest)
+        self.leave_empty()
+        guest.finish(ends_thread=self._over.is_set())
+
+    def _on_end(self) -> None:
+        """End the guests that are left: trio has failed."""
+        while self._guests:
+            self._guests.pop().finish(error=self.loop.error)
+
+
+_HOSTS: Final[dict[int, _Host]] = {}
+"""The shared thread of each process, by its id: a fork has none of its own at first."""
+
+
+def _host() -> _Host:
+    """The host of this process, which may be about to end; another one if it has ended."""
+    pid = os.getpid()
+    if (known := _HOSTS.get(pid)) is not None:
+        if not known.loop.ended.is_set():
+            return known
+        _HOSTS.pop(pid, None)
+    made = _Host()
+    made.loop.start()
+    # Without a lock: two threads may both make one, and one of these is not needed.
+    host = _HOSTS.setdefault(pid, made)
+    if host is not made:
+        made.loop.post(made.leave_empty)
+    return host
+
+
+def _contains(error: BaseException, kind: type[BaseException]) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(kind) is not None
+    return isinstance(error, kind)
 
 
 def _acquired() -> threading.Lock:

@@ -3,6 +3,11 @@
 Both wrap it, and neither makes a decision about the group. The thread's main function enters the
 trio group and waits there until the program's block is left. Calls from outside are answered until
 then, even if the group has closed before, so that a handler learns why its commit is refused.
+
+The groups of a process share one thread, and with it what the members of an event loop share:
+Consumers, polls of topics, logins. A group has a thread of its own if code of the program runs in
+its loop (an event handler, an assignor, ...), or if it writes a file: what blocks that loop costs
+this group its heartbeats, and no other one.
 """
 
 from __future__ import annotations
@@ -135,6 +140,7 @@ class BackgroundGroup:
         runtime: as for the trio group.
         on_event: as for the trio group.
         package: the package that uses it, for errors.
+        calls_program: whether the loop runs functions that the program has given.
         on_error: called in the loop when the trio group has closed because of an exception.
         watch: a service that runs beside the group.
         before_end: awaited in the loop when the group has closed and the block was left.
@@ -154,6 +160,7 @@ class BackgroundGroup:
         on_event: EventHandler | None,
         *,
         package: str,
+        calls_program: bool,
         on_error: Callable[[], object],
         watch: Callable[[], Awaitable[object]],
         before_end: Callable[[], Awaitable[object]],
@@ -165,7 +172,12 @@ class BackgroundGroup:
                 " cannot be simulated; simulate the same work with kgroup.ConsumerGroup"
             )
         self.trio = ConsumerGroup(config, runtime=runtime, on_event=on_event)
-        self.loop = BackgroundLoop(f"kgroup-{config.group_id}", self._main, on_loop_end)
+        self.loop = BackgroundLoop(
+            f"kgroup-{config.group_id}",
+            self._main,
+            on_loop_end,
+            shares=not calls_program and runtime is None and _is_all_kgroups(config),
+        )
         self.scope = trio.CancelScope()
         self.late_errors: list[BaseException] = []
         self._group_id = config.group_id
@@ -271,3 +283,8 @@ class BackgroundGroup:
             await self._left.wait()
             await self._before_end()
             self._services.cancel_scope.cancel()
+
+
+def _is_all_kgroups(config: GroupConfig) -> bool:
+    """Whether the loop neither calls assignors of the program nor waits for a file."""
+    return config.events_to is None and all(isinstance(one, str) for one in config.assignors)

@@ -41,10 +41,10 @@ class ConsumerGroup(GroupTwin):
                 for partition in generation.assignment:
                     generation.start(handle, generation, partition)
 
-    It runs ``kgroup.ConsumerGroup`` on a background thread, which sends the heartbeats. A handler
-    that holds Python's interpreter lock for long, in a C extension that does not release it, stops
-    the heartbeats, and many handlers that only compute delay them; a ``LoopBlocked`` event reports
-    it.
+    It runs ``kgroup.ConsumerGroup`` on a background thread, which sends the heartbeats; groups
+    without ``on_event`` share one. A handler that holds Python's interpreter lock for long, in a C
+    extension that does not release it, stops the heartbeats, and many handlers that only compute
+    delay them; a ``LoopBlocked`` event reports it.
 
     Leaving the block, by its end, by ``break`` or by an exception such as ``KeyboardInterrupt``,
     lets the threads of the generation finish their current work (the drain), leaves the group, and
@@ -82,6 +82,10 @@ class ConsumerGroup(GroupTwin):
             runtime,
             on_event,
             package="kgroup.threaded",
+            # Functions for a start or a login may return awaitables, for trio to await.
+            calls_program=on_event is not None
+            or config.starts is not None
+            or config.security.dynamic,
             on_error=lambda: None,
             watch=trio.lowlevel.checkpoint,
             before_end=self._until_reported,

@@ -707,7 +707,8 @@ def test_a_background_thread_that_dies(kafka: Kafka) -> None:
         with pytest.raises(trio.TrioInternalError):
             async with here.group() as group:
                 generation = await group.next()
-                group._loop.post(crash)
+                assert group._loop._token is not None
+                group._loop._token.run_sync_soon(crash)
                 await generation.ending.wait()
                 with pytest.raises(StaleGenerationError):
                     await generation.commit({here.harness.partition(0): 1})

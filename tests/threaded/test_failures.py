@@ -67,7 +67,8 @@ def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
     def body(group: ConsumerGroup) -> None:
         generation = next(group)
         generation.start(handle, generation)
-        group._loop.post(crash)
+        assert group._loop._token is not None
+        group._loop._token.run_sync_soon(crash)
         with pytest.raises(GroupClosedError):
             next_of(group)
         assert group._loop.ended.wait(SOON)
