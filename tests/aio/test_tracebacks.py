@@ -112,7 +112,8 @@ def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
         with pytest.raises(trio.TrioInternalError) as raised:
             async with here.group() as group:
                 await group.next()
-                group._loop.post(crash)
+                assert group._loop._token is not None
+                group._loop._token.run_sync_soon(crash)
                 await forever()
         printed = "".join(traceback.format_exception(raised.value))
         assert "ZeroDivisionError: on purpose" in printed
