@@ -18,14 +18,17 @@ TABLES = """
     SELECT pg_advisory_xact_lock(1);  -- workers start at the same time
     CREATE TABLE IF NOT EXISTS records (topic text, partition int, "offset" bigint, value bytea);
     CREATE TABLE IF NOT EXISTS progress (
-        topic text, partition int, next_offset bigint NOT NULL, PRIMARY KEY (topic, partition)
+        topic text, partition int, next_offset bigint NOT NULL, generation int NOT NULL,
+        PRIMARY KEY (topic, partition)
     );
 """
-BEGIN = "INSERT INTO progress VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+BEGIN = "INSERT INTO progress VALUES (%s, %s, %s, 0) ON CONFLICT DO NOTHING"
 # The lock makes another worker's transaction on this partition wait until this one has ended.
-LOCK = "SELECT next_offset FROM progress WHERE topic = %s AND partition = %s FOR UPDATE"
+LOCK = "SELECT next_offset, generation FROM progress WHERE topic = %s AND partition = %s FOR UPDATE"
 WRITE = "INSERT INTO records VALUES (%s, %s, %s, %s)"
-WRITE_PROGRESS = "UPDATE progress SET next_offset = %s WHERE topic = %s AND partition = %s"
+WRITE_PROGRESS = """
+    UPDATE progress SET next_offset = %s, generation = %s WHERE topic = %s AND partition = %s
+"""
 
 
 class GapError(Exception):
@@ -52,12 +55,20 @@ class Store:
         self._next = {one: found[one] for one in partitions if one in found}
         return self._next
 
-    def write(self, _: Generation, batch: kgroup.Batch) -> None:
+    def write(self, generation: Generation, batch: kgroup.Batch) -> None:
         """Write the records that are not there yet, and the new progress, in one transaction."""
         place = batch.partition.topic, batch.partition.partition
         with self._connect() as database, database.cursor() as cursor:
             cursor.execute(BEGIN, (*place, batch.start_offset))
-            (written,) = cursor.execute(LOCK, place).fetchone() or (0,)
+            written, newest = cursor.execute(LOCK, place).fetchone() or (0, 0)
+            # The fence: a member that was left behind writes nothing once its successor has. The
+            # ids of a group that was deleted begin again; then set those in the table to 0.
+            if newest > generation.generation_id:
+                raise kgroup.StaleGenerationError(
+                    f"{batch.partition}: generation {newest} has written to it, and this is"
+                    f" {generation.generation_id}; nothing was written",
+                    generation.end,
+                )
             # The log no longer has the offset at which this worker had to start, so another was
             # taken; or the database was replaced by an older one.
             begin = self._next.get(batch.partition, batch.start_offset)
@@ -67,12 +78,13 @@ class Store:
                     f" the database has the records before {written}"
                 )
             # It may have more: a member that did not know yet that it had lost the partition wrote
-            # on after this one had asked for its start.
+            # on after this one had asked for its start. Or a crash of the coordinator made an id
+            # repeat, which the fence cannot see.
             new = [message for message in batch if (message.offset() or 0) >= written]
             rows = [(*place, message.offset(), message.value()) for message in new]
-            if rows:
-                cursor.executemany(WRITE, rows)
-                cursor.execute(WRITE_PROGRESS, (batch.next_offset, *place))
+            cursor.executemany(WRITE, rows)
+            after = max(batch.next_offset, written)
+            cursor.execute(WRITE_PROGRESS, (after, generation.generation_id, *place))
         self._next[batch.partition] = batch.next_offset
         print(f"{batch.partition} has the records before {batch.next_offset}\n", end="", flush=True)
 

@@ -17,12 +17,13 @@ from kgroup.threaded import Generation, run
 TABLES = """
 CREATE TABLE IF NOT EXISTS records (topic TEXT, partition INT, offset INT, value BLOB);
 CREATE TABLE IF NOT EXISTS progress (
-    topic TEXT, partition INT, next_offset INT NOT NULL, PRIMARY KEY (topic, partition)
+    topic TEXT, partition INT, next_offset INT NOT NULL, generation INT NOT NULL,
+    PRIMARY KEY (topic, partition)
 );
 """
 WRITE = "INSERT INTO records VALUES (?, ?, ?, ?)"
-READ_PROGRESS = "SELECT next_offset FROM progress WHERE topic = ? AND partition = ?"
-WRITE_PROGRESS = "INSERT OR REPLACE INTO progress VALUES (?, ?, ?)"
+READ_PROGRESS = "SELECT next_offset, generation FROM progress WHERE topic = ? AND partition = ?"
+WRITE_PROGRESS = "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)"
 
 
 class GapError(Exception):
@@ -44,15 +45,23 @@ class Store:
     ) -> dict[kgroup.TopicPartition, int | None]:
         """Where each partition continues; None for one of which nothing was written."""
         with closing(self._connect()) as database:
-            starts = {one: self._next_offset(database, one) for one in partitions}
+            starts = {one: self._progress(database, one)[0] for one in partitions}
         self._next = {one: offset for one, offset in starts.items() if offset is not None}
         return starts
 
-    def write(self, _: Generation, batch: kgroup.Batch) -> None:
+    def write(self, generation: Generation, batch: kgroup.Batch) -> None:
         """Write the records that are not there yet, and the new progress, in one transaction."""
         with closing(self._connect()) as database, database:
             database.execute("BEGIN IMMEDIATE")  # no other worker writes between here and the end
-            written = self._next_offset(database, batch.partition)
+            written, newest = self._progress(database, batch.partition)
+            # The fence: a member that was left behind writes nothing once its successor has. The
+            # ids of a group that was deleted begin again; then set those in the table to 0.
+            if newest > generation.generation_id:
+                raise kgroup.StaleGenerationError(
+                    f"{batch.partition}: generation {newest} has written to it, and this is"
+                    f" {generation.generation_id}; nothing was written",
+                    generation.end,
+                )
             # The log no longer has the offset at which this worker had to start, so another was
             # taken; or the database was replaced by an older one.
             begin = self._next.get(batch.partition, batch.start_offset)
@@ -62,16 +71,17 @@ class Store:
                     f" the database has the records before {written}"
                 )
             # It may have more: a member that did not know yet that it had lost the partition wrote
-            # on after this one had asked for its start.
+            # on after this one had asked for its start. Or a crash of the coordinator made an id
+            # repeat, which the fence cannot see.
             place = batch.partition.topic, batch.partition.partition
             rows = [
                 (*place, message.offset(), message.value())
                 for message in batch
                 if written is None or message.offset() >= written
             ]
-            if rows:
-                database.executemany(WRITE, rows)
-                database.execute(WRITE_PROGRESS, (*place, batch.next_offset))
+            database.executemany(WRITE, rows)
+            after = max(batch.next_offset, written or 0)
+            database.execute(WRITE_PROGRESS, (*place, after, generation.generation_id))
         self._next[batch.partition] = batch.next_offset
         print(f"{batch.partition} has the records before {batch.next_offset}", flush=True)
 
@@ -79,9 +89,12 @@ class Store:
         return sqlite3.connect(self._path, timeout=60, isolation_level=None)
 
     @staticmethod
-    def _next_offset(database: sqlite3.Connection, partition: kgroup.TopicPartition) -> int | None:
+    def _progress(
+        database: sqlite3.Connection, partition: kgroup.TopicPartition
+    ) -> tuple[int | None, int]:
+        """The next offset to write, None at the beginning; the last generation that wrote."""
         found = database.execute(READ_PROGRESS, (partition.topic, partition.partition)).fetchone()
-        return None if found is None else int(found[0])
+        return (None, 0) if found is None else found
 
 
 if __name__ == "__main__":

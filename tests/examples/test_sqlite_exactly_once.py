@@ -8,13 +8,17 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import attrs
 import pytest
 
+from kgroup.errors import StaleGenerationError
 from kgroup.interfaces import Batch
 from kgroup.types import TopicPartition
+from tests.brokers import Kafka
+from tests.examples.fence import check_fence
 from tests.examples.reader import Reader
 from tests.examples.topic import Record, Topic
 from tests.examples.worker import Worker, wait_until
@@ -24,6 +28,8 @@ BACKLOG: Final = 1000
 """Records of each partition that are produced before each kill."""
 KILLS: Final = 3
 P0: Final = TopicPartition("orders", 0)
+OLD: Final[Any] = SimpleNamespace(generation_id=7, end=None)
+NEW: Final[Any] = SimpleNamespace(generation_id=8, end=None)
 
 
 def in_table(path: Path) -> list[Record]:
@@ -96,29 +102,48 @@ def example() -> Any:
     return module
 
 
-def test_a_member_that_is_left_behind_repeats_nothing(example: Any, tmp_path: Path) -> None:
-    """It writes only what follows the database, whatever it had been given before."""
+def test_an_older_generation_is_refused(example: Any, tmp_path: Path) -> None:
+    """It writes until a newer generation has written anything, even no record, and nothing then."""
     path = tmp_path / "orders.db"
     old, new = example.Store(str(path)), example.Store(str(path))
     assert new.starts((P0,)) == {P0: None}
-    new.write(None, a_batch(0, range(10)))
-    # The old owner still holds records that the new one has written, some or all of them.
-    old.write(None, a_batch(0, range(5)))
-    old.write(None, a_batch(5, range(5, 10)))
-    assert in_table(path) == [(P0, at) for at in range(10)]
-    old.write(None, a_batch(10, range(10, 12)))
+    old.write(OLD, a_batch(0, range(5)))
     # The new owner does not know that, and goes on where it was.
-    new.write(None, a_batch(10, range(10, 20)))
+    new.write(NEW, a_batch(0, range(4)))
+    with pytest.raises(StaleGenerationError, match="generation 8 has written to it, and this is 7"):
+        old.write(OLD, a_batch(5, range(5, 10)))
+    assert in_table(path) == [(P0, at) for at in range(5)]
+    new.write(NEW, a_batch(4, range(4, 20)))
     assert in_table(path) == [(P0, at) for at in range(20)]
     assert new.starts((P0,)) == {P0: 20}
+
+
+def test_a_member_whose_generation_id_repeats_repeats_nothing(example: Any, tmp_path: Path) -> None:
+    """After a crash of the coordinator two members may have one id: each writes what is new."""
+    path = tmp_path / "orders.db"
+    one, other = example.Store(str(path)), example.Store(str(path))
+    other.write(OLD, a_batch(0, range(10)))
+    # It holds records that the other one has written, some or all of them.
+    one.write(OLD, a_batch(0, range(5)))
+    one.write(OLD, a_batch(5, range(5, 10)))
+    assert in_table(path) == [(P0, at) for at in range(10)]
+    one.write(OLD, a_batch(10, range(10, 12)))
+    other.write(OLD, a_batch(10, range(10, 20)))
+    assert in_table(path) == [(P0, at) for at in range(20)]
+
+
+def test_a_woken_worker_cannot_write(kafka: Kafka, tmp_path: Path) -> None:
+    """A worker that SIGSTOP stops just before its transaction writes nothing once it wakes."""
+    path = tmp_path / "orders.db"
+    check_fence("sqlite_exactly_once", kafka, str(path), lambda _: in_table(path), tmp_path)
 
 
 def test_offsets_without_records_are_no_gap(example: Any, tmp_path: Path) -> None:
     """A compacted log, or one with transactions, has offsets without records."""
     path = tmp_path / "orders.db"
     store = example.Store(str(path))
-    store.write(None, a_batch(0, [3, 4]))
-    store.write(None, a_batch(5, [9]))
+    store.write(OLD, a_batch(0, [3, 4]))
+    store.write(OLD, a_batch(5, [9]))
     assert in_table(path) == [(P0, at) for at in (3, 4, 9)]
 
 
@@ -126,15 +151,15 @@ def test_offsets_without_records_are_no_gap(example: Any, tmp_path: Path) -> Non
 def test_a_batch_that_does_not_follow_is_refused(example: Any, tmp_path: Path, start: int) -> None:
     """Its partition was reset: records are lost, or the topic was created again."""
     path = tmp_path / "orders.db"
-    example.Store(str(path)).write(None, a_batch(0, range(10)))
+    example.Store(str(path)).write(OLD, a_batch(0, range(10)))
     store = example.Store(str(path))
     assert store.starts((P0,)) == {P0: 10}
     with pytest.raises(example.GapError, match=f"starts at {start}, not at 10"):
-        store.write(None, a_batch(start, [start]))
+        store.write(OLD, a_batch(start, [start]))
     assert len(in_table(path)) == 10
-    store.write(None, a_batch(10, [10]))
+    store.write(OLD, a_batch(10, [10]))
     with pytest.raises(example.GapError, match="not at 11; the database has the records before 11"):
-        store.write(None, a_batch(12, [12]))
+        store.write(OLD, a_batch(12, [12]))
 
 
 def test_an_older_database_is_refused(example: Any, tmp_path: Path) -> None:
@@ -142,8 +167,8 @@ def test_an_older_database_is_refused(example: Any, tmp_path: Path) -> None:
     path, copy = tmp_path / "orders.db", tmp_path / "copy.db"
     store = example.Store(str(path))
     copy.write_bytes(path.read_bytes())
-    store.write(None, a_batch(0, range(10)))
-    example.Store(str(copy)).write(None, a_batch(0, range(5)))
+    store.write(OLD, a_batch(0, range(10)))
+    example.Store(str(copy)).write(OLD, a_batch(0, range(5)))
     copy.replace(path)
     with pytest.raises(example.GapError, match="the database has the records before 5"):
-        store.write(None, a_batch(10, range(10, 12)))
+        store.write(OLD, a_batch(10, range(10, 12)))

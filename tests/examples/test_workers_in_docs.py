@@ -44,16 +44,19 @@ class Store:
 
     def __init__(self):
         self.offsets = {}
+        self.generations = {}
 
     def next_offset(self, partition):
         return self.offsets.get(partition)
 
-    def write(self, partition, start_offset, messages, next_offset):
-        assert self.offsets.get(partition, start_offset) == start_offset
-        for message in messages:
+    def write(self, generation_id, batch):
+        assert self.generations.get(batch.partition, 0) <= generation_id
+        assert self.offsets.get(batch.partition, batch.start_offset) == batch.start_offset
+        for message in batch.messages:
             line = f"{message.topic()} {message.partition()} {message.offset()}\\n"
             print(line, end="", flush=True)
-        self.offsets[partition] = next_offset
+        self.offsets[batch.partition] = batch.next_offset
+        self.generations[batch.partition] = generation_id
 
 
 store = Store()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 import psycopg
 import pytest
@@ -16,7 +13,7 @@ import pytest
 from kgroup.testing.postgres import Postgres
 from kgroup.types import TopicPartition
 from tests.brokers import Kafka
-from tests.conftest import ROOT
+from tests.examples.fence import Checkout, check_fence
 from tests.examples.topic import Record, Topic
 from tests.examples.worker import Worker, wait_until
 
@@ -24,18 +21,6 @@ EXAMPLE: Final = "examples/postgres_exactly_once.py"
 BACKLOG: Final = 1000
 """Records of each partition that are produced before each kill."""
 KILLS: Final = 3
-
-
-@final
-class Here:
-    """The tests' own environment, which has psycopg."""
-
-    folder = ROOT
-    python = Path(sys.executable)
-
-    def variables(self) -> Mapping[str, str]:
-        """The process environment."""
-        return os.environ
 
 
 def in_table(url: str, topic: str) -> list[Record]:
@@ -55,7 +40,7 @@ def test_workers_that_are_killed(kafka: Kafka, postgres: Postgres) -> None:
 
     def start(name: str) -> Worker:
         arguments = (topic.bootstrap_servers, topic.name, postgres.url, name)
-        return Worker(Here(), EXAMPLE, *arguments)
+        return Worker(Checkout(), EXAMPLE, *arguments)
 
     produced: list[Record] = []
     for _ in range(KILLS):
@@ -73,3 +58,11 @@ def test_workers_that_are_killed(kafka: Kafka, postgres: Postgres) -> None:
             worker.send(signal.SIGTERM)
             assert worker.ended() == 0
     assert in_table(postgres.url, topic.name) == sorted(produced)
+
+
+def test_a_woken_worker_cannot_write(kafka: Kafka, postgres: Postgres, tmp_path: Path) -> None:
+    """A worker that SIGSTOP stops just before its transaction writes nothing once it wakes."""
+    url = postgres.url
+    check_fence(
+        "postgres_exactly_once", kafka, url, lambda topic: in_table(url, topic.name), tmp_path
+    )
