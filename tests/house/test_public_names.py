@@ -14,7 +14,7 @@ import pytest
 
 import kgroup
 
-PACKAGES = ("threaded", "aio", "broker", "spark", "testing", "testing.simulation")
+PACKAGES = ("threaded", "aio", "broker", "testing", "testing.simulation")
 
 
 def test_kgroup_shows_only_its_public_names() -> None:

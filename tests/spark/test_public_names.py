@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import kgroup.spark
 from tests.test_init import check_names
 
@@ -9,3 +11,11 @@ from tests.test_init import check_names
 def test_every_name_is_found_where_it_is_defined() -> None:
     """As for ``kgroup``; ``read_ranges`` needs PySpark, which is installed here."""
     check_names(kgroup.spark)
+
+
+def test_completion_shows_only_public_names() -> None:
+    """As for the other packages (``tests/house/test_public_names.py``), sorted."""
+    names = dir(kgroup.spark)
+    assert names == sorted(vars(kgroup.spark)["__all__"])
+    assert not any(name.startswith("_") for name in names)
+    assert not [name for name in names if isinstance(getattr(kgroup.spark, name), ModuleType)]
