@@ -12,8 +12,8 @@ signal handler may interrupt the waiting thread at any point, and may itself mak
 ``Flag``.
 
 A call runs in a copy of its caller's context variables, and everything else in a copy of those of
-whoever started the loop, as if trio ran in the program's own thread. So an event handler that is
-called for a commit finds the span in which the program commits.
+the code that started the loop, as if trio ran in the program's own thread. So an event handler that
+is called for a commit finds the span in which the program commits.
 
 **A shared thread.** Several loops may run in one thread, as guests of one `trio.run` (``_Host``). A
 guest is a task of the host with a nursery, calls and an end of its own. It begins by a call into
@@ -416,7 +416,7 @@ class _Host:
         if self._over.is_set():
             raise LoopEndedError
         self._guests.add(guest)
-        # In the context of this call, which is that of whoever starts the guest.
+        # In the context of this call, which is that of the code that starts the guest.
         self._nursery.start_soon(self._run_guest, guest, run)
 
     def leave_empty(self) -> None:

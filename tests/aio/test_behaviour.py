@@ -97,7 +97,7 @@ PLAYED_APART: Final = ("test_freeze.test_a_frozen_process_stops_by_its_lease",)
 LEFT_OUT: Final = {
     "test_freeze.test_a_batch_in_hand_is_recognized": "it tests a function of the tests",
     "test_freeze.test_without_a_lease_the_coordinator_refuses": (
-        "it tests the coordinator: kgroup itself is told that the lease never ends"
+        "it tests the coordinator: the lease of the member never ends"
     ),
     "test_interop": (
         "it tests what members say to each other, which is the trio group's part, and what other"

@@ -3,7 +3,7 @@
     python tests/examples/gated_worker.py EXAMPLE SERVERS TOPIC DATABASE NAME GATE RECORDS FREE
 
 It writes FREE batches of RECORDS records. Before the next one it prints a line, and waits until
-somebody opens the FIFO at GATE. By then it has taken the records out of the batch, which would
+the test opens the FIFO at GATE. By then it has taken the records out of the batch, which would
 refuse to hand them out after a suspension.
 """
 

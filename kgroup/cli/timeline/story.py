@@ -150,7 +150,7 @@ class Rebalance:
         learned: for each member of the old generation, the seconds until it learned of the change:
             until it began to drain. The others waited for the last of them.
         late: likewise for members that learned only when the new generation had begun, as after a
-            freeze; nobody waited for them.
+            freeze; the others did not wait for them.
         started: for each member of the new one, the seconds until it began to work.
     """
 
