@@ -144,6 +144,8 @@ class ClassicJobs:
         self._wait_for_scheduler(group)
         if time.monotonic() - since > self._kill_time:
             self._interrupt(group)
+        # Tasks may have ended before anyone counted them, and their Python workers still exist.
+        self._last_seen[group] = time.monotonic()
 
     def running_tasks(self, group: str) -> int:
         """The number of tasks that still run, killed tasks and their Python workers included.

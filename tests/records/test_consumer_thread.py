@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +37,7 @@ class ScriptedConsumer:
         self.threads: set[int] = set()
         self.changed = threading.Condition()
         self.messages: list[Message] = []
+        self._once_assigned: set[int] = set()
         self.polls = 0
         self.watermarks_fail = False
         self.watermarks: dict[int, int] = {}
@@ -53,7 +55,7 @@ class ScriptedConsumer:
         return self
 
     def feed(self, *messages: Message) -> None:
-        """Return these messages from the next polls."""
+        """Return these messages from the next polls, a partition's not before it is assigned."""
         with self.changed:
             self.messages += messages
             self.changed.notify_all()
@@ -66,19 +68,31 @@ class ScriptedConsumer:
             self.changed.notify_all()
             if self.fail_with is not None:
                 raise self.fail_with
-            if not self.messages:
+            if not self._has_message():
                 self.changed.wait(timeout)
-            message = self.messages.pop(0) if self.messages else None
+            taken = self._take(1)
             self.changed.notify_all()  # this poll may be the last one for a while
-            return message
+            return taken[0] if taken else None
 
     def consume(self, num_messages: int, timeout: float) -> list[Message]:
         """Do what the real one does."""
         assert timeout == 0
         with self.changed:
-            taken, self.messages = self.messages[:num_messages], self.messages[num_messages:]
+            taken = self._take(num_messages)
             self.changed.notify_all()
         return taken
+
+    def _has_message(self) -> bool:
+        return bool(self.messages) and self._may_return(self.messages[0])
+
+    def _take(self, count: int) -> list[Message]:
+        taken = list(takewhile(self._may_return, self.messages[:count]))
+        del self.messages[: len(taken)]
+        return taken
+
+    def _may_return(self, message: Message) -> bool:
+        """An error that is about no partition comes at any time."""
+        return message.error() is not None or message.partition() in self._once_assigned
 
     def get_watermark_offsets(
         self, partition: confluent_kafka.TopicPartition, *, cached: bool
@@ -102,6 +116,8 @@ class ScriptedConsumer:
 
     def incremental_assign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Do what the real one does."""
+        with self.changed:
+            self._once_assigned.update(each.partition for each in partitions)
         self._note("assign", [(each.partition, each.offset) for each in partitions])
 
     def incremental_unassign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
