@@ -8,6 +8,7 @@ either.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import PurePath
@@ -53,6 +54,9 @@ STORIES: Final = tuple(
 )
 """Folders and files whose tests are not measured."""
 
+INHERITED: Final = "COVERAGE_PROCESS_CONFIG"
+"""The variable with which coverage measures the processes that a measured one starts."""
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
@@ -71,15 +75,19 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 @contextmanager
 def not_measured() -> Iterator[None]:
-    """Stop measuring, if this process is measured at all."""
+    """Stop measuring this process, if it is measured, and those that it starts meanwhile."""
     measuring = coverage.Coverage.current()
-    if measuring is not None:
-        measuring.stop()
+    if measuring is None:
+        yield
+        return
+    inherited = os.environ.pop(INHERITED, None)
+    measuring.stop()
     try:
         yield
     finally:
-        if measuring is not None:
-            measuring.start()
+        measuring.start()
+        if inherited is not None:
+            os.environ[INHERITED] = inherited
 
 
 def is_story(path: PurePath) -> bool:

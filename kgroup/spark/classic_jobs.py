@@ -86,6 +86,7 @@ class ClassicJobs:
             raise UsageError("the Spark session was stopped; make a new one")
         self._context = context
         self._cancelled: dict[str, float] = {}
+        self._calls: set[str] = set()
         java = self._java_context()
         self._last_seen: dict[str, float] = {}
         self._inherited = java.getLocalProperties().clone()
@@ -123,7 +124,11 @@ class ClassicJobs:
         with self._in_group(group, description):
             if group in self._cancelled:
                 raise JobGroupCancelledError(group)
-            return fn(*args)
+            self._calls.add(group)
+            try:
+                return fn(*args)
+            finally:
+                self._calls.discard(group)
 
     def cancel(self, group: str) -> None:
         """Cancel the group's running jobs and refuse later ones. Idempotent, never undone.
@@ -136,16 +141,21 @@ class ClassicJobs:
         Spark remembers the last 1000 cancelled groups
         (``spark.scheduler.numCancelledJobGroupsToTrack``).
         """
-        since = self._cancelled.setdefault(group, time.monotonic())
+        now = time.monotonic()
+        since = self._cancelled.setdefault(group, now)
         if not self._alive():
             return
+        # The first call may end tasks that nobody has counted, and a later one those of a new
+        # stage. Their Python workers may end after them.
+        ends_tasks = (since == now and group in self._calls) or self._counted(group) > 0
+        self._a_killed_worker_exists()  # sees those that this kills
         java = self._java_context()
         java.cancelJobGroupAndFutureJobs(group)
         self._wait_for_scheduler(group)
+        if ends_tasks:
+            self._last_seen[group] = time.monotonic()
         if time.monotonic() - since > self._kill_time:
             self._interrupt(group)
-        # Tasks may have ended before anyone counted them, and their Python workers still exist.
-        self._last_seen[group] = time.monotonic()
 
     def running_tasks(self, group: str) -> int:
         """The number of tasks that still run, killed tasks and their Python workers included.
@@ -156,7 +166,7 @@ class ClassicJobs:
         """
         if not self._alive():
             return 0
-        count = sum(int(tasks.runningTasks()) for tasks in self._task_sets(group))
+        count = self._counted(group)
         now = time.monotonic()
         if count:
             self._last_seen[group] = now
@@ -187,6 +197,9 @@ class ClassicJobs:
     def _alive(self) -> bool:
         java: Any = self._context._jsc  # noqa: SLF001
         return java is not None and not java.sc().isStopped()
+
+    def _counted(self, group: str) -> int:
+        return sum(int(tasks.runningTasks()) for tasks in self._task_sets(group))
 
     def _a_killed_worker_exists(self) -> bool:
         try:

@@ -13,13 +13,19 @@ Source: Spark 4.0: ``SparkEnv.pythonWorkers``, ``PythonWorkerFactory.daemonWorke
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+_HANDLES: Final[WeakKeyDictionary[Any, dict[int, Any]]] = WeakKeyDictionary()
+"""For each JVM the handles of the processes that were seen and may exist, by process id."""
 
 
 def killed_workers(jvm: Any) -> int:
-    """The number of workers whose connection is closed, and whose process still exists.
+    """The number of workers that Spark has stopped, and whose process still exists.
 
     Only workers of executors in this JVM are found: those of a session with a ``local`` master.
+    Spark's list of workers has weak references, so a stopped worker is gone from it after the next
+    garbage collection. It is found if an earlier call saw it, so call this before a job is killed.
 
     Args:
         jvm: py4j's view of the driver's JVM.
@@ -29,10 +35,20 @@ def killed_workers(jvm: Any) -> int:
     """
     environment = jvm.org.apache.spark.SparkEnv.get()
     factories = [] if environment is None else _private(environment, "pythonWorkers")
-    return sum(
-        not entry.productElement(0).channel().isOpen() and entry.productElement(1).isAlive()
+    workers = {
+        int(entry.productElement(1).pid()): entry
         for factory in factories
         for entry in _private(factory.productElement(1), "daemonWorkers")
+    }
+    seen = _HANDLES.setdefault(jvm, {})
+    for pid, entry in workers.items():
+        seen.setdefault(pid, entry.productElement(1))
+    for pid, handle in list(seen.items()):
+        if not handle.isAlive():
+            seen.pop(pid, None)  # another thread may count too
+    return sum(
+        pid not in workers or not workers[pid].productElement(0).channel().isOpen()
+        for pid in list(seen)
     )
 
 

@@ -19,7 +19,7 @@ from tests.brokers import unique
 from tests.schedules.run import Account, Restart, Run
 
 EMBEDDED: Final = range(6)
-REAL: Final = range(100, 102)
+REAL: Final = range(100, 101)
 SESSION: Final = 20.0
 """Seconds, on the real Kafka: a restart takes a third of it where the machine is not too busy."""
 SETTINGS: Final = {

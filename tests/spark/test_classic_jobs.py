@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -212,6 +213,14 @@ class BusyWorkers:
         return len(self.pids()) == 2
 
 
+def forget_ended_workers(spark: SparkSession) -> None:
+    """Collect garbage in both processes: Spark's own list has only weak references to workers."""
+    java: Any = spark.sparkContext._jvm
+    for _ in range(2):
+        gc.collect()
+        java.System.gc()
+
+
 async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -238,6 +247,7 @@ async def test_a_worker_whose_daemon_is_slow_to_kill_it_counts(
             while list(jobs._task_sets("slow")):  # noqa: ASYNC110 # Spark gives no event
                 await trio.sleep(0.02)
             await trio.sleep(2 * SETTLE)
+            forget_ended_workers(spark)
             assert jobs.running_tasks("slow") == 1
             assert all(map(psutil.pid_exists, workers.pids()))
         finally:

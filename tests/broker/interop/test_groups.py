@@ -26,9 +26,7 @@ JAVA = pytest.mark.real_kafka
     [
         pytest.param(Client(name="java"), marks=JAVA),
         Client(name="confluent-kafka"),
-        Client(name="confluent-kafka", assignor="cooperative-sticky"),
         Client(name="aiokafka"),
-        pytest.param(Client(name="kafka-python"), marks=KAFKA_PYTHON),
         pytest.param(
             Client(name="kafka-python", assignor="cooperative-sticky"), marks=KAFKA_PYTHON
         ),

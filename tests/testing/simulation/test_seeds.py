@@ -1,4 +1,4 @@
-"""120 seeds of ten virtual minutes find nothing wrong; in a third of them members log in.
+"""60 seeds of ten virtual minutes find nothing wrong; in a third of them members log in.
 
 They are the same in every run, so they only guard what works; ``kgroup simulate --seeds`` plays new
 ones. They run in processes of their own, which coverage does not measure, and are the first to
@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-SEEDS: Final = 120
+SEEDS: Final = 60
 PARTS: Final = 6
 SHAPES: Final = (
     {"members": 2, "config": {"session_timeout": 10.0, "heartbeat_interval": 3.0}},
