@@ -48,6 +48,7 @@ RUN_ELSEWHERE: Final = {
     "docs/security.md": {0},  # test_security_client
     "docs/simulation.md": {0, 1, 2, 3, 4},  # test_simulation_page
     "docs/spark.md": {0, 1, 2, 3, 4},  # tests/spark/test_docs_page
+    "docs/start_here.md": {0, 1},  # test_start_here_page
     "docs/testing.md": {6},  # tests/spark/testing: a cluster takes seconds to start
     "docs/threads.md": {0},  # test_workers_in_docs
     "docs/workers.md": {0, 1},  # test_workers_in_docs
