@@ -196,8 +196,11 @@ kgroup.run(config, handle, on_event=write_line)
 - The log shows the first failure of a record (`RecordFailed`) and its parking with a traceback.
   `event.error` has the exception, and `as_dict()` leaves it out.
 - Each log record of an event has `group_id`, `member_id`, `generation_id`, `partition` (text, or
-  None) and `event` as attributes, for formatters and filters. Records of other loggers, such as
-  `kgroup.librdkafka`, lack them: give a formatter `defaults=`.
+  None) and `event` as attributes, for formatters and filters. `record.event` is the event itself:
+  for JSON take `record.event.as_dict()`. Records of other loggers, such as `kgroup.librdkafka`,
+  have none of these: give a formatter `defaults=`.
+- Their classes are imported by `from kgroup.events import CommitRefused`, for annotations and
+  `isinstance`.
 - Every event has `group_id`, `member_id` (empty before there is one), `generation_id` (-1 without
   one) and `epoch` (kgroup's own number of the generation, 0 without one). The table has the other
   fields. No event has a secret.
