@@ -3,9 +3,9 @@
     python examples/sqlite_exactly_once.py localhost:9092 orders orders.db worker-1
 
 The offsets are in the same database as the records and change in the same transactions, and each
-generation starts where the database says. Offsets are committed to the group too: tools show its lag by
-them, and they keep the group, and so the order of its generation ids, while no worker runs. Several
-workers can share a topic, each with its own name.
+generation starts where the database says. Offsets are committed to the group too: tools show its
+lag by them, and they keep the group, and so the order of its generation ids, while no worker runs.
+Several workers can share a topic, each with its own name.
 """
 
 import sqlite3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
 import trio
 
@@ -155,7 +155,7 @@ class Generation(MembershipView):
         """The streams of records, and of offsets, that are open."""
         return frozenset(self._streams)
 
-    def start_soon(self, fn: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> bool:
+    def start_soon(self, fn: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> bool:
         """Start a task of this generation; its return or exception ends the generation.
 
         Returns:

@@ -20,6 +20,7 @@ LONGEST_LABEL: Final = 63
 """The most characters between two dots of a host's name, as the resolver sees it."""
 _ASCII_HOST: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _DIGITS: Final = re.compile(r"[0-9]{1,5}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+.-]*://")
 
 
 def host_fault(host: object) -> str | None:
@@ -68,6 +69,10 @@ def split_address(address: object, *, least_port: int = 1) -> tuple[str, int]:
     host, colon, digits = address.rpartition(":")
     if not colon or not _DIGITS.fullmatch(digits):
         raise ValueError("it does not end in ':' and a port number")
+    if (scheme := _SCHEME.match(host)) is not None:
+        raise ValueError(
+            f"it is no URL: leave out {scheme[0]!r}, and set security.protocol for TLS or a login"
+        )
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
         host = host[1:-1]

@@ -93,6 +93,21 @@ def instance(name: str, value: T, kind: type[T]) -> T:
     return value
 
 
+def group(value: T, kind: type[T]) -> T:
+    """Check that a group is one of the package whose function it is given to.
+
+    Raises:
+        ArgumentError: it is of another class; the error names the function for another package's.
+    """
+    given = type(value)
+    package, dot, _ = given.__module__.rpartition(".")
+    if not isinstance(value, kind) and dot and given.__name__ == kind.__name__:
+        raise ArgumentError(
+            "group", value, f"it is a {package}.{given.__name__}; give it to {package}.serve"
+        )
+    return instance("group", value, kind)
+
+
 def listed(name: str, value: object, kind: type[T]) -> tuple[T, ...]:
     """Check an iterable of objects of one class, and convert it to a tuple.
 

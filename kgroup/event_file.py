@@ -52,11 +52,13 @@ class EventFile:
         self._file: TextIO | None = None
 
     def open(self) -> None:
-        """Open the file.
+        """Open the file, unless it is open.
 
         Raises:
             ConfigError: it cannot be opened.
         """
+        if self._file is not None:
+            return
         try:
             self._file = open(self._path, "a", encoding="utf-8")  # noqa: PTH123, SIM115 - see close
         except OSError as error:

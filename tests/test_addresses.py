@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 import pytest
@@ -97,3 +98,11 @@ def test_other_text_is_refused(address: object) -> None:
     """Every other value is a ValueError that says what is wrong."""
     with pytest.raises(ValueError, match=r"^(it|its|an) "):
         split_address(address)
+
+
+@pytest.mark.parametrize("url", ["SASL_SSL://a:9092", "https://a.b:443", "kafka+ssl://[::1]:1"])
+def test_of_an_url_the_error_says_what_to_leave_out(url: str) -> None:
+    """Providers show addresses with a scheme, which is not part of an address of Kafka."""
+    scheme = url[: url.index("//") + 2]
+    with pytest.raises(ValueError, match=f"leave out {re.escape(repr(scheme))}"):
+        split_address(url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +14,8 @@ import trio
 from trio.testing import MockClock
 
 from kgroup import arguments
+from kgroup.aio.group import ConsumerGroup as AioGroup
+from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
@@ -20,6 +23,8 @@ from kgroup.spark.offset_ranges import OffsetRange, in_order
 from kgroup.threaded.group import ConsumerGroup as ThreadedGroup
 from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.group.harness import P0, P1, Harness, harness, values
+
+PACKAGES = tuple(itertools.permutations((ConsumerGroup, ThreadedGroup, AioGroup), 2))
 
 
 class Indexed:
@@ -185,6 +190,18 @@ async def test_wrong_arguments_of_a_group(autojump_clock: MockClock) -> None:
             await group.aclose("odd \ud800 text")
         (leave,) = [request for _, request in here.requests_for("leave_group")]
         assert leave.members[0].reason == "odd ? text"
+
+
+@pytest.mark.parametrize(("taken", "given"), PACKAGES)
+def test_a_group_of_another_package(taken: type, given: type[Any]) -> None:
+    """The error says which package has the function for it."""
+    group = given(GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"]))
+    package = given.__module__.removesuffix(".group")
+    with pytest.raises(ArgumentError, match=f"it is a {package}.ConsumerGroup; .* {package}.serve"):
+        arguments.group(group, taken)
+    assert arguments.group(group, given) is group
+    with pytest.raises(ArgumentError, match="must be a kgroup ConsumerGroup"):
+        arguments.group(5, given)
 
 
 def test_offset_ranges_are_checked() -> None:

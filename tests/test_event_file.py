@@ -6,10 +6,12 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from trio.testing import MockClock
 
+import kgroup
 from kgroup.cli.timeline.reader import read
 from kgroup.cli.timeline.story import RUNNING, story_of
 from kgroup.errors import ConfigError
@@ -72,6 +74,27 @@ async def test_a_file_that_cannot_be_opened(tmp_path: Path, autojump_clock: Mock
         with pytest.raises(ConfigError, match=r"events_to=.*it must be a file .*No such file"):
             async with here.group(events_to=tmp_path / "no" / "events"):
                 raise AssertionError("it was opened")
+
+
+@pytest.mark.parametrize("package", [kgroup.threaded, kgroup.aio])
+def test_a_group_with_a_background_thread_names_it_too(tmp_path: Path, package: Any) -> None:
+    """The error comes from entering the group, and not from the first call in it."""
+    config = kgroup.GroupConfig(
+        bootstrap_servers="localhost:1",
+        group_id="g",
+        topics=["t"],
+        events_to=str(tmp_path / "no" / "events"),
+    )
+    with pytest.raises(ConfigError, match=r"events_to=.*No such file"):
+        package.run(config, _nothing if package is kgroup.threaded else _nothing_async)
+
+
+def _nothing(generation: object, batch: object) -> None:
+    raise AssertionError("it was called")
+
+
+async def _nothing_async(generation: object, batch: object) -> None:
+    raise AssertionError("it was called")
 
 
 @pytest.mark.parametrize("wrong", [7, "", b"x"])

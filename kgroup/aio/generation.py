@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, final
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, final
 
 from kgroup import arguments
 from kgroup.aio.blocks import CancellableBlock
@@ -72,7 +72,7 @@ class Generation(GenerationTwin):
         """The member's settings."""
         return self._config
 
-    def start_soon(self, fn: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> bool:
+    def start_soon(self, fn: Callable[[Unpack[Ts]], Awaitable[object]], *args: Unpack[Ts]) -> bool:
         """Start a task of asyncio in this generation; its return or exception ends the generation.
 
         The task runs in a copy of the caller's context. At the drain's deadline, or at once if the

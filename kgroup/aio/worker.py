@@ -127,7 +127,7 @@ async def serve(
     Cancellation: ends the function's calls when the group's block is cancelled, too; otherwise they
     continue until their generation ends.
     """
-    arguments.instance("group", group, ConsumerGroup)
+    arguments.group(group, ConsumerGroup)
     await _serve(group, partition_worker(handle, max_records, commit=commit))
 
 

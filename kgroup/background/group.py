@@ -192,7 +192,13 @@ class BackgroundGroup:
         """What the program was handling when it entered the block."""
 
     def start(self) -> None:
-        """Start the thread, because the program enters the block; wait until calls are possible."""
+        """Start the thread, because the program enters the block; wait until calls are possible.
+
+        Raises:
+            ConfigError: the file of events cannot be written.
+        """
+        if self.trio.event_file is not None:
+            self.trio.event_file.open()
         self._outside = sys.exception()
         self.loop.start()
 

@@ -200,6 +200,13 @@ def _pem_store(store: str, place: str, kind: str | None) -> str:
     if (kind or "").upper() == "PEM":
         return place
     suffix = Path(place).suffix.lower()
+    if suffix == ".pem":
+        raise ConfigError(
+            f"ssl.{store}.location",
+            place,
+            f"without a type it is a store that only Java reads; for a file that is PEM give"
+            f" ssl.{store}.type=PEM too",
+        )
     is_pkcs12 = (kind or "").upper() == "PKCS12" or (kind is None and suffix in (".p12", ".pfx"))
     old, pem = shlex.quote(place), shlex.quote(str(Path(place).with_suffix(".pem")))
     pkcs12 = shlex.quote(str(Path(place).with_suffix(".p12")))

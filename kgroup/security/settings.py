@@ -148,12 +148,16 @@ class Security:
 
     def __attrs_post_init__(self) -> None:
         """Check the rules between settings."""
+        protocol = f"protocol {self.protocol.value}"
+        # The default is what a program has that forgot to set it.
+        unset = self.protocol is SecurityProtocol.PLAINTEXT
+        instead = "leave it out, or set protocol, such as SASL_SSL" if unset else "leave it out"
         if not self.protocol.tls:
             for name in ("ca", "certificate", "key", "key_password"):
-                self._refuse(name, f"protocol {self.protocol.value} has no TLS; leave it out")
+                self._refuse(name, f"{protocol} has no TLS; {instead}")
         if not self.protocol.sasl:
             for name in ("mechanism", "username", "password", "credentials", "token"):
-                self._refuse(name, f"protocol {self.protocol.value} has no login; leave it out")
+                self._refuse(name, f"{protocol} has no login; {instead}")
             return
         if self.mechanism is None:
             names = ", ".join(one.value for one in SaslMechanism)

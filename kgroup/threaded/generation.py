@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, final
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack, final
 
 import trio
 
@@ -63,7 +63,7 @@ class Generation(GenerationTwin):
         self.stragglers_reported = trio.Event()
         self.threads_ended = trio.Event()
 
-    def start(self, fn: Callable[[*Ts], object], *args: *Ts) -> bool:
+    def start(self, fn: Callable[[Unpack[Ts]], object], *args: Unpack[Ts]) -> bool:
         """Run a function in a thread of its own; its return or exception ends the generation.
 
         The thread runs in a copy of the caller's context. It cannot be cancelled: it should return

@@ -124,7 +124,7 @@ def serve(
         ArgumentError: an argument has a wrong type or value.
         FatalGroupError, UsageError: as for ``ConsumerGroup.next``.
     """
-    arguments.instance("group", group, ConsumerGroup)
+    arguments.group(group, ConsumerGroup)
     _start(group, _work(handle, threads, max_records, commit=commit))
 
 

@@ -394,6 +394,7 @@ def test_a_token_that_the_program_gives() -> None:
         ({"partition.assignment.strategy": "a.B"}, "'a.b' is no assignor of Kafka"),
         ({"request.timeout.ms": 1, "socket.timeout.ms": 2}, "request.timeout.ms says otherwise"),
         ({"ssl.truststore.location": "a b.jks"}, "`keytool -list -rfc -keystore 'a b.jks' >"),
+        ({"ssl.truststore.location": "ca.pem"}, "for a file that is PEM give .*.type=PEM too"),
         ({"ssl.keystore.location": "a.jks"}, "`keytool -importkeystore .* && openssl pkcs12 -in"),
         ({"ssl.keystore.location": "a.p12"}, "`openssl pkcs12 -in a.p12 -out a.pem`"),
         ({"ssl.endpoint.identification.algorithm": "x"}, "must be 'https'"),
