@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Iterable
 from typing import Any, Final, final
 
@@ -456,6 +457,25 @@ class GroupConfig:
 
 FIELDS: Final = attrs.fields(GroupConfig)
 """The settings as data; ``metadata["reason"]`` says what each is for."""
+
+
+def _with_fields(text: str) -> str:
+    """The docstring of `GroupConfig` with what each field is for, so that ``help()`` shows it."""
+    indent = " " * 8
+    lines = (
+        textwrap.fill(
+            f"{one.name}: {one.metadata['reason']}",
+            100,
+            initial_indent=indent,
+            subsequent_indent=indent + "    ",
+        )
+        for one in FIELDS
+    )
+    before, heading, after = text.partition("    Raises:\n")
+    return "\n".join((f"{before}    Attributes:", *lines, "", f"{heading}{after}"))
+
+
+GroupConfig.__doc__ = _with_fields(GroupConfig.__doc__ or "")
 
 RULES: Final = (
     (

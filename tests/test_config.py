@@ -347,3 +347,11 @@ def test_the_longest_close_is_made_of_the_wait_the_drain_and_the_leave(
 ) -> None:
     """One heartbeat interval, the longest drain allowed, ``close_timeout``, then 2 s."""
     assert GroupConfig(**REQUIRED, **settings).longest_close == seconds
+
+
+def test_help_says_what_each_field_is_for() -> None:
+    """The docstring has the reason of every field, and still says what the class raises."""
+    words = " ".join((GroupConfig.__doc__ or "").split())
+    for field in FIELDS:
+        assert f"{field.name}: {' '.join(field.metadata['reason'].split())}" in words
+    assert words.index("Attributes:") < words.index("Raises: ConfigError")
