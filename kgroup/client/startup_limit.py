@@ -15,8 +15,8 @@ import trio
 from kgroup.errors import BrokerError, StartupTimeoutError, TransportError
 
 _SILENT: Final = (
-    "no attempt has ended: a host or a broker does not answer, or a port belongs to another listener"
-    " (TLS, a login) or to another program than Kafka"
+    "no attempt has ended: a host or a broker does not answer, or a port belongs to another"
+    " listener (TLS, a login) or to another program than Kafka"
 )
 """For a time that was over before the first attempt's request timed out."""
 

@@ -1,8 +1,9 @@
 """What may be wrong with a port that does not answer as a Kafka broker does.
 
 A port of another listener, or of another program, closes the connection, sends bytes that are no
-response, or stays silent. The same happens while a broker starts or stops, so such failures are retried, and their
-errors carry a hint: the text of one of these functions. Nothing is sent to find out more.
+response, or stays silent. The same happens while a broker starts or stops, so such failures are
+retried, and their errors carry a hint: the text of one of these functions. Nothing is sent to find
+out more.
 """
 
 from __future__ import annotations
