@@ -21,6 +21,7 @@ from kgroup.security.credentials import (
     CredentialsProvider,
     TokenProvider,
 )
+from kgroup.security.other_logins import instead_of
 from kgroup.security.pem import PLACE, place, secret_place
 from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.secret import Secret, sealed, secret
@@ -75,13 +76,9 @@ def _protocol(value: str | SecurityProtocol) -> SecurityProtocol:
 
 def _mechanism(value: str | SaslMechanism | None) -> SaslMechanism | None:
     text = value.upper() if isinstance(value, str) else value
-    if text == "GSSAPI":
-        raise ConfigError(
-            "mechanism",
-            value,
-            "the wheels of confluent-kafka are built without Kerberos, so that records could not be"
-            f" read; it must be one of {', '.join(one.value for one in SaslMechanism)}",
-        )
+    if isinstance(text, str) and (instead := instead_of(text)):
+        names = ", ".join(one.value for one in SaslMechanism)
+        raise ConfigError("mechanism", value, f"{instead}; it must be one of {names}")
     return value if value is None else bounds.member_of(SaslMechanism, text)
 
 
@@ -101,6 +98,7 @@ class Security:
             file of the certificate has it.
         key_password: the password of the key.
         check_hostname: whether the broker's certificate must name the host that was connected to.
+            If it need not, any certificate of a trusted authority passes for every broker.
         minimum_version: the oldest version of TLS that is accepted, TLSv1.2 or TLSv1.3.
         mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
         username: the user, for all mechanisms but OAUTHBEARER.
