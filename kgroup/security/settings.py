@@ -25,6 +25,7 @@ from kgroup.security.other_logins import instead_of
 from kgroup.security.pem import PLACE, place, secret_place
 from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.secret import Secret, sealed, secret
+from kgroup.security.setting_names import names_checked
 
 
 @final
@@ -84,6 +85,7 @@ def _mechanism(value: str | SaslMechanism | None) -> SaslMechanism | None:
 
 @final
 @sealed("key", "key_password", "password")
+@names_checked("Security")
 @attrs.frozen(kw_only=True)
 class Security:
     """How the group's connections are encrypted, and how the client logs in.
@@ -108,7 +110,8 @@ class Security:
         token: for OAUTHBEARER, a function, sync or async, that returns a `Token`.
 
     Raises:
-        ConfigError: a value is not allowed, missing, or without effect under the protocol.
+        ConfigError: a value is not allowed, missing, or without effect under the protocol, or a
+            name is unknown.
     """
 
     protocol: SecurityProtocol = attrs.field(
@@ -211,10 +214,9 @@ class Security:
         """
         properties = source if isinstance(source, Properties) else Properties(source)
         del source
-        given = {
-            name: secret(value) if name in ("password", "key", "key_password") else value
-            for name, value in fields.items()
-        }
+        # A name that is unknown may be a secret's, too.
+        plain = attrs.fields_dict(cls).keys() - {"password", "key", "key_password"}
+        given = {name: value if name in plain else secret(value) for name, value in fields.items()}
         del fields
         return cls(**{**properties.security(given), **given})
 
