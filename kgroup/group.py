@@ -35,7 +35,7 @@ from typing import Any, Final, NoReturn, Self, final
 
 import trio
 
-from kgroup import arguments
+from kgroup import arguments, functions
 from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig, checked_topics
@@ -111,7 +111,7 @@ class ConsumerGroup:
 
     Raises:
         ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be
-            called.
+            called with an event, or is async.
         ExceptionGroup: from ``async with``; tasks of a generation raised. It has their exceptions,
             and the body's if that raised too, without further nesting. Catch them with ``except*``.
         FatalGroupError: from ``async with``; a fatal error closed the group, and no `next()` has
@@ -126,7 +126,8 @@ class ConsumerGroup:
         on_event: EventHandler | None = None,
     ) -> None:
         arguments.instance("config", config, GroupConfig)
-        arguments.callback("on_event", on_event)
+        if on_event is not None:
+            functions.check_event_handler("on_event", on_event)
         if runtime is not None:
             arguments.instance("runtime", runtime, Runtime)
         self._config = config
