@@ -473,8 +473,7 @@ def test_a_token_that_the_program_gives() -> None:
         ({**SASL, "sasl.jaas.config": f"{OAUTH} clientId=b;"}, "does not fit sasl.mechanism=PLAIN"),
         (
             {"sasl.password": "${env:KGROUP_NOT_SET}"},
-            r"sasl.password=.*\$\{env:KGROUP_NOT_SET\} cannot be resolved: the environment"
-            " variable KGROUP_NOT_SET is not set",
+            r"sasl.password=.*\$\{env:KGROUP_NOT_SET\} cannot be .* KGROUP_NOT_SET is not set",
         ),
         ({"group.id": "a-${env:KGROUP_NOT_SET}"}, "group.id=.* KGROUP_NOT_SET is not set"),
         ({"sasl.password": "${env:/x:HOME}"}, "without a path"),
