@@ -109,7 +109,7 @@ class GroupCluster:
         for group_id, found in described.items():
             if isinstance(found, Refusal):
                 if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                    why = _refused(found, "DESCRIBE", group=group_id)
+                    why = found.explained("DESCRIBE", group=group_id, may_be_missing=True)
                     raise ClusterError(f"group {group_id!r} cannot be described: {why}")
                 groups[group_id] = None
             else:
