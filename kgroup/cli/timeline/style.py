@@ -90,7 +90,7 @@ FILLS: Final[Mapping[str, Fill]] = {
     ),
     SILENT: Fill(
         colour="#fbe3df",
-        lines='<path d="M0 1H8M0 7H8" stroke="#d98b80" stroke-width="1.5"/>',
+        lines='<path d="M1 2H3M5 6H7" stroke="#d98b80" stroke-width="2"/>',
         words="gone without leaving: its partitions stand still until its session ends",
         label="stands still",
     ),
