@@ -136,8 +136,8 @@ def assign(
         bootstrap_servers = cluster_of(bootstrap_servers, config_file)
         if bootstrap_servers is None or group_id is None:
             raise click.UsageError(
-                "--group and --bootstrap-servers must be given together; bootstrap.servers in the"
-                " file of --config may take the place of the latter"
+                "--bootstrap-servers and --group must be given together; bootstrap.servers in the"
+                " file of --config may take the place of the first"
             )
         group = _fetch_live(bootstrap_servers, group_id, config_file)
     else:
