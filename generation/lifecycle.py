@@ -74,11 +74,12 @@ from kgroup.client.lease import Lease
 from kgroup.config import DRAIN_MARGIN
 from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
 from kgroup.events import GenerationDraining
+from kgroup.functions import name_of
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.states import State, StateMachine
 from kgroup.interfaces import Task
 from kgroup.notifier import Notifier
-from kgroup.tracebacks import StartedCall, raise_outside
+from kgroup.tracebacks import StartedCall, origin_of, raise_outside
 from kgroup.types import Cause, End, Membership
 
 T = TypeVar("T")
@@ -511,7 +512,7 @@ class Lifecycle:
             else:
                 self._raised(fn, rest)
         else:
-            self.end(End(Cause.TASK_RETURNED, f"{_name_of(fn)} returned"))
+            self.end(End(Cause.TASK_RETURNED, f"{name_of(fn)} returned"))
         finally:
             self._working -= 1
             self._work_changed.notify()
@@ -540,7 +541,7 @@ class Lifecycle:
 
     def _raised(self, fn: Task, error: Exception) -> None:
         self.errors.append(error)
-        self.end(End(Cause.TASK_RAISED, f"{_name_of(fn)} raised {error!r}", error))
+        self.end(End(Cause.TASK_RAISED, f"{origin_of(error, fn)} raised {error!r}", error))
 
     def _finish(self) -> None:
         """Refuse commits and records from now on: the next JoinGroup may be on its way."""
@@ -588,7 +589,3 @@ def without_stale_errors(error: E, end: End | None) -> E | None:
     if isinstance(error, BaseExceptionGroup):
         return error.split(is_stale)[1]  # type: ignore[return-value] # a group of its kind
     return None if is_stale(error) else error
-
-
-def _name_of(fn: Task) -> str:
-    return getattr(fn, "__qualname__", None) or repr(fn)

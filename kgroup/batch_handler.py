@@ -18,7 +18,7 @@ from kgroup.errors import UsageError, in_one_line
 from kgroup.functions import name_of
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import described, explain
-from kgroup.types import as_int
+from kgroup.types import TopicPartition, as_int
 
 
 def processed(
@@ -136,3 +136,45 @@ def explained(progress: Progress, membership: Any) -> Iterator[None]:
         raise
     finally:
         _progress.reset(before)
+
+
+@contextmanager
+def reading(
+    handle: Callable[..., object], partition: TopicPartition | None, membership: Any
+) -> Iterator[None]:
+    """A block that reads for the function: the note on its exception does not blame the function.
+
+    Exceptions of the function and of its commits have their own notes already.
+
+    Args:
+        handle: the function, which is called within the block.
+        partition: what is read; None for all partitions of the generation.
+        membership: as for `explained`.
+    """
+    what = f"reading {partition or 'records'}"
+    with _not_by(handle, what, membership, "the records that it has not read stay for the next"):
+        yield
+
+
+@contextmanager
+def committing(handle: Callable[..., object], done: Batch, membership: Any) -> Iterator[None]:
+    """A block that commits what the function has processed; likewise."""
+    what = f"committing {described(done)}"
+    with _not_by(handle, what, membership, "they were processed, and will be read again"):
+        yield
+
+
+@contextmanager
+def _not_by(
+    handle: Callable[..., object], what: str, membership: Any, consequence: str
+) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        explain(
+            error,
+            f"{what} raised this, and not {name_of(handle)}, in generation"
+            f" {membership.generation_id} of group {membership.group_id!r}; {consequence}",
+            origin=what,
+        )
+        raise

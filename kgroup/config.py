@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
 import attrs
@@ -20,7 +20,7 @@ from kgroup.errors import ArgumentError, ConfigError
 from kgroup.extension_checks import check_assignor
 from kgroup.interfaces import Assignor, LoadStarts
 from kgroup.security.properties import Properties, PropertySource
-from kgroup.security.property_table import Part
+from kgroup.security.property_table import ROWS, Part
 from kgroup.security.setting_names import names_checked
 from kgroup.security.settings import Security
 from kgroup.types import AutoOffsetReset, IsolationLevel, topic_fault
@@ -402,11 +402,12 @@ class GroupConfig:
 
         Raises:
             ConfigError: a property is unknown, has a wrong value, or asks for what kgroup cannot
-                do; the error names it. No error shows a secret.
+                do, or a required one is missing; the error names it. No error shows a secret.
         """
         properties = source if isinstance(source, Properties) else Properties(source)
         del source
         read = properties.settings(Part.GROUP, fields)
+        _refuse_missing({**read, **fields})
         if "security" not in fields:
             read["security"] = Security.from_properties(properties)
         return cls(**{**read, **fields})
@@ -482,6 +483,30 @@ def _with_fields(text: str) -> str:
 
 
 GroupConfig.__doc__ = _with_fields(GroupConfig.__doc__ or "")
+
+
+def _refuse_missing(given: Mapping[str, Any]) -> None:
+    """Refuse settings that come from properties and lack a field without a default.
+
+    Raises:
+        ConfigError: one is missing; the error has the name of its property.
+    """
+    if given.keys() - {field.name for field in FIELDS}:
+        return  # one may be misspelt; the class refuses it by its nearest name
+    for field in FIELDS:
+        if field.default is not attrs.NOTHING or field.name in given:
+            continue
+        name = next((row.java for row in ROWS if row.field == field.name and row.java), None)
+        if name is None:
+            raise ConfigError(
+                field.name, None, f"no property has it; pass from_properties(..., {field.name}=...)"
+            )
+        raise ConfigError(
+            name,
+            None,
+            f"it is required: add it to the properties, or pass {field.name}=... beside them",
+        )
+
 
 RULES: Final = (
     (

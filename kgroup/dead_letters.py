@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from kgroup import arguments
 from kgroup.errors import ArgumentError, DeadLetterError, in_one_line
 from kgroup.interfaces import Message
+from kgroup.permissions import to_grant
 from kgroup.retry_policy import DELIVERIES
 
 if TYPE_CHECKING:
@@ -232,9 +233,8 @@ def _reason(failure: object, topic: str) -> str:
     if error is None:
         return str(failure)
     reason = f"{error.str()} ({error.name()})"
-    if error.name() == "TOPIC_AUTHORIZATION_FAILED":
-        reason += f"; grant WRITE on topic {topic!r} to the producer's user"
-    return reason
+    grant = to_grant(error.code(), "WRITE", topic=topic, may_be_missing=True)
+    return f"{reason}; {grant}" if grant else reason
 
 
 def _kafka_error(failure: object) -> KafkaError | None:

@@ -1,8 +1,9 @@
 """``EventFile``: appends events to a file, a line of JSON each; ``kgroup timeline`` draws it.
 
 A line has the event's own fields (``Event.as_dict``), and when and in which process it happened:
-``at`` in seconds since 1970, ``client_id``, ``host``, ``pid`` and ``member``. Members of several
-processes may share a file, because each line is appended by one call.
+``at`` in seconds since 1970, ``client_id``, ``host``, ``pid`` and ``member``. A ``Joined`` also has
+the member's ``session_timeout``: after it the coordinator removes a member that is gone. Members of
+several processes may share a file, because each line is appended by one call.
 
 INVARIANT: two members of one process that are open at the same time, in one group and with one
 ``client_id``, have different numbers as their ``member``, so that a reader can tell them apart. The
@@ -22,7 +23,7 @@ from threading import Lock
 from typing import Final, TextIO, final
 
 from kgroup.errors import ConfigError
-from kgroup.events import Event
+from kgroup.events import Event, Joined
 from kgroup.interfaces import Clock
 
 _NUMBERS: Final[dict[tuple[str, str], set[int]]] = {}
@@ -39,11 +40,20 @@ class EventFile:
         path: the file; it is made if there is none, and its folder must exist.
         group_id: the group.
         client_id: the member's name.
+        session_timeout: the member's, in seconds.
         wall_clock: gives the time, in seconds since 1970.
     """
 
-    def __init__(self, path: str, group_id: str, client_id: str, wall_clock: Clock) -> None:
+    def __init__(
+        self,
+        path: str,
+        group_id: str,
+        client_id: str,
+        session_timeout: float,
+        wall_clock: Clock,
+    ) -> None:
         self._path = path
+        self._session_timeout = session_timeout
         self._key = (group_id, client_id)
         self._process = {"client_id": client_id, "host": socket.gethostname(), "pid": os.getpid()}
         self._number = 0  # while the file is open, at least 1
@@ -91,6 +101,8 @@ class EventFile:
         """
         at = round(self._wall_clock.now(), 6)
         line = {"at": at, **self._process, "member": self._number, **event.as_dict()}
+        if isinstance(event, Joined):
+            line["session_timeout"] = self._session_timeout
         with self._lock:
             if self._file is not None:
                 self._file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -137,7 +137,13 @@ class ConsumerGroup:
         self.event_file: EventFile | None = None
         if config.events_to is not None:
             clock = self._runtime.wall_clock or WallClock()
-            self.event_file = EventFile(config.events_to, config.group_id, config.client_id, clock)
+            self.event_file = EventFile(
+                config.events_to,
+                config.group_id,
+                config.client_id,
+                config.session_timeout,
+                clock,
+            )
             handlers.append(self.event_file)
         if on_event is not None:
             handlers.append(on_event)

@@ -27,18 +27,46 @@ _COLLECTIONS: Final = (list, tuple, set, frozenset)
 
 
 class _Explanation(str):
-    """A note of `explain`. Being a class of its own, it is found again in ``__notes__``."""
+    """A note of `explain`. Being a class of its own, it is found again in ``__notes__``.
 
-    __slots__ = ()
+    Attributes:
+        origin: what raised the exception, if it was not the function that a generation runs.
+    """
+
+    __slots__ = ("origin",)
+
+    origin: str
 
 
-def explain(error: BaseException, text: str) -> None:
+def explain(error: BaseException, text: str, *, origin: str = "") -> None:
     """Add a note that says where an exception came from, unless it has one of kgroup's already.
 
     The first one is the one to keep: it was added nearest to where the exception was raised.
+
+    Args:
+        error: the exception.
+        text: the note.
+        origin: what `origin_of` returns for it.
     """
-    if not any(isinstance(note, _Explanation) for note in getattr(error, "__notes__", ())):
-        error.add_note(_Explanation(text))
+    if _explanation(error) is None:
+        note = _Explanation(text)
+        note.origin = origin
+        error.add_note(note)
+
+
+def origin_of(error: BaseException, fn: Callable[..., object]) -> str:
+    """What raised an exception that a function of a generation has let through, to be named.
+
+    A worker's task has the name of the program's function, and also reads and commits for it. What
+    fails there is not the function's fault.
+    """
+    note = _explanation(error)
+    return (note.origin if note is not None else "") or name_of(fn)
+
+
+def _explanation(error: BaseException) -> _Explanation | None:
+    notes = getattr(error, "__notes__", ())
+    return next((note for note in notes if isinstance(note, _Explanation)), None)
 
 
 def described(batch: Batch) -> str:

@@ -25,7 +25,15 @@ from typing import Any, Final
 import trio
 
 from kgroup import arguments
-from kgroup.batch_handler import Progress, explained, left_of, not_committed, processed
+from kgroup.batch_handler import (
+    Progress,
+    committing,
+    explained,
+    left_of,
+    not_committed,
+    processed,
+    reading,
+)
 from kgroup.config import GroupConfig
 from kgroup.errors import UsageError, in_one_line
 from kgroup.events import EventHandler
@@ -192,14 +200,16 @@ def partition_worker(
                     await _commit_before(error, generation, part)
                 raise
             if len(done) and commit:
-                await generation.commit({left.partition: done.next_offset})
+                with committing(handle, done, generation):
+                    await generation.commit({left.partition: done.next_offset})
             left = None if generation.ending.is_set() else left_of(left, done)
 
     async def process(generation: Any, partition: TopicPartition) -> None:
         records = generation.records(partition, max_records=limit)
-        async for batch in records:
-            with records.processing(batch):
-                await process_batch(generation, batch)
+        with reading(handle, partition, generation):
+            async for batch in records:
+                with records.processing(batch):
+                    await process_batch(generation, batch)
 
     process.__qualname__ = name_of(handle)  # the name in the end that it causes
     return process

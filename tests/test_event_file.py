@@ -30,6 +30,8 @@ async def test_a_member_writes_its_events(tmp_path: Path, autojump_clock: MockCl
         assert first["group_id"] == group.config.group_id
     lines = file.read_text(encoding="utf-8").splitlines()
     assert [json.loads(one)["event"] for one in lines][-2:] == ["GenerationEnded", "Left"]
+    (joined,) = [one for one in map(json.loads, lines) if one["event"] == "Joined"]
+    assert joined["session_timeout"] == group.config.session_timeout
     entries, refused = read([file])
     assert refused == 0
     (member,) = story_of(entries).members

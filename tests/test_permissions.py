@@ -35,6 +35,18 @@ def test_the_error_decides_on_what(code: ErrorCode, advice: str) -> None:
 def test_a_member_needs_more_than_to_describe() -> None:
     """Without an operation the advice is what a member of a group needs."""
     assert to_grant(ErrorCode.TOPIC_AUTHORIZATION_FAILED) == (
-        "grant the user READ and DESCRIBE on the topic"
+        "grant the user READ (it implies DESCRIBE) on the topic"
     )
     assert to_grant(ErrorCode.GROUP_AUTHORIZATION_FAILED) == "grant the user READ on the group"
+
+
+def test_a_name_may_be_wrong_instead() -> None:
+    """Kafka tells a user without rights neither of a topic nor of a group that does not exist."""
+    topic = to_grant(ErrorCode.TOPIC_AUTHORIZATION_FAILED, may_be_missing=True)
+    assert topic.endswith(
+        ", or correct its name: Kafka gives the same error for a topic that does not exist"
+    )
+    group = to_grant(ErrorCode.GROUP_AUTHORIZATION_FAILED, may_be_missing=True)
+    assert group.endswith("the same error for a group that does not exist")
+    cluster = to_grant(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, may_be_missing=True)
+    assert cluster == "grant the user DESCRIBE on the cluster"

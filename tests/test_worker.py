@@ -6,15 +6,22 @@ import asyncio
 import io
 import signal
 import threading
+from collections.abc import Callable
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
 import kgroup
-from kgroup.errors import ArgumentError, UsageError
+from kgroup.config import GroupConfig
+from kgroup.errors import ArgumentError, CommitFailedError, FetchError, UsageError
+from kgroup.events import Event, GenerationEnded, GenerationStarted
 from kgroup.generation.generation import Generation
-from kgroup.interfaces import Batch
+from kgroup.interfaces import Batch, RecordSource
+from kgroup.records.buffered_source import BufferedSource
+from kgroup.records.fetcher import FetcherBroken
+from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
 from kgroup.worker import report_end, report_failure
 from tests.group.harness import P0, P1, harness, values
@@ -127,6 +134,75 @@ async def test_an_exception_commits_nothing(autojump_clock: MockClock) -> None:
         assert isinstance(error, ZeroDivisionError)
         assert "for offsets 0 to 4 of topic-0" in error.__notes__[0]
         assert await here.committed() == {}
+
+
+async def test_a_stream_that_fails_is_not_the_functions_fault(autojump_clock: MockClock) -> None:
+    """The end of the generation and the note say that reading failed, which calls no function."""
+    async with harness() as here:
+        runtime = memory_runtime(here.broker)
+        made: list[BufferedSource] = []
+        started = trio.Event()
+
+        def source(
+            config: GroupConfig, on_fault: Callable[[TopicPartition | None, str], None]
+        ) -> RecordSource:
+            source = runtime.record_source(config, on_fault)
+            assert isinstance(source, BufferedSource)
+            made.append(source)
+            return source
+
+        def note(event: Event) -> None:
+            here.events.append(event)
+            if isinstance(event, GenerationStarted):
+                started.set()
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            raise AssertionError(batch)
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with (
+                kgroup.ConsumerGroup(
+                    here.config(),
+                    runtime=attrs.evolve(runtime, record_source=source),
+                    on_event=note,
+                ) as group,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(kgroup.serve, group, handle)
+                await started.wait()
+                made[0].deliver([FetcherBroken("as scripted")])
+        error = flat(raised.value)
+        assert isinstance(error, FetchError)
+        assert error.__notes__[0].startswith("reading topic-0 raised this, and not ")
+        (ended,) = here.events_of(GenerationEnded)
+        assert ended.end.detail.startswith("reading topic-0 raised FetchError")
+
+
+async def test_a_commit_that_fails_is_not_the_functions_fault(autojump_clock: MockClock) -> None:
+    """The end of the generation and the note say that the commit failed, and of which records."""
+    async with harness() as here:
+        await here.append(5)
+        here.broker.inject("OffsetCommit", "TOPIC_AUTHORIZATION_FAILED", times=None)
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            await trio.lowlevel.checkpoint()
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                await kgroup.serve(group, handle)
+        error = flat(raised.value)
+        assert isinstance(error, CommitFailedError)
+        what = "committing offsets 0 to 4 of topic-0 raised"
+        assert error.__notes__[0].startswith(f"{what} this, and not ")
+        (ended,) = here.events_of(GenerationEnded)
+        assert ended.end.detail.startswith(f"{what} CommitFailedError")
+
+
+def flat(error: BaseException) -> BaseException:
+    """The only exception in groups of exceptions."""
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    return error
 
 
 async def test_a_function_that_is_not_async(autojump_clock: MockClock) -> None:

@@ -117,15 +117,20 @@ class Refusal:
         """Kafka's name of the error, or librdkafka's sentence for one of its own."""
         return code_name(self.code) if self.code >= 0 else self.text
 
-    def explained(self, operation: str, *, topic: str = "", group: str = "") -> str:
+    def explained(
+        self, operation: str, *, topic: str = "", group: str = "", may_be_missing: bool = False
+    ) -> str:
         """The error's name, and if a permission is missing, what to grant.
 
         Args:
             operation: what the request needs.
             topic: the topic that it is about.
             group: the group that it is about.
+            may_be_missing: whether nothing shows that this one exists.
         """
-        grant = to_grant(self.code, operation, topic=topic, group=group)
+        grant = to_grant(
+            self.code, operation, topic=topic, group=group, may_be_missing=may_be_missing
+        )
         return f"{self.name}: {grant}" if grant else self.name
 
     @classmethod

@@ -16,10 +16,11 @@ import click
 import trio
 
 from kgroup.addresses import split_address
+from kgroup.bounds import did_you_mean
 from kgroup.broker import Acl, BrokerSecurity, BrokerSettings, serve_cluster
 from kgroup.broker.broker_settings import BROKERS, MOST_PARTITIONS, PARTITIONS
-from kgroup.broker.security.acls import ResourceType
-from kgroup.broker.security.settings import SESSION_LIFETIME
+from kgroup.broker.security.acls import ANY, ResourceType
+from kgroup.broker.security.settings import ANONYMOUS, SESSION_LIFETIME
 from kgroup.broker.server import check_listener
 from kgroup.cli.options import FilePath, Number, Whole
 from kgroup.errors import ConfigError, UsageError, short_repr
@@ -178,7 +179,8 @@ def _acls(
     multiple=True,
     callback=_acls,
     help="A rule of access, such as alice:read:topic:orders; may be given more than once. With"
-    " rules, users may do only what one of them allows. Only a rule about the cluster needs no"
+    " rules, users may do only what one of them allows. The user is one of --user, or * for all;"
+    f" without --user all clients are {ANONYMOUS}. Only a rule about the cluster needs no"
     f" name. A name may end with {_ANYTHING} for all that begin so, and {_DENIES} before a rule"
     " forbids.",
 )
@@ -206,7 +208,7 @@ def _acls(
     "--write-ca",
     metavar="FILE",
     type=FilePath(dir_okay=False, writable=True, path_type=Path),
-    help="Where to write the authority of a certificate that was made, in PEM.",
+    help="Where to write the authority of the certificate that is made with --tls, in PEM.",
 )
 @click.option(
     "--session-lifetime",
@@ -228,6 +230,10 @@ def broker(
     It keeps nothing on disk: topics, records and groups are lost when it ends.
     """
     host, port = listen
+    _refuse_without_effect(
+        write_ca=write_ca, tls=security["tls"], certificate=security["certificate"]
+    )
+    _refuse_unknown_users(security["users"], acls, super_users)
     try:
         check_listener(host, port, brokers)
         settings.check_brokers(brokers)
@@ -252,6 +258,40 @@ def broker(
     )
 
 
+def _refuse_without_effect(*, write_ca: Path | None, tls: bool, certificate: str | None) -> None:
+    """Refuse an option that clients would wait for in vain.
+
+    Raises:
+        UsageError: there will be no authority to write.
+    """
+    if write_ca is None or (tls and certificate is None):
+        return
+    why = "with --certificate no certificate is made" if tls else "it needs --tls"
+    raise click.UsageError(
+        f"--write-ca {write_ca} has no effect: {why}, so there is no authority to write"
+    )
+
+
+def _refuse_unknown_users(
+    users: Mapping[str, str], acls: Sequence[Acl], super_users: Sequence[str]
+) -> None:
+    """Refuse rights of users who cannot log in: a misspelt name would leave another without.
+
+    Raises:
+        UsageError: a rule or a superuser names an unknown user.
+    """
+    known = [*users] or [ANONYMOUS]
+    named = [("--acl", acl.user) for acl in acls] + [("--super-user", one) for one in super_users]
+    for option, user in named:
+        if user in known or (option == "--acl" and user == ANY):
+            continue
+        clients = "" if users else f"; without --user every client is the user {ANONYMOUS}"
+        raise click.UsageError(
+            f"{option} names the user {short_repr(user)}, but there is no --user of that name"
+            f"{clients}{did_you_mean(user, known)}"
+        )
+
+
 async def _run(
     host: str,
     port: int,
@@ -268,7 +308,7 @@ async def _run(
             serving = serve_cluster(brokers, host, port, settings=settings, security=security)
             async with serving as running:
                 if write_ca is not None and running.ca is not None:
-                    await trio.Path(write_ca).write_text(running.ca)
+                    await _write(write_ca, running.ca)
                 for name, partitions in topics.items():
                     await running.create_topic(name, partitions)
                 click.echo(
@@ -282,6 +322,15 @@ async def _run(
             ) from error
         except UsageError as error:
             raise click.ClickException(str(error)) from error
+
+
+async def _write(file: Path, text: str) -> None:
+    try:
+        await trio.Path(file).write_text(text)
+    except OSError as error:
+        raise click.ClickException(
+            f"--write-ca {file} cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def _spoken(security: BrokerSecurity) -> str:

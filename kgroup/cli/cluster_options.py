@@ -15,7 +15,7 @@ import click
 
 from kgroup import bounds
 from kgroup.cli.admin_client import ClusterError
-from kgroup.cli.options import Number, config_option, one_line, servers
+from kgroup.cli.options import Number, cluster_of, config_option, one_line, servers
 from kgroup.cli.signals import ended_by_signals
 from kgroup.errors import KgroupError, short_repr
 from kgroup.types import IsolationLevel
@@ -42,6 +42,13 @@ def clustered(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
+        cluster = cluster_of(options["bootstrap_servers"], options["config_file"])
+        if cluster is None:
+            raise click.UsageError(
+                "Missing option '--bootstrap-servers', or the property bootstrap.servers in the"
+                " file of --config."
+            )
+        options["bootstrap_servers"] = cluster
         with ended_by_signals():
             try:
                 command(*args, **options)
@@ -61,8 +68,7 @@ def clustered(command: Callable[..., None]) -> Callable[..., None]:
             "--bootstrap-servers",
             metavar="HOST:PORT,...",
             callback=servers,
-            required=True,
-            help="The cluster.",
+            help="The cluster.  [default: bootstrap.servers in the file of --config]",
         ),
     ):
         run = option(run)

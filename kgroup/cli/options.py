@@ -16,6 +16,7 @@ import click
 from kgroup import bounds
 from kgroup.bounds import Bound
 from kgroup.errors import ConfigError, short_repr
+from kgroup.security.properties import Properties
 from kgroup.security.settings import Security
 
 _STDIN: Final = "-"
@@ -134,6 +135,25 @@ def servers(context: click.Context, option: click.Parameter, value: str | None) 
     return value
 
 
+def cluster_of(bootstrap_servers: str | None, file: str | os.PathLike[str] | None) -> str | None:
+    """The cluster of a command: that of its option, or else of the file of ``--config``.
+
+    As in Kafka's own commands, the option takes precedence over the file.
+
+    Raises:
+        UsageError: the file's property has a wrong value.
+    """
+    if bootstrap_servers is not None or file is None:
+        return bootstrap_servers
+    try:
+        found: str | None = Properties(file).setting("bootstrap_servers")
+        if found is not None:
+            bounds.refuse_servers("bootstrap.servers", bounds.servers(found))
+    except ConfigError as error:
+        raise click.UsageError(f"--config {file}: {one_line(error)}") from None
+    return found
+
+
 def security_of(file: str | os.PathLike[str] | None) -> Security:
     """The settings of the connections of a command, from the file of ``--config`` if there is one.
 
@@ -166,8 +186,9 @@ config_option: Final = click.option(
     metavar="FILE",
     type=FilePath(exists=True, dir_okay=False),
     callback=check_config,
-    help="Properties of the connections, by the names of Kafka's Java client or of librdkafka. The"
-    f" environment variables {', '.join(SECRETS.values())} take precedence.",
+    help="Properties of the connections, by the names of Kafka's Java client or of librdkafka,"
+    f" bootstrap.servers among them. The environment variables {', '.join(SECRETS.values())} take"
+    " precedence.",
 )
 """``--config``, as ``--command-config`` of Kafka's own commands."""
 

@@ -443,7 +443,9 @@ def broker_error(request: Request, code: int, about: str = "", hint: str = "") -
     """
     name = code_name(code)
     message = f"{request.value}{f' for {about}' if about else ''} was answered with {name} ({code})"
-    detail = hint or _HINTS.get((request, code), "") or to_grant(code)
+    # Whichever topic another request is about, metadata has shown that it exists.
+    grant = to_grant(code, may_be_missing=request is Request.METADATA)
+    detail = hint or _HINTS.get((request, code), "") or grant
     if detail:
         message = f"{message}: {detail}"
     reaction = reaction_to_code(request, code)

@@ -36,25 +36,30 @@ def _value(found: re.Match[str]) -> str:
         )
     try:
         return _PROVIDERS[provider](path, key)
-    except (LookupError, OSError, ValueError) as error:
-        # Without the cause, which may show the contents of a file.
-        raise ValueError(
-            f"the reference {found[0]} cannot be resolved ({type(error).__name__})"
-        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        # Without the cause, whose traceback may show the contents of a file.
+        raise ValueError(f"the reference {found[0]} cannot be resolved: {reason}") from None
 
 
 def _environment(path: str, key: str) -> str:
-    del path
+    if path:
+        raise ValueError("a reference to an environment variable is ${env:NAME}, without a path")
+    if key not in os.environ:
+        raise ValueError(f"the environment variable {key} is not set")
     return os.environ[key]
 
 
 def _file(path: str, key: str) -> str:
-    return dict(parse(decode(Path(path).read_bytes())))[key]
+    properties = dict(parse(decode(Path(path).read_bytes())))
+    if key not in properties:
+        raise ValueError(f"the file has no property {key}")
+    return properties[key]
 
 
 def _folder(path: str, key: str) -> str:
     if not path or Path(key).name != key:
-        raise ValueError("no file of the folder")
+        raise ValueError("it must be ${directory:FOLDER:FILE}, with a file of that folder")
     return decode((Path(path) / key).read_bytes())
 
 

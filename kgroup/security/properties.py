@@ -88,17 +88,25 @@ class Properties:
             if row.field is None:
                 _read(name, row, value)
                 continue
-            if row.field in given:
-                continue
-            read = _read(name, row, value)
-            if row.field in fields and fields[row.field] != read:
-                raise ConfigError(
-                    name, Hidden("..."), f"{origins[row.field]} says otherwise; leave one out"
-                )
-            fields[row.field], origins[row.field] = read, name
+            if row.field not in given:
+                _set(fields, origins, row.field, name, _read(name, row, value))
         if ignored:
             _LOGGER.info("these properties have no effect in kgroup: %s", ", ".join(ignored))
         return fields
+
+    def setting(self, field: str) -> Any:
+        """The value of one field; None if no property sets it. Other properties are not read.
+
+        Raises:
+            ConfigError: the property's value is not allowed, or two properties contradict.
+        """
+        fields: dict[str, Any] = {}
+        origins: dict[str, str] = {}
+        for name, value in self._values.items():
+            row = BY_NAME.get(name)
+            if row is not None and row.field == field:
+                _set(fields, origins, field, name, _read(name, row, value))
+        return fields.get(field)
 
     def security(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of ``Security``, without those that the program gives itself."""
@@ -127,6 +135,19 @@ class Properties:
             if token is not None:
                 fields["token"] = token
         return fields
+
+
+def _set(
+    fields: dict[str, Any], origins: dict[str, str], field: str, name: str, value: Any
+) -> None:
+    """Set a field, unless another property has given it another value.
+
+    Raises:
+        ConfigError: one has.
+    """
+    if fields.setdefault(field, value) != value:
+        raise ConfigError(name, Hidden("..."), f"{origins[field]} says otherwise; leave one out")
+    origins[field] = name
 
 
 def _attempt(function: Callable[[str], T], value: Secret) -> tuple[T | None, str]:

@@ -258,8 +258,17 @@ def _resolve(name: str, reference: str) -> Any:
         raise ConfigError(
             f"secrets[{name!r}]",
             reference,
-            f"this executor cannot resolve the reference ({type(error).__name__})",
+            f"this executor cannot resolve the reference ({_failure(kind, error)})",
         ) from None
+
+
+def _failure(kind: str, error: Exception) -> str:
+    """Why a reference cannot be resolved, in words that hold no secret."""
+    if kind == "env" and isinstance(error, KeyError):
+        return "the environment variable is not set there"
+    if kind == "file" and isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
 
 
 def _function(path: str) -> Any:

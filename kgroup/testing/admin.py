@@ -267,7 +267,8 @@ def _noting(operation: str, *, topic: str = "", group: str = "") -> Iterator[Non
         yield
     except KafkaException as error:
         code = error.args[0].code()
-        if grant := to_grant(code, operation, topic=topic, group=group):
+        new = operation == "CREATE"
+        if grant := to_grant(code, operation, topic=topic, group=group, may_be_missing=not new):
             error.add_note(grant)
         elif code in _UNKNOWN and topic:  # librdkafka says so of topics that it may not see, too
             error.add_note(

@@ -20,7 +20,15 @@ from functools import partial
 from typing import Final, final
 
 from kgroup import arguments
-from kgroup.batch_handler import Progress, explained, left_of, not_committed, processed
+from kgroup.batch_handler import (
+    Progress,
+    committing,
+    explained,
+    left_of,
+    not_committed,
+    processed,
+    reading,
+)
 from kgroup.config import GroupConfig
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, name_of
@@ -137,9 +145,10 @@ def _work(handle: BatchHandler, threads: int | None, max_records: int, *, commit
     def process_all(generation: Generation, partition: TopicPartition) -> None:
         with generation.scope():
             records = generation.records(partition, max_records=limit)
-            for batch in records:
-                with records.processing(batch):
-                    process(generation, batch)
+            with reading(handle, partition, generation):
+                for batch in records:
+                    with records.processing(batch):
+                        process(generation, batch)
 
     def start_threads(generation: Generation) -> None:
         partitions = generation.assignment
@@ -147,7 +156,7 @@ def _work(handle: BatchHandler, threads: int | None, max_records: int, *, commit
             for partition in partitions:
                 generation.start(process_all, generation, partition)
         elif partitions:
-            pool = _Pool(process, name_of(handle), generation, limit)
+            pool = _Pool(process, handle, generation, limit)
             for _ in range(min(number, len(partitions))):
                 generation.start(pool.threads_function())
 
@@ -177,7 +186,8 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
                 _commit_before(error, generation, part)
             raise
         if len(done) and commit:
-            generation.commit({left.partition: done.next_offset})
+            with committing(handle, done, generation):
+                generation.commit({left.partition: done.next_offset})
         left = None if generation.ending.is_set() else left_of(left, done)
 
 
@@ -195,7 +205,7 @@ class _Pool:
 
     Args:
         process: processes and commits a batch by the program's function.
-        name: the function's name.
+        handle: the function, whose name the threads have.
         generation: the generation.
         limit: the most records of a batch.
     """
@@ -203,12 +213,12 @@ class _Pool:
     def __init__(
         self,
         process: Callable[[Generation, Batch], None],
-        name: str,
+        handle: BatchHandler,
         generation: Generation,
         limit: int,
     ) -> None:
         self._process = process
-        self._name = name
+        self._handle = handle
         self._generation = generation
         self._batches = generation.records(max_records=limit)
         self._batches.share()
@@ -221,7 +231,7 @@ class _Pool:
         """What each of the threads runs: it processes batches until the generation ends."""
 
         def process() -> None:
-            with self._generation.scope():
+            with self._generation.scope(), reading(self._handle, None, self._generation):
                 while (batch := self._next()) is not None:
                     partition = batch.partition
                     while batch is not None:
@@ -229,7 +239,7 @@ class _Pool:
                             self._process(self._generation, batch)
                         batch = self._following(partition)
 
-        process.__qualname__ = self._name
+        process.__qualname__ = name_of(self._handle)
         return process
 
     def _next(self) -> Batch | None:

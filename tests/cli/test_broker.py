@@ -186,13 +186,25 @@ def test_a_port_in_use_is_a_clear_error() -> None:
         (["--acl", "alice:reed:topic:a"], "it must be an AclOperation's name"),
         (["--acl", ":read:topic:a"], "user"),
         (["--topic", "a:0"], "'a:0' is not NAME:PARTITIONS"),
+        (["--write-ca", "ca.pem"], "--write-ca ca.pem has no effect: it needs --tls"),
+        (
+            ["--write-ca", "ca.pem", "--tls", "--certificate", "b.pem"],
+            "with --certificate no certificate is made",
+        ),
+        (
+            ["--user", "alice:a", "--acl", "alcie:read:topic:a"],
+            "--acl names the user 'alcie', but there is no --user of that name; did you mean",
+        ),
+        (["--acl", "alice:read:topic:a"], "without --user every client is the user ANONYMOUS"),
+        (["--user", "root:a", "--super-user", "rot"], "--super-user names the user 'rot'"),
+        (["--user", "root:a", "--super-user", "*"], "--super-user names the user '*'"),
     ],
 )
 def test_a_bad_option_is_refused(options: list[str], why: str) -> None:
     """The usage error says which option, what was given, and what is allowed."""
     result = invoke(*options)
     assert result.exit_code == 2
-    assert why in result.output
+    assert why in " ".join(result.output.split())
 
 
 def test_a_bad_topic_is_refused() -> None:
@@ -210,6 +222,14 @@ def test_a_user_without_name_or_password_is_refused(user: str) -> None:
     assert ended.exit_code == 2
     assert "a user is NAME:PASSWORD" in ended.output
     assert "hunter2" not in ended.output
+
+
+def test_an_authority_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    """The error names the option and its file, and blames no address."""
+    where = tmp_path / "none" / "ca.pem"
+    ended = invoke("--listen", "localhost:0", "--tls", "--write-ca", str(where))
+    assert ended.exit_code == 1
+    assert f"--write-ca {where} cannot be written: No such file" in ended.output
 
 
 def test_a_certificate_that_cannot_be_read_is_a_clear_error(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kgroup.cli import main
-from kgroup.cli.options import security_of
+from kgroup.cli.options import cluster_of, security_of
 from kgroup.security.settings import Security
 
 SECURE = "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
@@ -72,3 +72,36 @@ def test_a_time_out_in_milliseconds_is_recognised() -> None:
     assert result.exit_code == 2, result.output
     said = " ".join(result.output.split())
     assert "durations are in seconds, not milliseconds: did you mean 10.0?" in said
+
+
+REFUSED = ["groups", "lag", "--timeout", "1"]
+
+
+def test_the_cluster_of_the_file(file: Path) -> None:
+    """bootstrap.servers is used without the option, which takes precedence over it."""
+    file.write_text("bootstrap.servers=127.0.0.1:1\n# a member's\nenable.auto.commit=true\n")
+    assert cluster_of(None, file) == "127.0.0.1:1"
+    assert cluster_of("127.0.0.1:2", file) == "127.0.0.1:2"
+    assert cluster_of(None, None) is None
+    result = CliRunner().invoke(main, [*REFUSED, f"--config={file}"])
+    assert result.exit_code == 1
+    assert "127.0.0.1:1" in result.output
+
+
+@pytest.mark.parametrize("command", [REFUSED, ["assign", "--group", "g"], ["demo"]])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("client.id=a\n", "bootstrap.servers"),
+        ("bootstrap.servers=localhost\n", "bootstrap.servers='localhost' is refused"),
+        ("bootstrap.servers=a:1\nmetadata.broker.list=b:1\n", "says otherwise; leave one out"),
+    ],
+)
+def test_a_file_without_a_usable_cluster(
+    file: Path, command: list[str], text: str, expected: str
+) -> None:
+    """It is a usage error that names the property, before any work."""
+    file.write_text(text)
+    result = CliRunner().invoke(main, [*command, f"--config={file}"])
+    assert result.exit_code == 2, result.output
+    assert expected in " ".join(result.output.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -179,6 +180,22 @@ JAVA: Final = [
 def config(properties: Mapping[str, Any], **fields: Any) -> GroupConfig:
     """A group of these properties."""
     return GroupConfig.from_properties({**KAFKA, **properties}, topics=["orders"], **fields)
+
+
+@pytest.mark.parametrize(
+    ("missing", "topics", "expected"),
+    [
+        ("group.id", ["orders"], "group.id=None is refused.*pass group_id="),
+        ("bootstrap.servers", ["orders"], "bootstrap.servers=None is refused.*bootstrap_servers="),
+        ("", None, "topics=None is refused"),
+    ],
+)
+def test_a_setting_that_nobody_gives(missing: str, topics: list[str] | None, expected: str) -> None:
+    """The error names the property, and the argument that may take its place."""
+    given = {name: value for name, value in KAFKA.items() if name != missing}
+    fields = {} if topics is None else {"topics": topics}
+    with pytest.raises(ConfigError, match=expected):
+        GroupConfig.from_properties(given, **fields)
 
 
 def test_a_file_of_the_java_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,10 +496,13 @@ def test_a_token_that_the_program_gives() -> None:
         ({**SASL, "sasl.jaas.config": f"{OAUTH} clientId=b;"}, "does not fit sasl.mechanism=PLAIN"),
         (
             {"sasl.password": "${env:KGROUP_NOT_SET}"},
-            r"\$\{env:KGROUP_NOT_SET\} cannot be resolved",
+            r"sasl.password=.*\$\{env:KGROUP_NOT_SET\} cannot be .* KGROUP_NOT_SET is not set",
         ),
-        ({"sasl.password": "${file:/nowhere:x}"}, "FileNotFoundError"),
-        ({"sasl.password": "${dir:/tmp:../x}"}, "ValueError"),
+        ({"group.id": "a-${env:KGROUP_NOT_SET}"}, "group.id=.* KGROUP_NOT_SET is not set"),
+        ({"sasl.password": "${env:/x:HOME}"}, "without a path"),
+        ({"sasl.password": "${file:/nowhere:x}"}, "resolved: No such file or directory"),
+        ({"sasl.password": f"${{file:{os.devnull}:x}}"}, "the file has no property x"),
+        ({"sasl.password": "${dir:/tmp:../x}"}, "with a file of that folder"),
         ({"sasl.password": "${vault:/x:hunter2}"}, "another provider than 'env'"),
     ],
 )

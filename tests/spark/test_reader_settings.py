@@ -91,11 +91,18 @@ def _here() -> Any:
     return module
 
 
-@pytest.mark.parametrize("reference", ["env:KGROUP_NO_SUCH", "file:/no/such", "call:no_such:f"])
-def test_a_reference_without_a_value_is_an_error(reference: str) -> None:
-    """The error names setting and reference."""
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        ("env:KGROUP_NO_SUCH", "the environment variable is not set"),
+        ("file:/no/such", "No such file"),
+        ("call:no_such:f", "ModuleNotFoundError"),
+    ],
+)
+def test_a_reference_without_a_value_is_an_error(reference: str, reason: str) -> None:
+    """The error names setting and reference, and says why without showing a value."""
     settings = ReaderSettings(bootstrap_servers="a:1", secrets={"sasl.password": reference})
-    with pytest.raises(ConfigError, match=f"sasl.password.*{reference}"):
+    with pytest.raises(ConfigError, match=f"sasl.password.*{reference}.*{reason}"):
         settings.resolve()
 
 

@@ -100,7 +100,9 @@ async def test_missing_permissions_are_noted() -> None:
             ask = partial(call, broker.bootstrap_servers, security=ALICE)
             with pytest.raises(KafkaException) as caught:
                 await trio.to_thread.run_sync(ask)
-            assert caught.value.__notes__ == [f"grant the user {needed}"]
+            (note,) = caught.value.__notes__
+            assert note.startswith(f"grant the user {needed}")
+            assert ("or correct its name" in note) is not needed.startswith("CREATE")
         hidden = [TopicPartition("hidden", 0)]
         ask = partial(end_offsets, broker.bootstrap_servers, hidden, security=ALICE)
         with pytest.raises(KafkaException) as caught:

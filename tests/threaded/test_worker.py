@@ -159,6 +159,30 @@ def test_an_exception_commits_nothing(kafka: Kafka, threads: int | None) -> None
     assert here.committed() is None
 
 
+@once
+@pytest.mark.parametrize("threads", [None, 2])
+def test_a_commit_that_fails_is_not_the_functions_fault(kafka: Kafka, threads: int | None) -> None:
+    """The end of the generation and the note say that the commit failed, and of which records."""
+    here = Harness(kafka)
+    here.create(1, 5)
+    ends: list[str] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, GenerationEnded):
+            ends.append(event.end.detail)
+
+    def handle(generation: Generation, batch: Batch) -> None:
+        # The worker's own commit, which is behind this one, is refused.
+        generation.commit({batch.partition: batch.next_offset + 1}, beyond_read=True)
+
+    with pytest.raises(ExceptionGroup) as raised, here.group(on_event=note) as group:
+        serve(group, handle, threads=threads)
+    (error,) = raised.value.exceptions
+    what = f"committing offsets 0 to 4 of {here.topic}-0 raised"
+    assert error.__notes__[0].startswith(f"{what} this, and not ")
+    assert [one.startswith(what) for one in ends] == [True]
+
+
 def test_an_async_function() -> None:
     """It is refused before the member joins, with what to call in its place."""
     nowhere = Harness(Kafka("nobody", "127.0.0.1:1"))

@@ -29,6 +29,7 @@ from kgroup.cli.assign.report import as_json, print_results
 from kgroup.cli.assign.results import AssignorResult, evaluate
 from kgroup.cli.options import (
     InputFile,
+    cluster_of,
     config_option,
     imported,
     one_line,
@@ -74,7 +75,7 @@ def _assignor(name: str) -> str | Assignor:
     "--bootstrap-servers",
     metavar="HOST:PORT,...",
     callback=servers,
-    help="The cluster of the live group.",
+    help="The cluster of the live group.  [default: bootstrap.servers in the file of --config]",
 )
 @config_option
 @click.option("--group", "group_id", metavar="GROUP_ID", help="The live group to read.")
@@ -132,8 +133,12 @@ def assign(
     if live == (file is not None):
         raise click.UsageError("give FILE, or --bootstrap-servers with --group, or --json")
     if file is None:
+        bootstrap_servers = cluster_of(bootstrap_servers, config_file)
         if bootstrap_servers is None or group_id is None:
-            raise click.UsageError("--bootstrap-servers and --group must be given together")
+            raise click.UsageError(
+                "--bootstrap-servers and --group must be given together; bootstrap.servers in the"
+                " file of --config may take the place of the first"
+            )
         group = _fetch_live(bootstrap_servers, group_id, config_file)
     else:
         group = _read_file(file)

@@ -103,7 +103,7 @@ def read_members(described: Any) -> tuple[tuple[MemberSubscription, ...], dict[s
     group = f"group {str(described.group_id)!r}"
     code, state = int(described.error_code), str(described.group_state)
     if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-        grant = to_grant(code, "DESCRIBE", group=str(described.group_id))
+        grant = to_grant(code, "DESCRIBE", group=str(described.group_id), may_be_missing=True)
         raise UsageError(
             f"{group} cannot be described: {code_name(code)}{f': {grant}' if grant else ''}"
         )

@@ -23,7 +23,7 @@ from kgroup.cli.demo.director import DRIVERS, WORKERS, DemoPlan
 from kgroup.cli.demo.display import Display, print_report
 from kgroup.cli.demo.run import run_demo
 from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
-from kgroup.cli.options import FilePath, Whole, config_option, servers
+from kgroup.cli.options import FilePath, Whole, cluster_of, config_option, servers
 from kgroup.cli.timeline.command import stories_of, write
 
 _SIGNALLED: Final = 128
@@ -52,7 +52,7 @@ _SIGNALLED: Final = 128
     metavar="HOST:PORT,...",
     callback=servers,
     help="An existing cluster to use instead of the demo's own broker; the demo deletes its topic"
-    " and group afterwards.",
+    " and group afterwards.  [default: bootstrap.servers in the file of --config, if there is one]",
 )
 @config_option
 @click.option(
@@ -97,8 +97,13 @@ def demo(
     killed, one is frozen and woken, and partitions are added (not with --spark). At the end every
     line is accounted for: the exit status is 1 if the account is wrong.
     """
+    bootstrap_servers = cluster_of(bootstrap_servers, config_file)
     if config_file is not None and (spark or bootstrap_servers is None):
-        wrong = "cannot be used with --spark" if spark else "is for --bootstrap-servers"
+        wrong = (
+            "cannot be used with --spark"
+            if spark
+            else "needs --bootstrap-servers, or bootstrap.servers in its file"
+        )
         raise click.UsageError(f"--config {wrong}")
     if spark:
         require_spark()

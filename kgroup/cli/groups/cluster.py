@@ -33,13 +33,17 @@ _STATES: Final = {
 _DEAD: Final = "Dead"
 UNKNOWN: Final = "Unknown"
 """Also the state of a KIP-848 group that assigns or reconciles: librdkafka has no name for it."""
-_ADVICE: Final[Mapping[int, str]] = {
-    ErrorCode.NON_EMPTY_GROUP: "it has members; stop them first",
-    ErrorCode.UNKNOWN_MEMBER_ID: "it has members now; stop them first",
-    ErrorCode.ILLEGAL_GENERATION: "it has members now; stop them first",
-    ErrorCode.REBALANCE_IN_PROGRESS: "it has members now; stop them first",
-    ErrorCode.STALE_MEMBER_EPOCH: "it has members now; stop them first",
-}
+_ADVICE: Final[Mapping[int, str]] = dict.fromkeys(
+    (
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    ),
+    "it has members now; stop them first, and wait until the sessions of static and killed ones"
+    " have ended",
+)
 """What an error means for an operator, where Kafka's name of it does not say so."""
 
 
@@ -109,7 +113,7 @@ class GroupCluster:
         for group_id, found in described.items():
             if isinstance(found, Refusal):
                 if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                    why = _refused(found, "DESCRIBE", group=group_id)
+                    why = found.explained("DESCRIBE", group=group_id, may_be_missing=True)
                     raise ClusterError(f"group {group_id!r} cannot be described: {why}")
                 groups[group_id] = None
             else:

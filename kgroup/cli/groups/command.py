@@ -33,7 +33,7 @@ from kgroup.cli.groups.report import (
     print_listings,
 )
 from kgroup.cli.groups.reset import Change, plan_reset
-from kgroup.cli.groups.values import Group
+from kgroup.cli.groups.values import Group, Member
 from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import security_of
 from kgroup.cli.positions import (
@@ -146,7 +146,8 @@ def show_lag(
     """Show the lag of groups: for each partition what is committed, the end, and the owner.
 
     The lag is the number of offsets from the committed one to the end of the log. Offsets that the
-    log no longer has do not count.
+    log no longer has do not count. All partitions of the group's topics are listed; where nothing
+    is committed, the lag is unknown, and the total is without it.
     """
     cluster = connect(bootstrap_servers, config_file, timeout)
 
@@ -219,7 +220,7 @@ def reset_offsets(
     else:
         print_changes(console(), group_id, changes, faults, executed=execute)
         if group is not None and group.live and not execute:
-            click.echo(f"{_live(group)}: --execute is refused until then.", err=True)
+            click.echo(f"{_live(group)}. --execute is refused until then.", err=True)
     if faults:
         raise ClusterError(f"{len(faults)} of {len(effective)} partitions were refused")
 
@@ -280,8 +281,25 @@ def _report_missing(errors: Sequence[str]) -> None:
 
 
 def _live(group: Group) -> str:
-    clients = f" ({short_list(group.members)})" if group.members else ""
-    return f"group {group.group_id!r} has {members(len(group.members))}{clients}; stop them first"
+    """That a group has members, which those are, and when they will be gone.
+
+    A member that was stopped properly has left. The coordinator cannot tell others that have
+    stopped from running ones, until their sessions end.
+    """
+    clients = f" ({short_list([*map(_named, group.members)])})" if group.members else ""
+    static = sum(one.group_instance_id is not None for one in group.members)
+    who = f"static members ({static} here) and killed ones" if static else "killed ones"
+    return (
+        f"group {group.group_id!r} has {members(len(group.members))}{clients}; stop them first."
+        f" Of stopped members, {who} remain until their session has ended (session_timeout, 30 s"
+        " by default; 45 s in Kafka's Java client): wait for that long, and repeat the command"
+    )
+
+
+def _named(member: Member) -> str:
+    if member.group_instance_id is None:
+        return str(member)
+    return f"{member}, static as {member.group_instance_id!r}"
 
 
 def _refuse_live(groups: Iterable[Group]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, final
 
 import attrs
@@ -13,7 +13,14 @@ from kgroup.cli.groups.values import Group, Member
 from kgroup.cli.log_bounds import LogBounds, fetch_bounds
 from kgroup.types import IsolationLevel, TopicPartition
 
-__all__ = ["GroupLag", "PartitionLag", "compute_lag", "fetch_lags", "owner_names"]
+__all__ = [
+    "GroupLag",
+    "PartitionLag",
+    "compute_lag",
+    "fetch_lags",
+    "owner_names",
+    "partitions_to_read",
+]
 
 
 @final
@@ -64,7 +71,8 @@ class GroupLag:
     Attributes:
         group: the group.
         isolation: which ends were compared: those of all records, or of committed ones.
-        partitions: the partitions that have an owner or a committed offset, sorted.
+        partitions: all partitions of the topics in which it has an owner or a committed offset,
+            sorted.
     """
 
     group: Group
@@ -75,6 +83,21 @@ class GroupLag:
     def total(self) -> int:
         """The sum of what is known."""
         return sum(one.lag or 0 for one in self.partitions)
+
+    @property
+    def unknown(self) -> int:
+        """How many partitions have no known lag; the total is without theirs."""
+        return sum(one.lag is None for one in self.partitions)
+
+    @property
+    def note(self) -> str:
+        """Why there are no partitions, if there are none."""
+        if self.partitions:
+            return ""
+        return (
+            "nothing is committed on a topic that this user may see, and the coordinator reports no"
+            f" partitions of members in the state {self.group.state}"
+        )
 
     @property
     def idle(self) -> tuple[Member, ...]:
@@ -89,6 +112,8 @@ class GroupLag:
             "members": len(self.group.members),
             "isolation_level": self.isolation.value,
             "lag": self.total,
+            "unknown": self.unknown,
+            "note": self.note or None,
             "partitions": [_as_json(one) for one in self.partitions],
         }
 
@@ -118,22 +143,48 @@ def fetch_lags(
 ) -> list[GroupLag]:
     """Request what groups have committed, and the ends of all their partitions together.
 
+    A group has to read all partitions of its topics, so those count too of which it has committed
+    nothing and which no member owns: during a rebalance no partition has an owner, and in a group
+    without members their records wait unseen. Which topics the members subscribe to is not known
+    then; Kafka reports it for a stable group only, whose members own what there is.
+
     Raises:
         ClusterError: no broker answered, or the group's offsets cannot be fetched.
     """
     found = [(group, cluster.committed(group.group_id)) for group in groups]
-    partitions = {one for group, committed in found for one in (*committed, *group.owners)}
-    bounds = fetch_bounds(cluster.connection, sorted(partitions), isolation)
-    return [compute_lag(group, isolation, committed, bounds) for group, committed in found]
+    topics = cluster.connection.topics()
+    read = [partitions_to_read({*committed, *group.owners}, topics) for group, committed in found]
+    bounds = fetch_bounds(cluster.connection, sorted(set().union(*read)), isolation)
+    return [
+        compute_lag(group, isolation, partitions, committed, bounds)
+        for (group, committed), partitions in zip(found, read, strict=True)
+    ]
+
+
+def partitions_to_read(
+    known: Collection[TopicPartition], topics: Mapping[str, int]
+) -> set[TopicPartition]:
+    """All partitions of the topics of some partitions.
+
+    Args:
+        known: the partitions; one that does not exist any more is kept.
+        topics: the topics of the cluster, with their numbers of partitions.
+    """
+    names = {one.topic for one in known}
+    return {
+        *known,
+        *(TopicPartition(name, number) for name in names for number in range(topics.get(name, 0))),
+    }
 
 
 def compute_lag(
     group: Group,
     isolation: IsolationLevel,
+    partitions: Iterable[TopicPartition],
     committed: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, LogBounds],
 ) -> GroupLag:
-    """The lag of the partitions that a group has committed or owns; their bounds are given."""
+    """The lag of a group in some partitions, whose bounds are given."""
     owners = group.owners
     return GroupLag(
         group=group,
@@ -145,7 +196,7 @@ def compute_lag(
                 bounds=bounds[partition],
                 owner=owners.get(partition),
             )
-            for partition in sorted({*committed, *owners})
+            for partition in sorted(partitions)
         ),
     )
 

@@ -91,6 +91,10 @@ def _print_lag(console: Console, lag: GroupLag) -> None:
     group = lag.group
     count = len(lag.partitions)
     total = f"lag {lag.total:,} in {'1 partition' if count == 1 else f'{count:,} partitions'}"
+    if lag.unknown == count:
+        total = f"lag unknown in {total.partition(' in ')[2]}" if count else "lag unknown"
+    elif lag.unknown:
+        total += f", {lag.unknown:,} of them unknown"
     console.print(
         plain(f"Group {group.group_id}: {group.state}, {members(len(group.members))}, {total}"),
         markup=False,
@@ -112,6 +116,8 @@ def _print_lag(console: Console, lag: GroupLag) -> None:
     ]
     if rows:
         console.print(table(titles, rows, ["PARTITION", "COMMITTED", "END", "LAG"]))
+    else:
+        console.print(plain(f"No partitions: {lag.note}"), markup=False)
     if lag.idle:
         console.print(plain(f"Without partitions: {short_list(lag.idle)}"), markup=False)
 

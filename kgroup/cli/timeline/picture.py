@@ -21,7 +21,16 @@ from html import escape
 from itertools import chain
 from typing import Final
 
-from kgroup.cli.timeline.story import RUNNING, UNKNOWN, Mark, Member, Rebalance, Span, Story
+from kgroup.cli.timeline.rebalances import Rebalance
+from kgroup.cli.timeline.story import (
+    RUNNING,
+    SILENT,
+    UNKNOWN,
+    Mark,
+    Member,
+    Span,
+    Story,
+)
 from kgroup.cli.timeline.style import (
     BAND,
     FAINT,
@@ -287,19 +296,23 @@ def _span(span: Span, story_begin: float, y: int, number: int, x: Scale) -> Iter
     group = f'<g class="item span" data-kind="{name}">'
     shape = f'y="{y}" height="{BAR}" rx="2" {paint_of(name, number)}'
     yield group + _bar(begin, end, x, shape, words)
-    if span.phase == RUNNING and span.generation_id >= 0:
+    if span.phase == SILENT or (span.phase == RUNNING and span.generation_id >= 0):
         yield _label(span, begin, end, y, x)
     yield "</g>"
 
 
 def _label(span: Span, begin: float, end: float, y: int, x: Scale) -> str:
-    """The generation's number, with a word for its end where there is room."""
-    short = str(span.generation_id)
-    long = f"{short} {FILLS[span.kind].label}".rstrip()
+    """The generation's number, with a word for its end where there is room; how long a silence is.
+
+    Where there is room for nothing else, a silence has its seconds.
+    """
+    short = str(span.generation_id) if span.phase == RUNNING else f"{end - begin:.1f} s"
+    words = (short, FILLS[span.kind].label)
+    long = " ".join(words if span.phase == RUNNING else reversed(words)).strip()
     room = x(end) - x(begin) - 6
     text = long if room >= _PER_CHARACTER * len(long) else short
     hidden = "" if room >= _PER_CHARACTER * len(text) else ' visibility="hidden"'
-    name, ink = ("ink", INK) if span.kind == UNKNOWN else ("on-bar", PAPER)
+    name, ink = ("ink", INK) if span.kind in (UNKNOWN, SILENT) else ("on-bar", PAPER)
     return (
         f'<text class="label {name}" data-a="{begin:.6f}" data-b="{end:.6f}" data-long="{long}"'
         f' data-short="{short}" x="{x(begin) + 4}" y="{y + BAR - 4}" font-size="11"'

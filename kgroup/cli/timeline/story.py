@@ -1,5 +1,7 @@
 """Makes of a group's events what is drawn: spans of each member, marks, and rebalances.
 
+``rebalances`` finds the rebalances, and ``silences`` when members were gone without having left.
+
 No I/O. A member is in one phase at a time; the table ``PHASES`` says which event begins which. The
 end of a generation gives its span a kind, by which it is coloured; the table ``ENDS`` says which.
 
@@ -9,14 +11,14 @@ has a million commits and thousands of generations.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 import attrs
 
 from kgroup.cli.timeline.reader import Entry
+from kgroup.cli.timeline.rebalances import Rebalance, cause_of, changes_of, partitions_of
+from kgroup.cli.timeline.silences import Silence, Silences
 from kgroup.types import Cause
 
 JOINING: Final = "joining"
@@ -41,6 +43,8 @@ RAISED: Final = "raised"
 LOST: Final = "lost"
 OVERDUE: Final = "overdue"
 UNKNOWN: Final = "unknown"
+SILENT: Final = "silent"
+"""Both a phase and its kind: the member is gone, and the coordinator does not know."""
 
 ENDS: Final[Mapping[Cause, str]] = {
     Cause.REBALANCE: PLANNED,
@@ -87,11 +91,11 @@ class Span:
     Attributes:
         begin: in seconds since 1970.
         end: likewise.
-        phase: joining, starting, running, draining or waiting.
+        phase: joining, starting, running, draining, waiting or silent.
         generation_id: -1 before there is one.
         partitions: the member's in this generation.
         kind: how the generation ended: planned, raised, lost, overdue, or unknown if its end is in
-            no file.
+            no file; silent for that phase.
         text: the end, in words.
     """
 
@@ -140,30 +144,6 @@ class Member:
 
 @final
 @attrs.frozen(kw_only=True)
-class Rebalance:
-    """The change to a generation.
-
-    Attributes:
-        generation_id: the new generation's.
-        begin: when its first sign was seen: a member joined, left or began to drain.
-        end: when the last member began to work in it.
-        learned: for each member of the old generation, the seconds until it learned of the change:
-            until it began to drain. The others waited for the last of them.
-        late: likewise for members that learned only when the new generation had begun, as after a
-            freeze; the others did not wait for them.
-        started: for each member of the new one, the seconds until it began to work.
-    """
-
-    generation_id: int
-    begin: float
-    end: float
-    learned: Mapping[str, float]
-    late: Mapping[str, float]
-    started: Mapping[str, float]
-
-
-@final
-@attrs.frozen(kw_only=True)
 class Story:
     """All that is drawn of one group.
 
@@ -187,19 +167,21 @@ def story_of(entries: Sequence[Entry]) -> Story:
     by_member: dict[str, list[Entry]] = {}
     for entry in entries:
         by_member.setdefault(entry.member, []).append(entry)
+    rebalances, rejoins = changes_of(entries)
+    silences = Silences(rebalances, rejoins, entries[-1].at)
     return Story(
         group_id=entries[0].group_id,
         begin=entries[0].at,
         end=entries[-1].at,
-        members=[_member(name, own) for name, own in by_member.items()],
-        rebalances=_rebalances(entries),
+        members=[_member(name, own, list(silences.of(own))) for name, own in by_member.items()],
+        rebalances=rebalances,
     )
 
 
-def _member(name: str, entries: Sequence[Entry]) -> Member:
+def _member(name: str, entries: Sequence[Entry], silences: Sequence[Silence]) -> Member:
     return Member(
         name=name,
-        spans=_spans(entries),
+        spans=_with_silences(_spans(entries), silences),
         marks=[
             Mark(at=one.at, kind=kind, event=one.event, text=one.message)
             for one in entries
@@ -223,7 +205,7 @@ def _spans(entries: Sequence[Entry]) -> list[Span]:
     begin = entries[0].at
     for entry in entries:
         if entry.event == "Assigned":
-            partitions = tuple(map(str, entry.fields.get("assignment") or ()))
+            partitions = partitions_of(entry)
         if entry.event not in PHASES:
             continue
         if phase is not None:
@@ -256,6 +238,26 @@ def _spans(entries: Sequence[Entry]) -> list[Span]:
     return spans
 
 
+def _with_silences(spans: list[Span], silences: Sequence[Silence]) -> list[Span]:
+    """The phases of a member, and the times in which it was gone without having left."""
+    if silences and spans and spans[-1].kind == UNKNOWN:
+        # A killed member worked, and had nothing to report, until the earliest possible moment.
+        spans[-1] = attrs.evolve(spans[-1], end=max(spans[-1].end, silences[-1].begin))
+    gone = [
+        Span(
+            begin=one.begin,
+            end=one.end,
+            phase=SILENT,
+            generation_id=one.generation_id,
+            partitions=one.partitions,
+            kind=SILENT,
+            text=one.text,
+        )
+        for one in silences
+    ]
+    return sorted([*spans, *gone], key=lambda span: span.begin)
+
+
 def _generation_before(entry: Entry, phase: str, spans: Sequence[Span]) -> int:
     """The generation of a phase that this event ends."""
     if phase in (JOINING, WAITING):
@@ -267,9 +269,7 @@ def _generation_before(entry: Entry, phase: str, spans: Sequence[Span]) -> int:
 
 def _set_end(spans: list[Span], entry: Entry) -> None:
     """Give the spans of the generation that ended its kind."""
-    end = entry.fields.get("end")
-    cause = str(end.get("cause", "")) if isinstance(end, Mapping) else ""
-    kind = _KIND_OF_CAUSE.get(cause, UNKNOWN)
+    kind = _KIND_OF_CAUSE.get(cause_of(entry), UNKNOWN)
     if kind == PLANNED and entry.fields.get("cut_short"):
         kind = OVERDUE
     for number in range(len(spans) - 1, -1, -1):
@@ -277,64 +277,3 @@ def _set_end(spans: list[Span], entry: Entry) -> None:
         if span.generation_id != entry.generation_id or span.phase == JOINING:
             break
         spans[number] = attrs.evolve(span, kind=kind, text=entry.message)
-
-
-def _rebalances(entries: Sequence[Entry]) -> list[Rebalance]:
-    """The change to each generation in which a member began to work."""
-    starts: dict[int, list[Entry]] = {}
-    for entry in entries:
-        if entry.event == "GenerationStarted":
-            starts.setdefault(entry.generation_id, []).append(entry)
-    late = _ends_after_the_next_start(entries, starts)
-    signs = [one for one in entries if one.event in ("Joining", "Left", "GenerationDraining")]
-    times = [one.at for one in signs]
-    found: list[Rebalance] = []
-    since = entries[0].at
-    for number, started in starts.items():
-        first, last = started[0].at, started[-1].at
-        own = signs[bisect_left(times, since) : bisect_right(times, first)]
-        begin = own[0].at if own else first
-        found.append(
-            Rebalance(
-                generation_id=number,
-                begin=begin,
-                end=last,
-                learned=_first(
-                    (one for one in own if one.event == "GenerationDraining"), begin=begin
-                ),
-                late=_first(late.get(number, ()), begin=begin),
-                started=_first(started, begin=begin),
-            )
-        )
-        since = last
-    return found
-
-
-def _ends_after_the_next_start(
-    entries: Sequence[Entry], starts: Mapping[int, Sequence[Entry]]
-) -> dict[int, list[Entry]]:
-    """For each generation, how its predecessor ended in members that had not learned of it before.
-
-    A member that was frozen, or cut off from the coordinator, still is in the old generation when
-    the others work in the new one. It learns of that when it drains or loses its generation.
-    """
-    following = dict(pairwise(starts))
-    late: dict[int, list[Entry]] = {}
-    drained: set[tuple[str, int]] = set()
-    for entry in entries:
-        if entry.event not in ("GenerationDraining", "GenerationEnded"):
-            continue
-        key = (entry.member, entry.generation_id)
-        number = following.get(entry.generation_id)
-        if key not in drained and number is not None and entry.at > starts[number][0].at:
-            late.setdefault(number, []).append(entry)
-        drained.add(key)
-    return late
-
-
-def _first(entries: Iterable[Entry], begin: float) -> dict[str, float]:
-    """For each member, the seconds until the first of its events."""
-    seconds: dict[str, float] = {}
-    for entry in entries:
-        seconds.setdefault(entry.member, entry.at - begin)
-    return seconds

@@ -108,7 +108,7 @@ def test_a_member_that_has_nothing_claims_nothing() -> None:
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ({"error_code": 30}, "FAILED: grant the user DESCRIBE on group 'g'$"),
+        ({"error_code": 30}, "FAILED: grant the user DESCRIBE on group 'g', or correct its name"),
         ({"error_code": 69}, "group 'g' does not exist, or"),
         ({"group_state": "Dead", "members": []}, "group 'g' does not exist, or"),
         (

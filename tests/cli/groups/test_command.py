@@ -26,6 +26,7 @@ on_the_real_one = pytest.mark.parametrize(
     "kafka", [pytest.param(REAL, marks=pytest.mark.real_kafka)], indirect=True
 )
 RECORDS = 10
+RESET_ONE = "--group {topic} --topic {topic}:0 --to 4 --new-group --execute"
 
 
 def run(kafka: Kafka, command: str, *arguments: str) -> Result:
@@ -137,7 +138,12 @@ def test_the_lag_of_a_live_group(kafka: Kafka, topic: str) -> None:
 def test_a_live_group_is_not_changed(kafka: Kafka, topic: str) -> None:
     """Reset shows the plan and names the members; with --execute it is refused, as is delete."""
     with one_member(kafka, topic):
-        live = f"group '{topic}' has 1 member (worker at 127.0.0.1); stop them first"
+        live = (
+            f"group '{topic}' has 1 member (worker at 127.0.0.1, static as 'one'); stop them first."
+            " Of stopped members, static members (1 here) and killed ones remain until their"
+            " session has ended (session_timeout, 30 s by default; 45 s in Kafka's Java client):"
+            " wait for that long, and repeat the command"
+        )
         plan = run(kafka, "reset", "--group", topic, "--to", "earliest")
         assert plan.exit_code == 0
         assert "plan; nothing has changed" in plan.stdout
@@ -196,6 +202,22 @@ def test_what_does_not_exist(kafka: Kafka, topic: str) -> None:
 
 
 @once
+def test_partitions_without_a_commit_are_listed(kafka: Kafka, topic: str) -> None:
+    """The total is without them, and the text and JSON say of how many; also without members."""
+    run(kafka, "reset", *RESET_ONE.format(topic=topic).split())
+    result = run(kafka, "lag", "--group", topic)
+    assert f"Group {topic}: Empty, no members, lag 6 in 2 partitions, 1 of them unknown" in (
+        result.stdout
+    )
+    assert rows(result.stdout) == [
+        [topic, "0", "4", "10", "6", "-", "-"],
+        [topic, "1", "-", "10", "-", "-", "nothing committed"],
+    ]
+    (group,) = found(kafka, "lag", "--group", topic)["groups"]
+    assert (group["lag"], group["unknown"], group["note"]) == (6, 1, None)
+
+
+@once
 def test_all_groups(kafka: Kafka, topic: str) -> None:
     """Without names every group is shown, and a deleted topic is noted and left as it is."""
     set_offsets(kafka, topic)
@@ -234,4 +256,4 @@ def test_a_group_of_the_consumer_protocol(kafka: Kafka, topic: str) -> None:
     finally:
         consumer.close()
     found(kafka, "reset", "--group", topic, "--to", "latest", "--execute")
-    assert committed(kafka, topic) == {0: RECORDS}
+    assert committed(kafka, topic) == {0: RECORDS, 1: None}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
-from kgroup.cli.groups.lag import compute_lag, owner_names
+import pytest
+from rich.console import Console
+
+from kgroup.cli.groups.lag import compute_lag, owner_names, partitions_to_read
+from kgroup.cli.groups.report import print_lags
 from kgroup.cli.groups.values import Group, Member
 from kgroup.cli.log_bounds import LogBounds
 from kgroup.types import IsolationLevel, TopicPartition
@@ -38,10 +42,12 @@ def test_the_lag_of_a_partition(
 ) -> None:
     """It is what is left to read of the log, and what is unusual is said beside it."""
     offsets = {} if committed is None else {P: committed}
-    found = compute_lag(group(member("a", P)), IsolationLevel.READ_COMMITTED, offsets, {P: bounds})
+    found = compute_lag(
+        group(member("a", P)), IsolationLevel.READ_COMMITTED, [P], offsets, {P: bounds}
+    )
     (one,) = found.partitions
     assert (one.lag, one.note) == (lag, note)
-    assert found.total == (lag or 0)
+    assert (found.total, found.unknown) == (lag or 0, lag is None)
     assert found.as_json()["partitions"][0]["note"] == (note or None)
 
 
@@ -49,7 +55,7 @@ def test_owners_and_members_without_partitions() -> None:
     """A partition has its owner, and members that own nothing are listed apart."""
     busy, idle = member("a", P), member("b")
     found = compute_lag(
-        group(busy, idle), IsolationLevel.READ_UNCOMMITTED, {}, {P: LogBounds(0, 1)}
+        group(busy, idle), IsolationLevel.READ_UNCOMMITTED, [P], {}, {P: LogBounds(0, 1)}
     )
     assert found.partitions[0].owner == busy
     assert found.idle == (idle,)
@@ -68,3 +74,28 @@ def test_clients_that_share_a_name() -> None:
 def test_a_group_is_live_unless_it_is_known_to_be_empty(state: str, live: bool) -> None:
     """A state that librdkafka has no name for is one of a group with members."""
     assert group(state=state).live is live
+
+
+def test_all_partitions_of_a_topic_count() -> None:
+    """Also those without owner and commit, and one that is gone; but of no other topic."""
+    gone = TopicPartition("gone", 5)
+    assert partitions_to_read({P, gone}, {"orders": 2, "other": 3}) == {
+        P,
+        TopicPartition("orders", 1),
+        gone,
+    }
+
+
+def test_no_partitions_are_explained() -> None:
+    """A group that rebalances and has committed nothing is not shown as one without lag."""
+    empty = compute_lag(
+        group(state="PreparingRebalance"), IsolationLevel.READ_UNCOMMITTED, [], {}, {}
+    )
+    shown = Console(file=io.StringIO(), width=200)
+    with shown.capture() as printed:
+        print_lags(shown, [empty])
+    assert "Group g: PreparingRebalance, no members, lag unknown\nNo partitions: nothing is" in (
+        printed.get()
+    )
+    assert "in the state PreparingRebalance" in empty.note
+    assert empty.as_json()["note"] == empty.note

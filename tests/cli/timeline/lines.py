@@ -64,3 +64,39 @@ def entries(folder: Path, lines: list[str]) -> list[Entry]:
     file = folder / "events"
     file.write_text("\n".join(lines), encoding="utf-8")
     return read([file])[0]
+
+
+def joined(at: float, name: str, generation_id: int, *partitions: str) -> list[str]:
+    """A member joins and works, all within half a second; its session lasts 30 s."""
+    return [
+        line(at, name, "Joining"),
+        line(at + 0.1, name, "Joined", generation_id, session_timeout=30.0),
+        line(at + 0.2, name, "Assigned", generation_id, assignment=list(partitions)),
+        line(at + 0.5, name, "GenerationStarted", generation_id),
+    ]
+
+
+def drained(at: float, name: str, generation_id: int, cause: str = "rebalance") -> list[str]:
+    """A member drains for a tenth of a second."""
+    end = {"cause": cause, "detail": ""}
+    return [
+        line(at, name, "GenerationDraining", generation_id, end=end),
+        ended(at + 0.1, name, generation_id, cause),
+    ]
+
+
+def stopped_and_killed() -> list[str]:
+    """Static members: b restarts within its session; later c is killed, and its session ends."""
+    return [
+        *joined(100.0, "a", 1, "t-0"),
+        *joined(100.0, "b", 1, "t-1"),
+        *joined(100.0, "c", 1, "t-2"),
+        *drained(110.0, "b", 1, "closed"),
+        line(110.2, "b", "Left", 1, notified=False),
+        *joined(120.0, "b2", 1, "t-1"),
+        line(130.0, "c", "Committed", 1),
+        *(one for name in ("a", "b2") for one in drained(200.0, name, 1)),
+        *joined(200.2, "a", 2, "t-0", "t-2"),
+        *joined(200.2, "b2", 2, "t-1"),
+        line(210.0, "a", "Committed", 2),
+    ]

@@ -15,7 +15,7 @@ from kgroup.cli import main
 from kgroup.cli.timeline.picture import PLOT, TICKS, tick_step, together
 from kgroup.cli.timeline.story import COMMIT, ENDS, PLANNED, UNKNOWN
 from kgroup.cli.timeline.style import FILLS, SHAPES
-from tests.cli.timeline.lines import ended, line, two_members
+from tests.cli.timeline.lines import ended, line, stopped_and_killed, two_members
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</title></svg><script>alert("x")</script>'
@@ -123,6 +123,25 @@ def test_the_time_to_learn_of_a_rebalance_is_drawn(tmp_path: Path) -> None:
     (label,) = (one for one in first.iter(f"{SVG}text") if one.get("class") == "after lag")
     assert label.text == "0.5 s"
     assert all(one.get("class") != "item lag" for one in second.iter())
+
+
+def test_the_time_after_a_death_is_drawn(tmp_path: Path) -> None:
+    """The killed member's row has a bar until others work, and the bands are as short as they were.
+
+    The page's tables have the same seconds.
+    """
+    run(tmp_path, stopped_and_killed(), "--out", str(tmp_path / "picture.svg"))
+    root = ET.parse(tmp_path / "picture.svg").getroot()  # noqa: S314 - our own file
+    bars = [one for one in root.iter(f"{SVG}g") if one.get("data-kind") == "silent"]
+    labels = [text.text for one in bars for text in one.iter(f"{SVG}text")]
+    assert labels == ["10.3 s", "stands still 30.7 s"]
+    bands = [one for one in root.iter(f"{SVG}rect") if one.get("class") == "band"]
+    widths = [float(one.attrib["data-b"]) - float(one.attrib["data-a"]) for one in bands[-2:]]
+    assert widths == pytest.approx([0.5, 0.7])
+    run(tmp_path, stopped_and_killed())
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<td>70.000</td><td>30.700</td><td>silent</td><td>1</td><td>t-2</td>" in page
+    assert "<td>100.000</td><td>2</td><td>0.700</td>" in page
 
 
 def test_the_legend_has_all_that_is_drawn(tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ def test_pointing_shows_details(page: Page) -> None:
         ".span[data-kind=planned] rect": "a (h, 7): running for 9.500 s, from 1.000 s",
         ".span[data-kind=raised] rect": "GenerationEnded happened",
         ".picture rect.lag": "a (h, 7): learned of the rebalance to generation 2 after 0.500 s",
+        ".span[data-kind=silent] rect": "b (h, 7): silent for 19.200 s, from 12.000 s",
         "g.refusal path": "33.000 s, CommitRefused: refused: t-0",
         "g.commit path": "10.400 s, Committed: Committed happened",
         "g.join path": "0.500 s, Joined: Joined happened",
@@ -336,6 +337,19 @@ def test_a_screenshot_shows_the_picture(page: Page, scheme: str, paper: str) -> 
     assert counts["31,111,235"] > 1000, "planned"
     for name, colour in (("raised", "124,58,237"), ("lost", "192,39,27"), ("slow", "138,75,8")):
         assert counts[colour] > 100, name
+
+
+def test_partitions_that_stand_still_are_read_in_both_schemes(page: Page) -> None:
+    """The bar has its words and its seconds, and a colour of its own, which is no bar's of work."""
+    page.run(f"document.querySelector('.legend').open = false, {SOON}.then(() => 1)")
+    label = ".picture .span[data-kind=silent] text"
+    assert page.run(f"document.querySelector('{label}').textContent") == "stands still 19.2 s"
+    assert page.run(f"document.querySelector('{label}').getAttribute('visibility')") == "visible"
+    for scheme, ground in (("light", "251,227,223"), ("dark", "84,48,44")):
+        page.prefer(scheme)
+        picture = base64.b64encode(page.screenshot()).decode()
+        counts: dict[str, Any] = page.run(COLOURS % picture)
+        assert counts[ground] > 500, scheme
 
 
 def test_without_a_browser_the_error_says_what_to_install(tmp_path: Path) -> None:

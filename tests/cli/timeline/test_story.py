@@ -22,13 +22,22 @@ from kgroup.cli.timeline.story import (
     RAISED,
     REFUSAL,
     RUNNING,
+    SILENT,
     STARTING,
     UNKNOWN,
     WARNING,
     story_of,
 )
 from kgroup.types import Cause
-from tests.cli.timeline.lines import ended, entries, line, two_members
+from tests.cli.timeline.lines import (
+    drained,
+    ended,
+    entries,
+    joined,
+    line,
+    stopped_and_killed,
+    two_members,
+)
 
 
 def test_each_event_of_a_phase_exists() -> None:
@@ -152,3 +161,106 @@ def test_files_that_begin_in_the_middle(tmp_path: Path) -> None:
         (STARTING, 2.0, 3.0),
         (DRAINING, 3.0, 4.0),
     ]
+
+
+def silences(folder: Path, lines: list[str]) -> dict[str, list[tuple[float, float]]]:
+    """When the members were gone without having left, by name."""
+    return {
+        member.name.split()[0]: [
+            (round(one.begin, 3), round(one.end, 3)) for one in member.spans if one.phase == SILENT
+        ]
+        for member in story_of(entries(folder, lines)).members
+    }
+
+
+def test_a_static_member_that_comes_back_causes_no_rebalance(tmp_path: Path) -> None:
+    """Neither its stop nor its return belongs to the rebalance before or to the one after."""
+    first, second = story_of(entries(tmp_path, stopped_and_killed())).rebalances
+    assert (first.generation_id, first.begin, first.end) == (1, 100.0, 100.5)
+    assert (second.generation_id, second.begin, second.end) == (2, 200.0, 200.7)
+    assert set(first.started) == {"a (h, 7)", "b (h, 7)", "c (h, 7)"}
+    assert set(second.learned) == {"a (h, 7)", "b2 (h, 7)"}
+
+
+def test_a_follower_that_joins_a_stable_group_again(tmp_path: Path) -> None:
+    """Its task returned, and the coordinator gave it the same generation: no rebalance."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *joined(100.0, "b", 1, "t-1"),
+        *drained(110.0, "b", 1, "task returned"),
+        *joined(110.2, "b", 1, "t-1"),
+        line(120.0, "a", "Committed", 1),
+    ]
+    (only,) = story_of(entries(tmp_path, lines)).rebalances
+    assert (only.begin, only.end) == (100.0, 100.5)
+    assert silences(tmp_path, lines) == {"a": [], "b": []}
+
+
+def test_a_member_s_own_drain_begins_a_rebalance_when_it_leaves(tmp_path: Path) -> None:
+    """What the coordinator is told at its end counts from the first sign, the drain."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *joined(100.0, "b", 1, "t-1"),
+        *drained(110.0, "b", 1, "closed"),
+        line(110.2, "b", "Left", 1, notified=True),
+        *drained(111.0, "a", 1),
+        *joined(111.2, "a", 2, "t-0", "t-1"),
+    ]
+    _, second = story_of(entries(tmp_path, lines)).rebalances
+    assert (second.begin, second.end) == (110.0, 111.7)
+    assert silences(tmp_path, lines) == {"a": [], "b": []}
+
+
+def test_partitions_of_a_member_that_is_gone_stand_still(tmp_path: Path) -> None:
+    """Until the static member is back, or until the killed one's session has ended."""
+    found = silences(tmp_path, stopped_and_killed())
+    # The killed member may have sent heartbeats until a session before the rebalance.
+    assert found == {"a": [], "b": [(110.2, 120.5)], "c": [(170.0, 200.7)], "b2": []}
+    members = {
+        one.name.split()[0]: one
+        for one in story_of(entries(tmp_path, stopped_and_killed())).members
+    }
+    gone = members["c"].spans[-1]
+    assert (gone.generation_id, gone.partitions, gone.kind) == (1, ("t-2",), SILENT)
+    assert "others worked in generation 2" in gone.text
+    assert (members["c"].spans[-2].kind, members["c"].spans[-2].end) == (UNKNOWN, 170.0)
+    assert "b2 (h, 7) continued with its partitions" in members["b"].spans[-1].text
+
+
+def test_an_older_file_has_no_session_timeout(tmp_path: Path) -> None:
+    """Then the killed member counts as gone since its last event."""
+    lines = [one.replace(', "session_timeout": 30.0', "") for one in stopped_and_killed()]
+    assert silences(tmp_path, lines)["c"] == [(130.0, 200.7)]
+
+
+def test_a_member_without_later_events_may_still_run(tmp_path: Path) -> None:
+    """As long as no rebalance has ended without it, nothing shows that it is gone."""
+    lines = [*joined(100.0, "a", 1, "t-0"), *joined(100.0, "b", 1, "t-1")]
+    lines.append(line(500.0, "a", "Committed", 1))
+    assert silences(tmp_path, lines) == {"a": [], "b": []}
+
+
+def test_a_static_member_that_nobody_replaces_before_the_end(tmp_path: Path) -> None:
+    """Its partitions stand still until the files end."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *joined(100.0, "b", 1, "t-1"),
+        *drained(110.0, "b", 1, "closed"),
+        line(110.2, "b", "Left", 1, notified=False),
+        line(115.0, "a", "Committed", 1),
+    ]
+    assert silences(tmp_path, lines) == {"a": [], "b": [(110.2, 115.0)]}
+    (only,) = story_of(entries(tmp_path, lines)).rebalances
+    assert only.end == 100.5
+
+
+def test_a_static_member_that_opens_its_group_again(tmp_path: Path) -> None:
+    """The silence of a row ends where the row goes on."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *drained(110.0, "a", 1, "closed"),
+        line(110.2, "a", "Left", 1, notified=False),
+        *joined(115.0, "a", 1, "t-0"),
+        line(120.0, "a", "Committed", 1),
+    ]
+    assert silences(tmp_path, lines) == {"a": [(110.2, 115.0)]}

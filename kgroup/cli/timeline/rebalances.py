@@ -1,0 +1,206 @@
+"""Finds the rebalances in a group's events, and the joins that were none.
+
+A rebalance begins with its first sign, and ends when the last member works in the new generation. A
+sign is what makes the coordinator begin one, or what shows that it has. Not every join, drain or
+departure is a sign:
+
+- A static member that comes back within its session gets the generation that the others still work
+  in (KIP-345), as does a follower that joins a stable group again. These are rejoins.
+- A static member that stops drains, and tells the coordinator nothing. Nor does a member that is
+  killed while it drains.
+
+Such an event would make the next rebalance seem as long as the time that lies between them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, final
+
+import attrs
+
+from kgroup.cli.timeline.reader import Entry
+from kgroup.types import Cause
+
+SIGNS: Final = ("Joining", "Left", "GenerationDraining")
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Rebalance:
+    """The change to a generation.
+
+    Attributes:
+        generation_id: the new generation's.
+        begin: when its first sign was seen: a member joined, left or began to drain.
+        end: when the last member began to work in it.
+        learned: for each member of the old generation, the seconds until it learned of the change:
+            until it began to drain. The others waited for the last of them.
+        late: likewise for members that learned only when the new generation had begun, as after a
+            freeze; the others did not wait for them.
+        started: for each member of the new one, the seconds until it began to work.
+    """
+
+    generation_id: int
+    begin: float
+    end: float
+    learned: Mapping[str, float]
+    late: Mapping[str, float]
+    started: Mapping[str, float]
+
+    @property
+    def works(self) -> float:
+        """When the first member began to work in the new generation."""
+        return self.begin + min(self.started.values())
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Rejoin:
+    """A member that came into a generation in which others worked already, without a rebalance.
+
+    Attributes:
+        member: its row.
+        generation_id: the generation.
+        begin: when it began to join.
+        end: when it began to work.
+        partitions: what it was assigned.
+    """
+
+    member: str
+    generation_id: int
+    begin: float
+    end: float
+    partitions: Sequence[str]
+
+
+def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]:
+    """The rebalances and the rejoins of a group; the entries are in the order of their time."""
+    starts, rejoins, quiet = _starts(entries)
+    quiet |= _untold(entries, quiet)
+    late = _ends_after_the_next_start(entries, starts)
+    signs = [one for place, one in enumerate(entries) if one.event in SIGNS and place not in quiet]
+    times = [one.at for one in signs]
+    found: list[Rebalance] = []
+    since = entries[0].at
+    for number, started in starts.items():
+        first, last = started[0].at, started[-1].at
+        own = signs[bisect_left(times, since) : bisect_right(times, first)]
+        begin = own[0].at if own else first
+        found.append(
+            Rebalance(
+                generation_id=number,
+                begin=begin,
+                end=last,
+                learned=_first(
+                    (one for one in own if one.event == "GenerationDraining"), begin=begin
+                ),
+                late=_first(late.get(number, ()), begin=begin),
+                started=_first(started, begin=begin),
+            )
+        )
+        since = last
+    return found, rejoins
+
+
+def partitions_of(assigned: Entry) -> Sequence[str]:
+    """The partitions of an ``Assigned``."""
+    return tuple(map(str, assigned.fields.get("assignment") or ()))
+
+
+def _starts(entries: Sequence[Entry]) -> tuple[dict[int, list[Entry]], list[Rejoin], set[int]]:
+    """Who began to work in each generation after its rebalance; the rejoins; their joins' places.
+
+    A JoinGroup that is answered with a generation in which somebody works already, and that was
+    sent after that, cannot have been a part of the rebalance.
+    """
+    starts: dict[int, list[Entry]] = {}
+    rejoins: list[Rejoin] = []
+    quiet: set[int] = set()
+    joins: dict[str, list[int]] = {}
+    partitions: dict[str, Sequence[str]] = {}
+    latest: int | None = None
+    for place, entry in enumerate(entries):
+        member = entry.member
+        if entry.event == "Joining":
+            joins.setdefault(member, []).append(place)
+        elif entry.event == "Assigned":
+            partitions[member] = partitions_of(entry)
+        elif entry.event == "GenerationStarted":
+            own, number = joins.pop(member, []), entry.generation_id
+            if number == latest and own and entries[own[0]].at > starts[number][0].at:
+                quiet.update(own)
+                rejoins.append(
+                    Rejoin(
+                        member=member,
+                        generation_id=number,
+                        begin=entries[own[0]].at,
+                        end=entry.at,
+                        partitions=partitions.get(member, ()),
+                    )
+                )
+            else:
+                starts.setdefault(number, []).append(entry)
+                latest = number
+    return starts, rejoins, quiet
+
+
+def _untold(entries: Sequence[Entry], quiet: set[int]) -> set[int]:
+    """The places of drains and departures that the coordinator was not told of.
+
+    A drain because of a rebalance follows from what the coordinator said. Any other drain is the
+    member's own affair until it leaves or joins again.
+    """
+    untold: set[int] = set()
+    told: dict[str, bool] = {}
+    for place in range(len(entries) - 1, -1, -1):
+        entry = entries[place]
+        if entry.event == "Left":
+            told[entry.member] = entry.fields.get("notified") is not False
+            if not told[entry.member]:
+                untold.add(place)
+        elif entry.event == "Joining":
+            told[entry.member] = place not in quiet
+        elif entry.event == "GenerationDraining":
+            cause = cause_of(entry)
+            if cause and cause != Cause.REBALANCE.value and not told.get(entry.member):
+                untold.add(place)
+    return untold
+
+
+def cause_of(entry: Entry) -> str:
+    """The cause in an end or a drain of a generation; empty if the line has none."""
+    end = entry.fields.get("end")
+    return str(end.get("cause", "")) if isinstance(end, Mapping) else ""
+
+
+def _ends_after_the_next_start(
+    entries: Sequence[Entry], starts: Mapping[int, Sequence[Entry]]
+) -> dict[int, list[Entry]]:
+    """For each generation, how its predecessor ended in members that had not learned of it before.
+
+    A member that was frozen, or cut off from the coordinator, still is in the old generation when
+    the others work in the new one. It learns of that when it drains or loses its generation.
+    """
+    following = dict(pairwise(starts))
+    late: dict[int, list[Entry]] = {}
+    drained: set[tuple[str, int]] = set()
+    for entry in entries:
+        if entry.event not in ("GenerationDraining", "GenerationEnded"):
+            continue
+        key = (entry.member, entry.generation_id)
+        number = following.get(entry.generation_id)
+        if key not in drained and number is not None and entry.at > starts[number][0].at:
+            late.setdefault(number, []).append(entry)
+        drained.add(key)
+    return late
+
+
+def _first(entries: Iterable[Entry], begin: float) -> dict[str, float]:
+    """For each member, the seconds until the first of its events."""
+    seconds: dict[str, float] = {}
+    for entry in entries:
+        seconds.setdefault(entry.member, entry.at - begin)
+    return seconds
