@@ -264,6 +264,6 @@ def _importable(given: Callable[..., object]) -> tuple[str, str] | None:
     """The module and the name of a function or class, or None if it cannot be imported by them."""
     if not inspect.isfunction(given) and not inspect.isclass(given):
         return None
-    if given.__module__ == "__main__" or not given.__qualname__.isidentifier():
+    if given.__module__ in (None, "__main__") or not given.__qualname__.isidentifier():
         return None
     return given.__module__, given.__qualname__

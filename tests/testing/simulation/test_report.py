@@ -203,5 +203,8 @@ def test_what_no_command_can_say_is_left_to_python() -> None:
     failure = a_failure(worker=closure)
     assert command_of(failure) is None
     assert command_of(a_failure(worker=Workload(program, setup=lambda: 7))) is None
+    names: dict[str, Any] = {}
+    exec("async def of_no_module(process): ...", {"__name__": None}, names)  # noqa: S102 # our own
+    assert command_of(a_failure(worker=names["of_no_module"])) is None
     assert "closure" in code_of(failure)
     assert "kgroup simulate" not in report(failure)
