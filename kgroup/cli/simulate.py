@@ -44,6 +44,7 @@ from kgroup.testing.simulation.run import record
 from kgroup.testing.simulation.schemes import SCHEMES, Scheme
 from kgroup.testing.simulation.schemes.findings import find
 from kgroup.testing.simulation.schemes.plans import comparable_plan
+from kgroup.testing.simulation.workload import Setup, Value, Workload
 from kgroup.types import INT64_MAX
 
 __all__ = ["simulate"]
@@ -76,16 +77,15 @@ def _seeds(context: click.Context, option: click.Parameter, value: str) -> range
     return range(start, stop)
 
 
-def _worker(context: click.Context, option: click.Parameter, value: str | None) -> Worker:
-    del context, option
+def _function(context: click.Context, option: click.Parameter, value: str | None) -> Any:
+    del context
     if value is None:
-        return default_worker
-    worker: Worker = imported(value, "MODULE:FUNCTION")
-    if not callable(worker):
-        raise click.BadParameter(
-            f"{short_repr(value)} is {short_repr(worker)}, not an async function"
-        )
-    return worker
+        return None
+    found = imported(value, "MODULE:FUNCTION")
+    if not callable(found):
+        kind = "an async function" if option.name == "worker" else "a function"
+        raise click.BadParameter(f"{short_repr(value)} is {short_repr(found)}, not {kind}")
+    return found
 
 
 @click.command()
@@ -154,9 +154,32 @@ def _worker(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--worker",
     metavar="MODULE:FUNCTION",
-    callback=_worker,
+    callback=_function,
     help="The program of each member: an async function that takes a"
-    " kgroup.testing.simulation.Process.",
+    " kgroup.testing.simulation.Process, and reports each record that it has processed by"
+    " process.processed(message).  [default: kgroup's own]",
+)
+@click.option(
+    "--value",
+    metavar="MODULE:FUNCTION",
+    callback=_function,
+    help="Makes the values of the records that --worker reads: called with a partition and a number"
+    " that no other record has, it returns bytes.  [default: the number, in digits]",
+)
+@click.option(
+    "--setup",
+    metavar="MODULE:FUNCTION",
+    callback=_function,
+    help="Called before each simulation: what it returns, or the context manager that it returns"
+    " gives, is process.store of --worker.  [default: a dict]",
+)
+@click.option(
+    "--topic-deletions/--no-topic-deletions",
+    "deletes_topics",
+    default=_DEFAULT.deletes_topics,
+    show_default=True,
+    help="Whether topics are deleted and created again. A --worker with a store of offsets of its"
+    " own cannot notice that.",
 )
 @click.option(
     "--scheme",
@@ -182,10 +205,13 @@ def simulate(
     faults_per_hour: float,
     wall_clock_error: float,
     processes: int | None,
-    worker: Worker,
+    worker: Worker | None,
+    value: Value | None,
+    setup: Setup | None,
     scheme: str | None,
     trace: Path | None,
     *,
+    deletes_topics: bool,
     logins: bool | None,
     keep_going: bool,
 ) -> None:
@@ -206,17 +232,21 @@ def simulate(
         brokers=brokers,
         faults_per_hour=faults_per_hour,
         wall_clock_error=wall_clock_error,
-        logins=worker is default_worker if logins is None else logins,
+        deletes_topics=deletes_topics,
+        logins=worker is None if logins is None else logins,
     )
     if scheme is not None:
         _refuse_beside_scheme(
             {
-                "--worker": worker is not default_worker,
+                "--worker": worker is not None,
+                "--value": value is not None,
+                "--setup": setup is not None,
                 "--logins": bool(logins),
                 "--processes": processes not in (None, 1),
                 "--keep-going": keep_going,
             }
         )
+    workload = _workload(worker, value, setup)
     if trace is not None and len(seeds) > 1:
         raise click.UsageError("--trace is for a single seed, such as --seeds 17")
     display = _Display(Console(highlight=False))
@@ -226,12 +256,12 @@ def simulate(
     began = time.monotonic()
     try:
         if trace is not None:
-            _write(trace, run(generate_plan(scenario, seeds[0]), worker).trace)
+            _write(trace, run(generate_plan(scenario, seeds[0]), workload).trace)
         with display:
             summary = check(
                 scenario,
                 seeds,
-                worker,
+                workload,
                 processes=processes,
                 keep_going=keep_going,
                 on_progress=display.show,
@@ -258,6 +288,18 @@ def _scenario(hours: float | None, minutes: float | None, **others: Any) -> Scen
         return Scenario(duration=duration, **others)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+
+
+def _workload(worker: Worker | None, value: Value | None, setup: Setup | None) -> Workload:
+    if worker is not None:
+        return Workload(worker, value, setup)
+    for option, function in {"--value": value, "--setup": setup}.items():
+        if function is not None:
+            raise click.UsageError(
+                f"{option} is for a program of your own, which --worker names: kgroup's own program"
+                " reads no values and has a store of its own"
+            )
+    return Workload(default_worker)
 
 
 def _refuse_beside_scheme(given: Mapping[str, bool]) -> None:
@@ -312,6 +354,12 @@ def _summary_lines(seeds: range, summary: Summary, seconds: float) -> list[str]:
         f" {summary.repeated} processed again,"
         f" {summary.waited} waited for a member that learned of a rebalance later than others"
     )
+    reasons = {
+        "in aborted transactions": summary.aborted,
+        "deleted with their topic": summary.deleted,
+        "skipped": summary.skipped,
+    }
+    unprocessed = ", ".join(f"{number} {reason}" for reason, number in reasons.items() if number)
     table = (
         ("virtual time", f"{hours:.2f} h, in {seconds:.1f} s ({_rate(hours, seconds)} h/s)"),
         ("programs", programs),
@@ -319,6 +367,7 @@ def _summary_lines(seeds: range, summary: Summary, seconds: float) -> list[str]:
         ("faults", ", ".join(f"{name} {number}" for name, number in summary.faults) or "none"),
         ("coordinators", f"{summary.requests} requests"),
         ("records", records),
+        ("unprocessed", unprocessed or "none"),
     )
     lines = [f"{which}: every invariant holds", *(f"  {name:<14}{text}" for name, text in table)]
     if len(seeds) > 1:

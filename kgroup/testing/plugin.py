@@ -179,10 +179,11 @@ def embedded_kafka(own_embedded_kafka: Callable[..., EmbeddedKafka]) -> Embedded
 def simulation() -> Callable[..., Summary]:
     """A function that simulates a program: an async function that takes a ``Process``.
 
-    Its further arguments are ``seeds`` (``range(100)`` by default), ``processes``, ``value`` and
-    ``setup`` of ``check``, and those of ``Scenario``. It returns the figures of all seeds, or
-    raises ``SimulationError`` with the report of the first seed that fails.
+    Its further arguments are ``seeds`` (``range(100)`` by default, ``[17]`` for one seed),
+    ``processes``, ``value`` and ``setup`` of ``check``, and those of ``Scenario``. It returns the
+    figures of all seeds, or raises ``SimulationError`` with the report of the first that fails.
     """
+    from kgroup.errors import ConfigError
     from kgroup.testing.simulation import Scenario, check
 
     def simulate(
@@ -194,7 +195,12 @@ def simulation() -> Callable[..., Summary]:
         processes: int | None = None,
         **scenario: Any,
     ) -> Summary:
-        given = Scenario(**scenario)
+        __tracebackhide__ = True  # the report follows the line of the test
+        try:
+            given = Scenario(**scenario)
+        except (ConfigError, TypeError) as error:
+            error.__traceback__ = None  # its text says all, and the line of the test is above it
+            raise
         return check(given, seeds, worker, value=value, setup=setup, processes=processes)
 
     return simulate

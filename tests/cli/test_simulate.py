@@ -11,10 +11,21 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from kgroup.cli import main
-from kgroup.cli.simulate import _Display
-from kgroup.testing.simulation import Progress, Scenario, default_worker, generate_plan, simulate
+from kgroup.cli.simulate import _Display, _summary_lines
+from kgroup.testing.simulation import (
+    Progress,
+    Scenario,
+    Summary,
+    default_worker,
+    generate_plan,
+    simulate,
+)
+from kgroup.testing.simulation.workload import Workload
 
 LOSSY = "tests.testing.simulation.programs:lossy"
+JSON_READER = "tests.testing.simulation.programs:json_reader"
+VALUE = "tests.testing.simulation.programs:document"
+SETUP = "tests.testing.simulation.programs:numbers"
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +47,7 @@ def test_a_seed_that_holds_is_summarised(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.output.startswith("seed 17: every invariant holds\n  virtual time ")
     assert re.search(r"records +(\d+) written, \1 processed, 0 processed again", result.output)
+    assert re.search(r"^  unprocessed +none$", result.output, re.MULTILINE)
     scenario = Scenario(members=2, brokers=1, duration=30.0, faults_per_hour=0.0, logins=True)
     assert trace.read_text(encoding="utf-8") == simulate(generate_plan(scenario, 17)).trace
 
@@ -49,6 +61,25 @@ def test_a_failure_is_reported() -> None:
     command = re.search(r"^ +kgroup simulate (.*)$", result.output, re.MULTILINE)
     assert command is not None
     assert run(*command[1].split()).output == result.output
+
+
+def test_a_program_has_values_and_a_store_of_its_own() -> None:
+    """Its functions are imported, and the command that repeats a failure names them."""
+    small = ("--members", "1", "--brokers", "1", "--minutes", "0.5", "--faults-per-hour", "0")
+    own = ("--worker", JSON_READER, "--value", VALUE, "--setup", SETUP, "--no-topic-deletions")
+    result = run("--seeds", "5", *small, *own)
+    assert result.exit_code == 0, result.output
+    failed = run("--seeds", "5", *small, *own[:4], "--setup", "builtins:dict")
+    assert failed.exit_code == 1
+    assert "invariant 14 broken" in failed.output
+    assert f"--worker {JSON_READER} --value {VALUE} --setup builtins:dict" in failed.output
+
+
+def test_the_summary_says_why_records_were_not_processed() -> None:
+    """Each reason that occurs has its number."""
+    summary = Summary(written=20, processed=5, aborted=7, deleted=6)
+    line = "  unprocessed   7 in aborted transactions, 6 deleted with their topic, 2 skipped"
+    assert line in _summary_lines(range(1), summary, 1.0)
 
 
 def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,14 +100,17 @@ def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "interrupted" in result.output
     for options in ((), ("--logins",)):
         run("--seeds", "1", "--worker", LOSSY, *options)
-    run("--seeds", "1", "--no-logins")
+    run("--seeds", "1", "--no-logins", "--no-topic-deletions")
     scenario = Scenario(members=6, brokers=2, duration=7800.0, faults_per_hour=7.5, logins=True)
     assert calls[:2] == [
-        (Scenario(logins=True), range(100), default_worker, None, False),
-        (scenario, range(3, 9), default_worker, 1, True),
+        (Scenario(logins=True), range(100), Workload(default_worker), None, False),
+        (scenario, range(3, 9), Workload(default_worker), 1, True),
     ]
-    scenarios = [call[0] for call in calls[2:]]
-    assert scenarios == [Scenario(logins=logins) for logins in (False, True, False)]
+    assert [call[0] for call in calls[2:]] == [
+        Scenario(),
+        Scenario(logins=True),
+        Scenario(deletes_topics=False),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +123,9 @@ def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--worker", "nowhere:f"), "'nowhere:f' cannot be imported: No module named 'nowhere'"),
         (("--worker", "kgroup.types:INT32_MAX"), "not an async function"),
         (("--worker", "kgroup.types:f"), "cannot be imported"),
+        (("--worker", LOSSY, "--value", "kgroup.types:INT32_MAX"), "2147483647, not a function"),
+        (("--value", VALUE), "--value is for a program of your own, which --worker names"),
+        (("--setup", SETUP), "--setup is for a program of your own, which --worker names"),
         (("--seeds", "0:99999999999999999999999"), "a whole number from 0 to 9223372036854775807"),
         (("--seeds", "0:1000001"), "has 1000001 seeds; one command runs at most 1000000"),
         (("--minutes", "nan"), "'nan' is refused: it must be a number from 0 to 60000"),
@@ -147,7 +184,15 @@ def test_a_scheme_is_judged_and_not_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [["--worker", LOSSY], ["--logins"], ["--processes=2"], ["--keep-going"]]
+    "option",
+    [
+        ["--worker", LOSSY],
+        ["--value", VALUE],
+        ["--setup", SETUP],
+        ["--logins"],
+        ["--processes=2"],
+        ["--keep-going"],
+    ],
 )
 def test_an_option_without_effect_beside_a_scheme_is_refused(option: list[str]) -> None:
     """A program of the user's cannot be run with another protocol; nor do others apply."""

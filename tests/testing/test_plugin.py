@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,6 +43,36 @@ import sys
 def test_nothing_is_imported():
     loaded = {name for name in sys.modules if name.partition(".")[0] in ("kgroup", "trio", "attr")}
     assert loaded == {"kgroup", "kgroup.testing", "kgroup.testing.plugin"}
+"""
+
+SIMULATIONS = """
+from kgroup import ConsumerGroup
+
+SMALL = {"members": 1, "brokers": 1, "duration": 30.0, "faults_per_hour": 0.0, "processes": 1}
+
+def fails(*_):
+    raise LookupError("mine")
+
+async def member(process):
+    async with ConsumerGroup(process.config()) as group:
+        async for generation in group:
+            async for batch in generation.records():
+                await generation.commit({batch.partition: batch.next_offset})
+
+def test_report(simulation):
+    simulation(member, seeds=[5], **SMALL)
+
+def test_seeds(simulation):
+    simulation(member, seeds=3)
+
+def test_scenario(simulation):
+    simulation(member, members=0)
+
+def test_value(simulation):
+    simulation(member, seeds=[5], value=fails, **SMALL)
+
+def test_setup(simulation):
+    simulation(member, seeds=[5], setup=fails, **SMALL)
 """
 
 Run = Callable[..., str]
@@ -133,3 +164,37 @@ def test_collecting_fetches_nothing(run: Run, tmp_path: Path) -> None:
     """Listing the tests downloads nothing."""
     assert "5 tests collected" in run("--collect-only")
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_simulation_s_failure_comes_first(run: Run, tmp_path: Path) -> None:
+    """Between the line of the test and the error there are the user's own frames and no others."""
+    (tmp_path / "test_it.py").write_text(SIMULATIONS)
+    _, *failures = re.split("^____* (test_[a-z]+) _*$", run(), flags=re.MULTILINE)
+    printed = dict(zip(failures[::2], failures[1::2], strict=True))
+    assert list(printed) == [
+        "test_report",
+        "test_seeds",
+        "test_scenario",
+        "test_value",
+        "test_setup",
+    ]
+    frames = {
+        name: re.findall(r"^(\S+\.py):\d+: ", text.partition("short test summary")[0], re.MULTILINE)
+        for name, text in printed.items()
+    }
+    assert frames == {
+        "test_report": ["test_it.py"],
+        "test_seeds": ["test_it.py"],
+        "test_scenario": ["test_it.py"],
+        "test_value": ["test_it.py"] * 2,
+        "test_setup": ["test_it.py"] * 2,
+    }
+    for name, first in {
+        "test_report": "SimulationError: seed 5 fails",
+        "test_seeds": "ConfigError: seeds=3 is refused",
+        "test_scenario": "ConfigError: members=0 is refused",
+        "test_value": "LookupError: mine",
+        "test_setup": "LookupError: mine",
+    }.items():
+        errors = re.findall("^E +(.*)$", printed[name], re.MULTILINE)
+        assert first in errors[0]

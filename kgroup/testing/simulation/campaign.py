@@ -7,8 +7,8 @@ seed, however many processes there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
-from typing import Final, final
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any, Final, final
 
 import attrs
 
@@ -23,13 +23,18 @@ from kgroup.testing.simulation.run import Outcome, simulate
 from kgroup.testing.simulation.shrinking import MOST_RUNS, shrink
 from kgroup.testing.simulation.summary import Summary
 from kgroup.testing.simulation.worker_pool import Result, results
-from kgroup.testing.simulation.workload import Setup, Value, Workload
+from kgroup.testing.simulation.workload import Setup, Value, Workload, own_frames
 
 MOST_SEEDS: Final = 1_000_000
 """The most seeds of one campaign whose number is known in advance."""
 PROCESSES: Final = bounds.whole(1, 256)
 """Each process takes about 100 MB."""
 _RUNS: Final = bounds.whole(0, 100_000)
+_SEEDS: Final = (
+    "it must be an iterable of integers: range(3) for the seeds 0, 1 and 2, or [3] for seed 3 alone"
+)
+"""A single number is refused: `--seeds 3` of the command means one seed, and here it could mean
+three."""
 
 
 @final
@@ -72,7 +77,7 @@ def check(
 
     Args:
         scenario: what all seeds share.
-        seeds: the seeds, such as ``range(1000)``.
+        seeds: the seeds, such as ``range(1000)``, or ``[17]`` for one.
         worker: the program that every member runs.
         value: called with a partition and a number that no other record has; returns the value of
             a record, as bytes. By default a value is the number, in digits. It must return the
@@ -92,24 +97,21 @@ def check(
             that still breaks it, a timeline of the group, and the command that runs it again.
         ConfigError: an argument is not allowed.
         ArgumentError: ``value`` or ``setup`` is no function.
-        UsageError: no program ever got a generation, so that nothing was tested; or this release
-            of trio lacks internals that are needed; or the other processes cannot start.
+        UsageError: no program ever got a generation, or none processed a record, so that nothing
+            was tested; or ``value`` returned no bytes; or this release of trio lacks internals that
+            are needed; or the other processes cannot start.
+        Exception: what ``value`` or ``setup`` raised, with a note that names the seed.
         RuntimeError: called from inside ``trio.run``; or a seed fails in another process and not
             in this one, because the program depends on more than its seed.
 
     ``KeyboardInterrupt`` ends all processes at once.
     """
+    __tracebackhide__ = True
     workload = Workload.of(worker, value, setup)
     bounds.optional(PROCESSES).check("processes", processes)
     _RUNS.check("most_runs", most_runs)
-    try:
-        known = len(seeds) if isinstance(seeds, Sized) else None
-    except OverflowError:
-        # A range longer than the largest index.
-        raise ConfigError("seeds", seeds, f"there may be at most {MOST_SEEDS} seeds") from None
-    if known is not None and known > MOST_SEEDS:
-        raise ConfigError("seeds", seeds, f"there may be at most {MOST_SEEDS} seeds")
-    progress = Progress(of=known)
+    seeds = _checked(seeds)
+    progress = Progress(of=len(seeds) if isinstance(seeds, Sized) else None)
     failed: list[Result] = []
     found = results(scenario, seeds, workload, processes=processes, keep_going=keep_going)
     try:
@@ -133,15 +135,50 @@ def check(
     raise _failure(scenario, workload, failed[0], progress, on_progress, most_runs)
 
 
+def _checked(seeds: Any) -> Iterable[int]:
+    """The seeds; those whose number is not known in advance are checked one by one."""
+    __tracebackhide__ = True
+    if not isinstance(seeds, Iterable):
+        raise ConfigError("seeds", seeds, _SEEDS)
+    if not isinstance(seeds, Sized):
+        return _integers(seeds)
+    try:
+        allowed = len(seeds) <= MOST_SEEDS
+    except OverflowError:
+        # A range longer than the largest index.
+        allowed = False
+    if not allowed:
+        raise ConfigError("seeds", seeds, f"there may be at most {MOST_SEEDS} seeds")
+    return tuple(_integers(seeds))
+
+
+def _integers(seeds: Iterable[object]) -> Iterator[int]:
+    __tracebackhide__ = True
+    for seed in seeds:
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise ConfigError("seeds", seed, _SEEDS)
+        yield seed
+
+
 def _refuse_idleness(progress: Progress) -> None:
-    """Refuse a campaign in which no program joined: it breaks no invariant and proves nothing."""
+    """Refuse a campaign that breaks no invariant because it has tested nothing."""
+    __tracebackhide__ = True
     summary = progress.summary
-    if progress.seeds and not summary.generations:
-        failure = f" A program ended with: {summary.failure}." if summary.failure else ""
+    if not progress.seeds:
+        raise ConfigError("seeds", (), "without a seed nothing is tested")
+    failure = f" A program ended with: {summary.failure}." if summary.failure else ""
+    if not summary.generations:
         raise UsageError(
             f"no group became stable in any of {progress.seeds} simulations, so that nothing was"
             f" tested.{failure} A program has to open a ConsumerGroup with process.config() and"
             " run until it is closed, and the simulated time has to be long enough for that"
+        )
+    if summary.skipped and not summary.processed:
+        raise UsageError(
+            f"no record was processed in any of {progress.seeds} simulations, although"
+            f" {summary.skipped} could be read, so that nothing was tested.{failure} A program has"
+            " to subscribe to the topics of the simulation, as process.config() does, start before"
+            " their last records, and report what it has processed by process.processed(message)"
         )
 
 
@@ -154,10 +191,12 @@ def _failure(
     most_runs: int,
 ) -> SimulationError:
     """Run the first failing seed again in this process and shrink its plan."""
+    __tracebackhide__ = True
     try:
         outcome = simulate(generate_plan(scenario, first.seed), worker)
     except Exception as error:
         error.add_note(f"This happened in the simulation of seed {first.seed}.")
+        error.__traceback__ = own_frames(error.__traceback__)
         raise
     if not outcome.violations:
         raise RuntimeError(

@@ -13,9 +13,10 @@ from typing import Final, final
 
 import attrs
 
+from kgroup.testing.simulation.checks.losses import Losses
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.faults import Fault
-from kgroup.testing.simulation.history import HistoryEntry, ProcessEnded
+from kgroup.testing.simulation.history import HandedOut, HistoryEntry, Processed, ProcessEnded
 from kgroup.testing.simulation.plan import Plan, Scenario
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.run import Outcome
@@ -23,6 +24,11 @@ from kgroup.testing.simulation.shrinking import Shrunk
 from kgroup.testing.simulation.timeline import timeline
 from kgroup.testing.simulation.workload import Workload
 
+_HOW_TO_REPORT: Final = (
+    "No program has reported a record as processed, so that all count as lost. Where the work on a"
+    " record is done, such as in the function that is given to kgroup.serve, a program calls"
+    " process.processed(message), or await process.process(message), which takes some time first."
+)
 _MOST_VIOLATIONS: Final = 10
 _MINUTE: Final = 60.0
 
@@ -79,6 +85,8 @@ def _lines(failure: Failure) -> Iterator[str]:
         yield f"    ... and {len(violations) - _MOST_VIOLATIONS} more"
     if len(failure.failed_seeds) > 1:
         yield f"These seeds fail: {', '.join(map(str, failure.failed_seeds))}"
+    if _never_reports(failure.outcome):
+        yield _HOW_TO_REPORT
     yield ""
     yield from _schedule(failure)
     yield from _errors(failure.shrunk.outcome.history)
@@ -93,6 +101,13 @@ def _lines(failure: Failure) -> Iterator[str]:
     yield ""
     yield "What happens in it:"
     yield timeline(failure.shrunk.outcome)
+
+
+def _never_reports(outcome: Outcome) -> bool:
+    """Whether programs got records, and records count as lost only because none was reported."""
+    kinds = set(map(type, outcome.history))
+    loses = any(one.number == Losses.number for one in outcome.violations)
+    return loses and HandedOut in kinds and Processed not in kinds
 
 
 def _schedule(failure: Failure) -> Iterator[str]:
@@ -138,9 +153,13 @@ def command_of(failure: Failure) -> str | None:
     """The command that runs the seed again, or None if it takes Python code to do so."""
     scenario = failure.scenario
     workload = Workload.of(failure.worker)
-    if workload.value is not None or workload.setup is not None:
-        return None
-    name = _importable(workload.worker)
+    is_named = workload != Workload(default_worker)
+    functions = {
+        "worker": workload.worker if is_named else None,
+        "value": workload.value,
+        "setup": workload.setup,
+    }
+    given = {name: _importable(one) for name, one in functions.items() if one is not None}
     options = Scenario(
         members=scenario.members,
         brokers=scenario.brokers,
@@ -148,8 +167,9 @@ def command_of(failure: Failure) -> str | None:
         faults_per_hour=scenario.faults_per_hour,
         wall_clock_error=scenario.wall_clock_error,
         logins=scenario.logins,
+        deletes_topics=scenario.deletes_topics,
     )
-    if name is None or options != scenario:
+    if None in given.values() or options != scenario:
         return None
     command = (
         f"kgroup simulate --seeds {failure.seed} --members {scenario.members}"
@@ -157,10 +177,12 @@ def command_of(failure: Failure) -> str | None:
         f" --faults-per-hour {_number(scenario.faults_per_hour)}"
         f" --wall-clock-error {_number(scenario.wall_clock_error)}"
     )
-    own = workload.worker is not default_worker
-    if scenario.logins is own:
+    if scenario.logins is is_named:
         command += " --logins" if scenario.logins else " --no-logins"
-    return f"{command} --worker {name[0]}:{name[1]}" if own else command
+    if not scenario.deletes_topics:
+        command += " --no-topic-deletions"
+    places = (f" --{name} {':'.join(place)}" for name, place in given.items() if place)
+    return f"{command}{''.join(places)}"
 
 
 def code_of(failure: Failure) -> str:
@@ -242,6 +264,6 @@ def _importable(given: Callable[..., object]) -> tuple[str, str] | None:
     """The module and the name of a function or class, or None if it cannot be imported by them."""
     if not inspect.isfunction(given) and not inspect.isclass(given):
         return None
-    if given.__module__ == "__main__" or not given.__qualname__.isidentifier():
+    if given.__module__ in (None, "__main__") or not given.__qualname__.isidentifier():
         return None
     return given.__module__, given.__qualname__

@@ -10,19 +10,17 @@ import attrs
 
 from kgroup.testing.simulation.coverage import Visits
 from kgroup.testing.simulation.history import (
-    Appended,
     FaultBegan,
     GroupChanged,
     HistoryEntry,
     ProcessCrashed,
-    Processed,
     ProcessEnded,
     ProcessStarted,
     RequestHandled,
 )
+from kgroup.testing.simulation.record_counts import RecordCounts
 from kgroup.testing.simulation.targeted_faults import Cell
 from kgroup.testing.simulation.waiting_records import WaitingRecords
-from kgroup.types import TopicPartition
 
 T = TypeVar("T")
 
@@ -42,6 +40,9 @@ class Summary:
         faults: for each kind of fault, sorted by name, how many were injected.
         requests: how many requests coordinators handled.
         written: how many records were written.
+        aborted: how many of them were in a transaction that was aborted, and were not processed;
+            members with ``read_uncommitted`` process these, too.
+        deleted: how many others were deleted with their topic before they were processed.
         processed: how many records were processed, each counted once.
         repeated: how often a record was processed again.
         waited: how many records waited for members that learned of a rebalance later than others;
@@ -58,10 +59,21 @@ class Summary:
     faults: tuple[tuple[str, int], ...] = ()
     requests: int = 0
     written: int = 0
+    aborted: int = 0
+    deleted: int = 0
     processed: int = 0
     repeated: int = 0
     waited: int = 0
     visits: Visits = attrs.field(default=(), repr=lambda visits: f"<{len(visits)} cells>")
+
+    @property
+    def skipped(self) -> int:
+        """How many records were not processed for another reason.
+
+        If every invariant holds, none of them is lost: members have sought past them, started
+        after them, or not subscribed to their topics.
+        """
+        return self.written - self.processed - self.aborted - self.deleted
 
     @classmethod
     def of(cls, entries: Iterable[HistoryEntry]) -> Summary:
@@ -72,19 +84,15 @@ class Summary:
         visits: Counter[Cell] = Counter()
         generations = 0
         current: dict[str, int] = {}
-        done: set[tuple[TopicPartition, int, int]] = set()
         failures: list[str] = []
-        written = 0
+        records = RecordCounts()
         waiting = WaitingRecords()
         for entry in entries:
             at = entry.at
             kinds[type(entry)] += 1
             waiting.add(entry)
-            if isinstance(entry, Processed):
-                done.add((entry.partition, entry.creation, entry.offset))
-            elif isinstance(entry, Appended):
-                written += entry.next_offset - entry.first
-            elif isinstance(entry, ProcessEnded) and entry.error is not None:
+            records.add(entry)
+            if isinstance(entry, ProcessEnded) and entry.error is not None:
                 failures.append(f"{entry.process}: {entry.error}")
             elif isinstance(entry, FaultBegan):
                 name = type(entry.fault).__name__
@@ -103,9 +111,11 @@ class Summary:
             failure=next(iter(failures), ""),
             faults=tuple(sorted(faults.items())),
             requests=kinds[RequestHandled],
-            written=written,
-            processed=len(done),
-            repeated=kinds[Processed] - len(done),
+            written=records.written,
+            aborted=records.aborted,
+            deleted=records.deleted,
+            processed=records.processed,
+            repeated=records.repeated,
             waited=waiting.count,
             visits=tuple(sorted(visits.items())),
         )
@@ -122,6 +132,8 @@ class Summary:
             faults=_sum(self.faults, other.faults),
             requests=self.requests + other.requests,
             written=self.written + other.written,
+            aborted=self.aborted + other.aborted,
+            deleted=self.deleted + other.deleted,
             processed=self.processed + other.processed,
             repeated=self.repeated + other.repeated,
             waited=self.waited + other.waited,

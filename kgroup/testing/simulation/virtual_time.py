@@ -94,6 +94,8 @@ def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
         UsageError: this release of trio lacks the internals that make it deterministic; or the
             code inside tried to open a real socket (raised where it tried).
         KeyboardInterrupt: raised bare, whichever task it interrupted.
+        Exception: what a task raised, without the groups of the nurseries around it; an
+            ExceptionGroup, if several tasks failed.
         RuntimeError: called from inside ``trio.run``; use ``trio.to_thread.run_sync`` there.
     """
     calls = trio_internals.TimedCalls()
@@ -111,9 +113,18 @@ def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
             if errors.subgroup(KeyboardInterrupt) is not None:
                 # Which of the simulated tasks it interrupted does not matter to the user.
                 raise KeyboardInterrupt from errors
-            raise
+            failure = _without_nurseries(errors)
         finally:
             _timed_calls.reset(token)
+    # Raised here, so that the exception keeps its own cause and context, and gets no others.
+    raise failure
+
+
+def _without_nurseries(error: BaseException) -> BaseException:
+    """An exception without the groups in which it is alone."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 @contextmanager

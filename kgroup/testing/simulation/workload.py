@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from types import TracebackType
 from typing import Any, final
 
 import attrs
@@ -58,6 +59,7 @@ class Workload:
         Raises:
             UsageError: the program's function returned no bytes.
         """
+        __tracebackhide__ = True
         if self.value is None:
             return b"%d" % number
         made = self.value(partition, number)
@@ -82,3 +84,18 @@ class Workload:
                 yield store
         else:
             yield made
+
+
+def own_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that begins in the program's ``value`` or ``setup``.
+
+    What called them is of no use to whoever wrote them. The traceback of an error that has not come
+    from them is returned as it is.
+    """
+    last = None
+    one = frames
+    while one is not None:
+        if one.tb_frame.f_globals.get("__name__") == __name__:
+            last = one
+        one = one.tb_next
+    return frames if last is None else last.tb_next or last

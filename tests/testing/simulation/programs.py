@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kgroup.group import ConsumerGroup
 from kgroup.testing.simulation import Process, default_worker
+from kgroup.types import TopicPartition
 
 
 async def lossy(process: Process) -> None:
@@ -29,3 +33,26 @@ async def lossy_elsewhere(process: Process) -> None:
     """A program that depends on more than its seed."""
     own = multiprocessing.parent_process() is None
     await (default_worker(process) if own else lossy(process))
+
+
+def document(partition: TopicPartition, number: int) -> bytes:
+    """A value that is no plain number."""
+    return json.dumps({"partition": partition.partition, "number": number}).encode()
+
+
+@contextmanager
+def numbers() -> Iterator[list[int]]:
+    """A store of one run."""
+    yield []
+
+
+async def json_reader(process: Process) -> None:
+    """A program that reads ``document`` and needs the store ``numbers``."""
+    assert isinstance(process.store, list), "no list"
+    async with ConsumerGroup(process.config()) as group:
+        async for generation in group:
+            async for batch in generation.records():
+                for message in batch:
+                    process.store.append(json.loads(message.value() or b"")["number"])
+                    process.processed(message)
+                await generation.commit({batch.partition: batch.next_offset})

@@ -9,30 +9,41 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import attrs
 import psutil
 import pytest
+import trio
 
+from kgroup import ConsumerGroup, serve
 from kgroup.errors import ConfigError, UsageError
+from kgroup.interfaces import Batch
 from kgroup.testing.simulation import (
     Process,
     Progress,
     Scenario,
     SimulationError,
+    Summary,
     check,
     default_worker,
     generate_plan,
     simulate,
 )
+from kgroup.testing.simulation.campaign import _refuse_idleness
 from tests.conftest import LEAN, ROOT
 from tests.testing.simulation.programs import deadly, lossy, lossy_elsewhere
 from tests.testing.simulation.samples import SMALL
 
 CALM = attrs.evolve(SMALL, duration=30.0, faults_per_hour=0.0)
+
+
+async def process_all(_: object, batch: Batch) -> None:
+    """A function for ``serve`` that does its work and reports nothing."""
+    await trio.lowlevel.checkpoint()
 
 
 @pytest.fixture(autouse=True)
@@ -187,6 +198,77 @@ def test_a_program_that_never_joins_is_no_success() -> None:
     )
     with pytest.raises(UsageError, match=text):
         check(CALM, range(2), program)
+
+
+def test_a_program_that_processes_nothing_is_no_success() -> None:
+    """A campaign in which no record was read has tested nothing and raises an error."""
+
+    async def program(process: Process) -> None:
+        async with ConsumerGroup(process.config(topics=["misspelt"])) as group:
+            await serve(group, process_all)
+
+    with pytest.raises(UsageError, match=r"no record was processed in any of 2 .* could be read"):
+        check(CALM, range(2), program)
+
+
+def test_where_nothing_could_be_read_there_is_nothing_to_process() -> None:
+    """Records of aborted transactions and of deleted topics are no fault of a program."""
+    summary = Summary(generations=1, written=5, aborted=3, deleted=2)
+    _refuse_idleness(Progress(seeds=1, summary=summary))
+    with pytest.raises(UsageError, match="although 1 could be read"):
+        _refuse_idleness(Progress(seeds=1, summary=attrs.evolve(summary, deleted=1)))
+
+
+@pytest.mark.parametrize("share", ["serve", "loop"])
+def test_a_program_that_never_reports_is_told_how(share: str) -> None:
+    """It fails in its first seed, and the report says what to call and where."""
+
+    async def program(process: Process) -> None:
+        async with ConsumerGroup(process.config()) as group:
+            if share == "serve":
+                await serve(group, process_all)
+            async for generation in group:
+                async for batch in generation.records():
+                    await generation.commit({batch.partition: batch.next_offset})
+
+    with pytest.raises(SimulationError) as raised:
+        check(CALM, range(5, 8), program, most_runs=0)
+    text = str(raised.value)
+    assert "seed 5 fails\n    invariant 7 broken" in text
+    assert "No program has reported a record as processed" in text
+    assert "process.processed(message), or await process.process(message)" in text
+
+
+def test_a_program_that_loses_records_is_not_told_to_report() -> None:
+    """The report of one that has reported records does not say how."""
+    with pytest.raises(SimulationError) as raised:
+        check(attrs.evolve(CALM, members=1), [5], lossy, processes=1, most_runs=0)
+    assert "No program has reported" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "named"),
+    [
+        (3, "seeds=3"),
+        ("0:3", "seeds='0'"),
+        ([1, 2.5], "seeds=2.5"),
+        (iter([True]), "seeds=True"),
+        (None, "seeds=None"),
+    ],
+)
+def test_seeds_that_are_no_integers_are_refused(seeds: Any, named: str) -> None:
+    """The error names what was given, and what to give instead of a single number."""
+    with pytest.raises(ConfigError) as raised:
+        check(CALM, seeds, processes=1)
+    assert str(raised.value).startswith(f"{named} is refused: it must be an iterable of integers")
+    assert "range(3) for the seeds 0, 1 and 2, or [3] for seed 3 alone" in str(raised.value)
+
+
+@pytest.mark.parametrize("seeds", [[], range(5, 5), iter(())])
+def test_without_a_seed_nothing_is_tested(seeds: Iterable[int]) -> None:
+    """A campaign without seeds raises an error."""
+    with pytest.raises(ConfigError, match="without a seed nothing is tested"):
+        check(CALM, seeds, processes=1)
 
 
 def test_nothing_of_a_simulation_stays() -> None:

@@ -109,14 +109,35 @@ def value(partition: TopicPartition, number: int) -> bytes:
 
 
 def test_its_code_gives_the_program_what_it_had() -> None:
-    """Functions for values and stores are imported like the program; there is no command."""
+    """Functions for values and stores are imported like the program, by the command, too."""
     failure = a_failure(worker=Workload(program, value, dict))
     *_, last = code = code_of(failure).splitlines()
     assert last == "outcome = simulate(plan, worker, value=value, setup=setup)"
     for line in ("program as worker", "value as value"):
         assert f"from {__name__} import {line}" in code
     assert "from builtins import dict as setup" in code
-    assert command_of(failure) is None
+    command = command_of(failure)
+    assert command is not None
+    assert command.endswith(
+        f" --worker {__name__}:program --value {__name__}:value --setup builtins:dict"
+    )
+
+
+def test_the_command_names_kgroup_s_program_beside_functions() -> None:
+    """The command takes functions only for a program that is named; then its logins are off."""
+    command = command_of(a_failure(worker=Workload(default_worker, value)))
+    assert command is not None
+    assert command.endswith(
+        f" 3 --worker kgroup.testing.simulation.default_program:default_worker"
+        f" --value {__name__}:value"
+    )
+
+
+def test_the_command_says_that_no_topic_is_deleted() -> None:
+    """It does where the scenario says so."""
+    command = command_of(a_failure(Scenario(deletes_topics=False), program))
+    assert command is not None
+    assert " --no-topic-deletions --worker " in command
 
 
 def test_it_says_with_which_errors_programs_ended() -> None:
@@ -181,5 +202,9 @@ def test_what_no_command_can_say_is_left_to_python() -> None:
 
     failure = a_failure(worker=closure)
     assert command_of(failure) is None
+    assert command_of(a_failure(worker=Workload(program, setup=lambda: 7))) is None
+    names: dict[str, Any] = {}
+    exec("async def of_no_module(process): ...", {"__name__": None}, names)  # noqa: S102 # our own
+    assert command_of(a_failure(worker=names["of_no_module"])) is None
     assert "closure" in code_of(failure)
     assert "kgroup simulate" not in report(failure)

@@ -38,6 +38,49 @@ def test_a_repeated_record_is_counted_once() -> None:
     assert summary.seconds == 4.0
 
 
+def test_what_was_not_processed_has_a_reason() -> None:
+    """Records of aborted transactions and of deleted topics are counted; others were skipped."""
+
+    def written(first: int, upto: int, producer_id: int | None = None) -> history.Appended:
+        return history.Appended(
+            at=0.0, partition=P0, first=first, next_offset=upto, producer_id=producer_id
+        )
+
+    def ended(producer_id: int, offset: int, *, committed: bool) -> history.TransactionEnded:
+        return history.TransactionEnded(
+            at=0.0, producer_id=producer_id, committed=committed, markers=((P0, offset),)
+        )
+
+    def processed(offset: int, creation: int) -> history.Processed:
+        return history.Processed(
+            at=0.0, process="m1", life=1, partition=P0, offset=offset, creation=creation
+        )
+
+    def changed(partitions: int, creation: int) -> history.TopicChanged:
+        return history.TopicChanged(
+            at=0.0, topic="orders", partitions=partitions, creation=creation
+        )
+
+    summary = Summary.of(
+        (
+            changed(1, 1),
+            written(0, 4),
+            written(4, 7, producer_id=1),
+            ended(1, 7, committed=False),
+            written(8, 10, producer_id=2),
+            ended(2, 10, committed=True),
+            *(processed(offset, 1) for offset in (0, 1, 4, 8)),
+            changed(0, 1),
+            processed(9, 1),  # a batch that a member held
+            changed(1, 2),
+            written(0, 2),
+            processed(0, 2),
+        )
+    )
+    assert (summary.written, summary.processed, summary.repeated) == (11, 6, 0)
+    assert (summary.aborted, summary.deleted, summary.skipped) == (2, 2, 1)
+
+
 def test_a_generation_that_moves_is_no_other() -> None:
     """A group that another coordinator loads is still in the same generation."""
     assert Summary.of((stable(1), stable(1, incarnation=1), stable(2))).generations == 2
@@ -67,7 +110,21 @@ def test_a_real_simulation_has_figures() -> None:
     """Without faults all records are processed, none twice."""
     summary = Summary.of(simulate(generate_plan(SMALL, 1)).history)
     assert summary.processed == summary.written > 0
+    assert summary.aborted == summary.deleted == summary.skipped == 0
     assert summary.seconds >= SMALL.duration
     assert summary.starts >= SMALL.members
     assert summary.generations >= 1
     assert summary.requests > summary.generations
+
+
+def test_transactions_and_deletions_explain_what_is_not_processed() -> None:
+    """Where members do not seek, every record is processed, or aborted, or deleted."""
+    seen = Summary()
+    for seed in range(12):
+        plan = generate_plan(SMALL, seed)
+        if plan.partition_handler == "plain":
+            summary = Summary.of(simulate(plan).history)
+            assert summary.skipped == 0
+            seen += summary
+    assert seen.aborted > 0
+    assert seen.written - seen.processed == seen.aborted + seen.deleted

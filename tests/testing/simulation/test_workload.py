@@ -150,6 +150,20 @@ def test_what_is_no_function_is_refused(wrong: dict[str, Any]) -> None:
 def test_values_are_bytes() -> None:
     """What a function returns instead is named."""
     wrong: Any = lambda partition, number: f"{partition} {number}"  # noqa: E731 # as users write it
-    error = pytest.RaisesExc(UsageError, match=r"value\(.*\) returned .*it must return bytes")
-    with pytest.RaisesGroup(error, flatten_subgroups=True):
+    with pytest.raises(UsageError, match=r"value\(.*\) returned .*it must return bytes"):
         check(SCENARIO, range(1), reader, value=wrong, setup=list, processes=1)
+
+
+@pytest.mark.parametrize("name", ["value", "setup"])
+def test_an_error_of_a_function_of_the_program_is_raised_bare(name: str) -> None:
+    """Its traceback goes from the caller to the program's function, and a note names the seed."""
+
+    def fails(*_: object) -> bytes:
+        raise LookupError("mine")
+
+    given: Any = {name: fails}
+    with pytest.raises(LookupError, match="mine") as raised:
+        check(SCENARIO, [4], reader, processes=1, **given)
+    assert [one.name for one in raised.traceback][-2:] == ["check", "fails"]
+    assert raised.value.__notes__ == ["This happened in the simulation of seed 4."]
+    assert raised.value.__context__ is None

@@ -35,8 +35,9 @@ class ProgramErrors:
         return (
             f"programs ended {self._in_a_row} times in a row with an error of their own, and no"
             f" record was processed meanwhile; the last was {entry.process} with {entry.error}."
-            " If they cannot read the values of the records, give `value=`, a function that makes"
-            " them; a program reports what it has processed by process.processed(message)"
+            " If they cannot read the values of the records, give `value=` (`--value`), a function"
+            " that makes them; a program reports what it has processed by"
+            " process.processed(message)"
         )
 
 

@@ -13,6 +13,7 @@ from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.history import (
     EventReported,
     FinalGroupState,
+    GroupChanged,
     GroupOpened,
     HandedOut,
     Processed,
@@ -59,7 +60,11 @@ class Losses(Check):
     """Compares commits, and the logs at the end, with the records that were processed.
 
     The records of a deleted topic do not count as lost, and those of the topic that is created
-    again are different ones. If no program reports what it has processed, only commits count.
+    again are different ones. A group whose members have all left still has to process the topics
+    that it read last: its programs do not come back, however long the simulation waits for them.
+
+    Only a program knows what it has processed. One that never reports it looks like one that loses
+    everything; ``report`` says how to report it.
 
     A program with offsets of its own may commit later, less, or nothing: at the end it does not
     matter what a group with ``GroupConfig.starts`` has committed, nor one that seeks and commits
@@ -82,13 +87,14 @@ class Losses(Check):
         self._sought_to: Final[dict[_Log, int]] = {}
         self._own_starts: Final[set[str]] = set()
         self._commits_read: Final[set[str]] = set()
-        self._reports = False
+        self._topics: Final[dict[str, Mapping[str, int]]] = {}
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         return {
             GroupOpened: self._opened,
+            GroupChanged: self._group_changed,
             Processed: self._processed,
             HandedOut: self._handed_out,
             OffsetReset: self._reset,
@@ -100,6 +106,10 @@ class Losses(Check):
             FinalGroupState: self._at_the_end,
         }
 
+    def _group_changed(self, entry: GroupChanged) -> None:
+        if entry.members:
+            self._topics[entry.group_id] = entry.topics
+
     def _log(self, group_id: str, partition: TopicPartition) -> _Done:
         key = (group_id, partition)
         found = self._done.get(key)
@@ -110,10 +120,8 @@ class Losses(Check):
 
     def _processed(self, entry: Processed) -> None:
         held = self.views.programs.life(entry.process, entry.life).owners.get(entry.partition)
-        if held is not None:
-            self._reports = True
-            if entry.creation == self.views.logs.creation(entry.partition.topic):
-                self._log(held.group_id, entry.partition).add(entry.offset)
+        if held is not None and entry.creation == self.views.logs.creation(entry.partition.topic):
+            self._log(held.group_id, entry.partition).add(entry.offset)
 
     def _handed_out(self, entry: HandedOut) -> None:
         held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
@@ -197,8 +205,6 @@ class Losses(Check):
         for partition, offset in self.views.groups.commit.requested.items():
             if held is None or not _is_unread(held, partition, offset):
                 self._commits_read.add(request.group_id)
-        if not self._reports:
-            return
         for partition, offset in self.views.groups.commit.accepted.items():
             log = self._log(request.group_id, partition)
             if offset > log.upto and not self._is_excused(request, partition):
@@ -216,12 +222,12 @@ class Losses(Check):
         return held is not None and programs.uses_old_positions(held, partition)
 
     def _at_the_end(self, entry: FinalGroupState) -> None:
-        now = self.views.groups[entry.group_id].now
+        topics = self._topics.get(entry.group_id, ())
         for partition, end in sorted(entry.ends.items()):
-            if now is None or partition.topic not in now.topics:
+            if partition.topic not in topics:
                 continue
             upto = self._log(entry.group_id, partition).upto
-            if self._reports and upto < end:
+            if upto < end:
                 self.report(
                     entry.at,
                     f"{partition} ends at {end}, but the record {upto} has not been processed",

@@ -246,7 +246,7 @@ class Story:
             leader=members[0].member_id if members else None,
             members=members,
             assigned=state == "Stable",
-            topics=topics or {"orders": 2},
+            topics={"orders": 2} if topics is None else topics,
             assignor=self.assignor,
         )
 

@@ -56,15 +56,47 @@ def test_what_is_not_processed_or_not_committed_at_the_end_breaks_it() -> None:
     ]
 
 
-def test_a_program_that_reports_nothing_is_checked_by_its_commits() -> None:
-    """Without reports only commits count."""
+def test_a_program_that_reports_nothing_loses_everything() -> None:
+    """Its first commit passes what has not been processed, and so does the end."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
     story.commit("a", P0, 5)
-    story.settle({P0: 5})
+    story.settle({P0: 5, P1: 1})
+    assert story.broken(Losses) == [
+        "a committed orders-0 at 5, but the record 0 has not been processed",
+        "orders-1 ends at 1, but the record 0 has not been processed",
+        "orders-1 ends at 1, but is committed only at 0",
+    ]
+
+
+def test_the_first_commit_is_checked() -> None:
+    """What a commit passes before any record was processed is lost, even if the topic goes."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.commit("a", P0, 5)
+    story.work("b", P1, 0, 1)
+    story.delete()
+    (what,) = story.broken(Losses)
+    assert what == "a committed orders-0 at 5, but the record 0 has not been processed"
+
+
+def test_where_nothing_can_be_read_nothing_is_lost() -> None:
+    """A program that reports nothing is not blamed for empty logs."""
+    story = pair()
+    story.settle({P0: 0, P1: 0})
     assert story.broken(Losses) == []
+
+
+def test_a_group_that_was_left_by_all_has_to_process_what_it_read() -> None:
+    """Members that leave for good lose the records after their last commit."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    story.group("Empty", {}, topics={})
     story.settle({P0: 6})
-    assert story.broken(Losses) == ["orders-0 ends at 6, but is committed only at 5"]
+    assert story.broken(Losses) == [
+        "orders-0 ends at 6, but the record 5 has not been processed",
+        "orders-0 ends at 6, but is committed only at 5",
+    ]
 
 
 def test_topics_that_the_group_does_not_read_do_not_count() -> None:
