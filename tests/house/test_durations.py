@@ -12,9 +12,11 @@ from tests.conftest import ROOT
 
 
 def test_the_slowest_file_comes_first(tmp_path: Path) -> None:
-    """With ``--durations``, files are listed by the sum of their tests' seconds."""
+    """With ``--durations``, files are listed by their tests' seconds and processor time."""
     shutil.copy(ROOT / "tests" / "durations.py", tmp_path / "conftest.py")
     (tmp_path / "test_quick.py").write_text("def test_it(): ...")
+    work = "import time\ndef test_it():\n  while time.process_time() < 2: ..."
+    (tmp_path / "test_busy.py").write_text(work)
     (tmp_path / "test_slow.py").write_text("import time\ndef test_it(): time.sleep(1)")
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "--rootdir=.", "-p", "no:cacheprovider", "--durations=1"],
@@ -24,6 +26,8 @@ def test_the_slowest_file_comes_first(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    _, _, listed = ended.stdout.partition(" slowest files ")
-    files = [line.split()[1] for line in listed.splitlines() if line.endswith(".py")]
-    assert files == ["test_slow.py", "test_quick.py"], ended.stdout
+    _, _, listed = ended.stdout.partition(" slowest files")
+    rows = [line.split() for line in listed.splitlines() if line.endswith((".py", "all files"))]
+    assert [row[2] for row in rows] == ["test_busy.py", "test_slow.py", "test_quick.py", "all"]
+    processor = {row[2]: float(row[1].removesuffix("s")) for row in rows}
+    assert processor["all"] >= processor["test_busy.py"] > 0.5 > processor["test_slow.py"]
