@@ -101,7 +101,8 @@ class Generation(GenerationTwin):
         """
         in_body = threading.get_ident() == self.body_thread
         wait = self._wait_ended_in_body if in_body else self._generation.wait_ended
-        return self._run(wait, arguments.seconds("timeout", timeout))
+        limit = arguments.seconds("timeout", timeout)
+        return self._run(wait, limit, lambda: self._late(limit))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -294,9 +295,21 @@ class Generation(GenerationTwin):
 
     # In the caller's thread.
 
-    def _run(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
+    def _run(
+        self,
+        fn: Callable[[], Awaitable[T]],
+        timeout: float | None = None,
+        late: Callable[[], str] = str,
+    ) -> T:
         with self._loop_end_as_stale():
-            return self._loop.run(fn, timeout)
+            return self._loop.run(fn, timeout, late)
+
+    def _late(self, timeout: float | None) -> str:
+        why = f" ({self.end})" if self.end is not None else ""
+        return (
+            f"generation {self.generation_id} of group {self.group_id!r} has not ended within"
+            f" {timeout:g} s; it is {self.state.value}{why}"
+        )
 
     def _run_sync(self, fn: Callable[[], T]) -> T:
         with self._loop_end_as_stale():

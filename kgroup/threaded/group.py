@@ -165,7 +165,7 @@ class ConsumerGroup(GroupTwin):
             )
         before = self._current
         try:
-            generation = self._slot.take(timeout)
+            generation = self._slot.take(timeout, lambda: self._late(timeout))
         except LoopEndedError:
             raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
         if before is not None:
@@ -226,6 +226,14 @@ class ConsumerGroup(GroupTwin):
         if self._owner is not None:  # the background thread enters the group a moment later
             text = text.replace(", not entered>", ", joining>")
         return f"<threaded {text[1:]}"
+
+    def _late(self, timeout: float | None) -> str:
+        status = self.status()
+        detail = f" ({status.detail})" if status.detail else ""
+        return (
+            f"group {self._config.group_id!r}: next() got no generation within {timeout:g} s; the"
+            f" member is {status.phase.value}{detail}, and the next call goes on waiting"
+        )
 
     # In the loop.
 

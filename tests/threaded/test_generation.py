@@ -124,7 +124,8 @@ def test_streams_of_partitions(kafka: Kafka) -> None:
         assert list(first) == []
         again = generation.records(one)
         assert read(again, 4) == [2, 3, 4, 5]
-        with pytest.raises(TimeoutError):
+        said = rf"no batch of {one} within 0.05 s, in generation \d+ of group '{here.group_id}'"
+        with pytest.raises(TimeoutError, match=said):
             again.next(0.05)
         here.produce(1, 0)
         assert offsets(again.next(SOON)) == [6]
@@ -210,7 +211,8 @@ def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
     here.create()
     with here.group() as group:
         generation = group.next(SOON)
-        with pytest.raises(TimeoutError):
+        said = f"of group '{here.group_id}' has not ended within 0.01 s; it is running"
+        with pytest.raises(TimeoutError, match=said):
             generation.wait_ended(0.01)
         with thread(lambda: list(group)):
             group.shutdown("enough")
