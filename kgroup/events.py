@@ -431,7 +431,7 @@ class CommitRefused(Event):
 
 @attrs.frozen(kw_only=True)
 class CommitsMissing(Event):
-    """Records are handed out for minutes, or until the group closes, and none is committed."""
+    """Records were processed for minutes, or until the group closed, and are not committed."""
 
     level: ClassVar[int] = logging.WARNING
     partitions: tuple[TopicPartition, ...]
