@@ -301,6 +301,34 @@ class TopicsMissing(Event):
 
 
 @attrs.frozen(kw_only=True)
+class PatternsUnmatched(Event):
+    """Some subscribed patterns match no topic; the member reports it every five minutes.
+
+    Attributes:
+        patterns: the patterns.
+        nearest: for patterns that an existing topic's name is like, that topic's name.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    patterns: tuple[str, ...]
+    nearest: Mapping[str, str] = attrs.field(factory=dict)
+
+    def message(self) -> str:
+        """See ``Event``."""
+        shown = [
+            f"{pattern!r} (did you mean topic {self.nearest[pattern]}?)"
+            if pattern in self.nearest
+            else repr(pattern)
+            for pattern in self.patterns
+        ]
+        return (
+            f"no topic matches these subscribed patterns: {short_list(shown)}. A pattern has to"
+            " match a topic's whole name; internal topics are excluded, and so are those that this"
+            " user may not DESCRIBE. Once a topic matches, the group rebalances and reads it"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class OffsetReset(Event):
     """``auto_offset_reset`` decided where a partition starts.
 

@@ -40,6 +40,7 @@ from kgroup.events import (
     ParkingFailed,
     PartitionsNotRead,
     PartitionsUnassigned,
+    PatternsUnmatched,
     RecordFailed,
     RecordParked,
     RecordSourceFailed,
@@ -179,6 +180,17 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         (
             "subscribed topics do not exist: a, b (did you mean bb?); once they exist, the group"
             " rebalances and reads them"
+        ),
+    ),
+    (
+        PatternsUnmatched,
+        {"patterns": ("a.*", "b"), "nearest": {"b": "bb"}},
+        WARNING,
+        (
+            "no topic matches these subscribed patterns: 'a.*', 'b' (did you mean topic bb?). A"
+            " pattern has to match a topic's whole name; internal topics are excluded, and so are"
+            " those that this user may not DESCRIBE. Once a topic matches, the group rebalances and"
+            " reads it"
         ),
     ),
     (
