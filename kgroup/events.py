@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar, final
 
 import attrs
 
-from kgroup.errors import short_list
+from kgroup.errors import creation, short_list
 from kgroup.types import Assignment, Cause, End, TopicPartition
 
 
@@ -742,10 +742,40 @@ class ParkingFailed(_RecordEvent):
 
 
 @attrs.frozen(kw_only=True)
-class RecordParked(_RecordFailure):
-    """A record that kept failing was parked, and its partition goes on with the next one."""
+class DeadLetterTopicMissing(Event):
+    """The topic of dead letters was not found when the first batch was processed.
+
+    If it is missing for good, the first record that keeps failing ends the worker.
+
+    Attributes:
+        topic: the topic.
+        nearest: the name of the existing topic that is most like it; empty if there is none.
+    """
 
     level: ClassVar[int] = logging.WARNING
+    topic: str
+    nearest: str = ""
+
+    def message(self) -> str:
+        """See ``Event``."""
+        near = f" (did you mean {self.nearest}?)" if self.nearest else ""
+        return (
+            f"the topic of dead letters, {self.topic!r}, does not exist{near}, or the producer's"
+            " user may not DESCRIBE it. Unless the brokers create topics automatically, the first"
+            f" record that has to be parked will end the worker. Create it: {creation(self.topic)}"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class RecordParked(_RecordFailure):
+    """A record that kept failing was parked, and its partition goes on with the next one.
+
+    Attributes:
+        topic: the topic of dead letters; None if a function of the program has parked the record.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    topic: str | None = None
 
     @property
     def logged_error(self) -> Exception | None:
@@ -754,7 +784,8 @@ class RecordParked(_RecordFailure):
 
     def message(self) -> str:
         """See ``Event``."""
-        return f"parked {self._record()} after attempt {self.attempts}: {self.reason}"
+        where = "" if self.topic is None else f" in topic {self.topic!r}"
+        return f"parked {self._record()}{where} after attempt {self.attempts}: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)

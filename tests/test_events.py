@@ -24,6 +24,7 @@ from kgroup.events import (
     CommitsMissing,
     Committed,
     CoordinatorFound,
+    DeadLetterTopicMissing,
     Event,
     GenerationDraining,
     GenerationEnded,
@@ -361,10 +362,27 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         "attempt 1 of 5 to park record 7 of t-0 failed: away; the next one is in 2 s",
     ),
     (
+        DeadLetterTopicMissing,
+        {"topic": "faild", "nearest": "failed"},
+        WARNING,
+        (
+            "the topic of dead letters, 'faild', does not exist (did you mean failed?), or the"
+            " producer's user may not DESCRIBE it. Unless the brokers create topics automatically,"
+            " the first record that has to be parked will end the worker. Create it:"
+            " kafka-topics.sh --bootstrap-server HOST:PORT --create --topic faild"
+        ),
+    ),
+    (
         RecordParked,
         {"partition": P0, "offset": 7, "attempts": 5, "reason": "ValueError: x"},
         WARNING,
         "parked record 7 of t-0 after attempt 5: ValueError: x",
+    ),
+    (
+        RecordParked,
+        {"partition": P0, "offset": 7, "attempts": 5, "reason": "x", "topic": "failed"},
+        WARNING,
+        "parked record 7 of t-0 in topic 'failed' after attempt 5: x",
     ),
     (
         RetriesEnded,
