@@ -631,6 +631,29 @@ class HandlerStillRunning(Event):
 
 
 @attrs.frozen(kw_only=True)
+class BodyStillRunning(Event):
+    """A generation ended a third of the session timeout ago, and the loop's body has not returned.
+
+    Attributes:
+        seconds: the time since the last work of the generation, other than the body's, has ended.
+        stack: where the body is.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    seconds: float
+    stack: str
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"the body of the loop over the group is still running {self.seconds:.0f} s after its"
+            " generation; its commits are refused, the member joins no new generation until it"
+            " calls next(), and the others may have to wait for that up to rebalance_timeout. Let"
+            f" the body return when generation.ending is set. Its stack:\n{self.stack}"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class TaskStillRunning(Event):
     """A task of asyncio continues for a second after its generation has cancelled it.
 

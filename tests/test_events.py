@@ -20,6 +20,7 @@ from kgroup.events import (
     BatchCancelled,
     BatchDone,
     BatchFailed,
+    BodyStillRunning,
     CommitRefused,
     CommitsMissing,
     Committed,
@@ -323,6 +324,17 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         (
             "thread worker-1 is still running after the drain; its commits are refused, and the"
             " member joins no new generation until it returns. Its stack:\nhere\nthere"
+        ),
+    ),
+    (
+        BodyStillRunning,
+        {"seconds": 15.2, "stack": "here\nthere"},
+        WARNING,
+        (
+            "the body of the loop over the group is still running 15 s after its generation; its"
+            " commits are refused, the member joins no new generation until it calls next(), and"
+            " the others may have to wait for that up to rebalance_timeout. Let the body return"
+            " when generation.ending is set. Its stack:\nhere\nthere"
         ),
     ),
     (

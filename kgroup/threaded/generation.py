@@ -59,7 +59,7 @@ class Generation(GenerationTwin):
         self._owner = owner
         self._emit = emit
         self._handlers: dict[Handler, None] = {}
-        self.body_thread: int | None = None
+        self.body_thread: threading.Thread | None = None
         self.stragglers_reported = trio.Event()
         self.threads_ended = trio.Event()
 
@@ -99,7 +99,7 @@ class Generation(GenerationTwin):
             StaleGenerationError: the group's background thread has died, so that the reason is
                 not known.
         """
-        in_body = threading.get_ident() == self.body_thread
+        in_body = threading.current_thread() is self.body_thread
         wait = self._wait_ended_in_body if in_body else self._generation.wait_ended
         limit = arguments.seconds("timeout", timeout)
         return self._run(wait, limit, lambda: self._late(limit))

@@ -23,6 +23,7 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.events import (
+    BodyStillRunning,
     Event,
     GenerationDraining,
     GenerationEnded,
@@ -559,6 +560,36 @@ def test_a_task_that_continues_is_named(kafka: Kafka) -> None:
             generation.start_soon(asyncio.sleep, 0)
             assert (await here.event(TaskStillRunning)).task.endswith("stubborn")
             assert generation.state is State.ENDED
+            assert (await group.next()).epoch == 2
+
+    in_asyncio(main)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_body_that_does_not_return(kafka: Kafka, blocks: bool) -> None:
+    """An event has its stack, also if it blocks the loop; the member joins at the next call."""
+    here, told = Here(kafka), threading.Event()
+
+    def note(event: Event) -> None:
+        if isinstance(event, BodyStillRunning):
+            here.events.append(event)
+            told.set()
+
+    async def stay() -> None:
+        if blocks:
+            told.wait(SOON)
+        else:
+            await asyncio.to_thread(told.wait, SOON)
+
+    async def main() -> None:
+        config = here.harness.config(drain_timeout=0.1, session_timeout=6.0)
+        # A monitor is called in the background thread.
+        async with aio.ConsumerGroup(config, on_event=Monitors(note)) as group:
+            generation = await group.next()
+            generation.start_soon(asyncio.sleep, 0)
+            await asyncio.wait_for(generation.ending.wait(), SOON)
+            await stay()
+            assert "in stay" in here.of(BodyStillRunning)[0].stack
             assert (await group.next()).epoch == 2
 
     in_asyncio(main)
