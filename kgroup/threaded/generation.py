@@ -136,7 +136,8 @@ class Generation(GenerationTwin):
             ArgumentError: an argument has a wrong type, or max_records is less than 1.
             NotOwnedError: the generation does not own a partition.
             UsageError: another open stream reads one of the partitions.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the group has closed, or the program asks for another stream of a
+                partition after one that it opened when the generation had ended already.
         """
         stream = self._run_sync(
             partial(self._generation.records, listed(partitions), max_records=max_records)
@@ -148,7 +149,7 @@ class Generation(GenerationTwin):
 
         Raises:
             NotOwnedError: the generation does not own a partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._run_sync(partial(self._generation.pause, listed(partitions)))
 
@@ -157,7 +158,7 @@ class Generation(GenerationTwin):
 
         Raises:
             NotOwnedError: the generation does not own a partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._run_sync(partial(self._generation.resume, listed(partitions)))
 
@@ -168,7 +169,7 @@ class Generation(GenerationTwin):
             ArgumentError: the offset is not an int from 0 to 2**63-1, or ``partition`` is not a
                 partition.
             NotOwnedError: the generation does not own the partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._run_sync(partial(self._seek, partition, offset))
 

@@ -7,6 +7,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -530,7 +531,8 @@ def test_calls_after_the_block(kafka: Kafka) -> None:
         assert [batch async for batch in records] == []
         await records.aclose()
         for call in (generation.records, generation.pause, generation.resume):
-            with pytest.raises(StaleGenerationError, match="closed: the block was left"):
+            said = "closed: the block was left.*nothing was done; its group is closed"
+            with pytest.raises(StaleGenerationError, match=said):
                 call()
         with pytest.raises(StaleGenerationError):
             await generation.commit({here.harness.partition(0): 1})
@@ -539,6 +541,25 @@ def test_calls_after_the_block(kafka: Kafka) -> None:
             await group.next()
         await group.aclose()
         assert repr(group).startswith("<aio ConsumerGroup")
+
+    in_asyncio(main)
+
+
+def test_calls_after_the_generation(kafka: Kafka) -> None:
+    """While the group goes on, they say to take the next generation."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            generation.start_soon(asyncio.sleep, 0)
+            await generation.wait_ended()
+            name = here.harness.partition(0)
+            assert [batch async for batch in generation.records(name)] == []
+            calls = (generation.pause, generation.records, partial(generation.seek, name, 1))
+            for call in calls:
+                with pytest.raises(StaleGenerationError, match="continue with the next generation"):
+                    call()
 
     in_asyncio(main)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
@@ -219,6 +220,25 @@ def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
             end = generation.wait_ended(SOON)
     assert (end.cause, end.detail) == (Cause.CLOSED, "enough")
     assert not generation.start(int)
+
+
+def test_calls_after_the_end(kafka: Kafka) -> None:
+    """They say to take the next generation while the group goes on, and that it is closed later."""
+    here = Harness(kafka)
+    here.create()
+    name = here.partition(0)
+    with here.group() as group:
+        generation = group.next(SOON)
+        calls = (generation.pause, generation.records, partial(generation.seek, name, 1))
+        generation.start(int)
+        generation.wait_ended(SOON)
+        assert list(generation.records(name)) == []
+        for call in calls:
+            with pytest.raises(StaleGenerationError, match="continue with the next generation"):
+                call()
+    for call in calls:
+        with pytest.raises(StaleGenerationError, match="task returned: .*its group is closed"):
+            call()
 
 
 def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:
