@@ -18,8 +18,10 @@ from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, short
 from kgroup.events import Event
 from kgroup.generation.commit_request import generation_ended_error, stale_error
 from kgroup.generation.commits import group_metadata
+from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, OffsetStream, RecordStream
+from kgroup.loop_thread import LoopThread
 from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -104,6 +106,7 @@ class Generation(MembershipView):
         self._streams: set[RecordStream | OffsetStream] = set()
         self._asked_when_over = frozenset[TopicPartition]()
         """The partitions of which the program has opened a stream after the end."""
+        self._loop_thread = LoopThread()
 
     @property
     def start_offsets(self) -> Mapping[TopicPartition, int]:
@@ -172,6 +175,7 @@ class Generation(MembershipView):
             ArgumentError: ``fn`` is not a function, but a coroutine, for example. Call
                 ``start_soon(handle, batch)``, not ``start_soon(handle(batch))``.
         """
+        self._check_thread("start_soon")
         return self._lifecycle.start_work(arguments.function("fn", fn), args)
 
     async def run(self, fn: Callable[[], Awaitable[T]]) -> T:
@@ -188,6 +192,7 @@ class Generation(MembershipView):
 
         Cancellation: the function is cancelled, and the call returns when it has ended.
         """
+        self._check_thread("run", waits=True)
         arguments.function("fn", fn)
         finished = await self._lifecycle.run_within(fn)
         if finished is None:
@@ -203,16 +208,18 @@ class Generation(MembershipView):
         In the body of the loop, it says that the body has no other work in the generation. A task
         of this generation must not call it: it would wait for itself until the drain's deadline.
         """
+        self._check_thread("wait_ended", waits=True)
         return await self._lifecycle.wait_ended()
 
-    def scope(self) -> AbstractContextManager[None]:
+    def scope(self) -> AbstractContextManager[None, bool]:
         """A block for work in the body of the loop: ``with generation.scope(): ...``.
 
         The work is cancelled when the generation's tasks are: at the drain's deadline, or at once
         if membership is lost. A `StaleGenerationError` of this generation ends the block and is not
         raised, so that the loop continues with the next generation.
         """
-        return self._lifecycle.scope()
+        self._check_thread("scope")
+        return may_end_early(self._lifecycle.scope())
 
     def records(
         self,
@@ -235,6 +242,7 @@ class Generation(MembershipView):
             StaleGenerationError: the program asks for another stream of a partition after one that
                 it opened when the generation had ended already.
         """
+        self._check_thread("records")
         limit = arguments.whole("max_records", max_records, 1)
         wanted = self._free(partitions)
         return RecordStream(self._parts, wanted, self._streams, limit)
@@ -252,6 +260,7 @@ class Generation(MembershipView):
             NotOwnedError: the generation does not own a partition.
             UsageError: another open stream reads one of the partitions.
         """
+        self._check_thread("offsets")
         wanted = self._free(partitions)
         self._positions.lift_upper_bounds(wanted)
         return OffsetStream(self._parts, wanted, self._streams)
@@ -263,6 +272,7 @@ class Generation(MembershipView):
             NotOwnedError: the generation does not own a partition.
             StaleGenerationError: the generation has ended; nothing was done.
         """
+        self._check_thread("pause")
         self._refuse_if_over("nothing was done")
         self._member.source.pause(self.epoch, self._named(partitions))
 
@@ -273,6 +283,7 @@ class Generation(MembershipView):
             NotOwnedError: the generation does not own a partition.
             StaleGenerationError: the generation has ended; nothing was done.
         """
+        self._check_thread("resume")
         self._refuse_if_over("nothing was done")
         self._member.source.resume(self.epoch, self._named(partitions))
 
@@ -285,6 +296,7 @@ class Generation(MembershipView):
             NotOwnedError: the generation does not own the partition.
             StaleGenerationError: the generation has ended; nothing was done.
         """
+        self._check_thread("seek")
         self._refuse_if_over("nothing was done")
         self._positions.check_owned(partition)
         position = arguments.whole(f"{partition}: offset", offset, 0)
@@ -325,6 +337,7 @@ class Generation(MembershipView):
 
         Source: KIP-394, KIP-447; Kafka's ``OffsetMetadataManager.validateOffsetCommit``.
         """
+        self._check_thread("commit", waits=True)
         self._refuse_if_ended()
         arguments.instance("beyond_read", beyond_read, bool)
         checked = self._positions.check(offsets, beyond_read=beyond_read)
@@ -370,6 +383,7 @@ class Generation(MembershipView):
 
         Source: KIP-447.
         """
+        self._check_thread("commit_in_transaction", waits=True)
         self._refuse_if_ended()
         if not callable(getattr(producer, "send_offsets_to_transaction", None)):
             wanted = "it must be a transactional confluent_kafka.Producer"
@@ -393,6 +407,9 @@ class Generation(MembershipView):
                 f" {_ADVICE.get(self.end.cause, _NEXT)}",
                 self.end,
             )
+
+    def _check_thread(self, method: str, *, waits: bool = False) -> None:
+        self._loop_thread.check(self._membership, f"generation.{method}", waits=waits)
 
     def _refuse_if_ended(self) -> None:
         if self.state is State.ENDED and self.end is not None:

@@ -1,7 +1,20 @@
 """kgroup: a Kafka consumer group whose generations are values you hold.
 
-These are the names that programs import; no module of kgroup imports them from here. The quick
-start of README.md is a complete program. ``__init__.pyi`` lists the names, and lazy-loader imports
+The first names to know:
+
+- ``run(config, handle)`` is a whole worker on trio: it calls a function for each batch, commits
+  what was processed, and closes the group at SIGTERM and Ctrl-C. ``kgroup.threaded.run`` is the one
+  for plain functions, ``kgroup.aio.run`` the one for asyncio.
+- ``GroupConfig`` has the settings; ``Security`` those of TLS and logins.
+- ``ConsumerGroup`` yields a ``Generation`` at a time, which reads records, runs the program's tasks
+  and commits offsets. ``kgroup.threaded`` and ``kgroup.aio`` have these two as well.
+- ``retrying`` and ``DeadLetters`` are for records that keep failing.
+- ``kgroup.errors`` has the exceptions, ``kgroup.events`` what an ``on_event`` is called with.
+
+``kgroup.testing``, ``kgroup.spark`` and ``kgroup.metrics`` are imported by themselves. The quick
+start of README.md is a complete program.
+
+No module of kgroup imports names from here. ``__init__.pyi`` lists them, and lazy-loader imports
 their modules on first use: Spark's executors, and every run of pytest that has kgroup's plugin,
 import ``kgroup`` without needing a group, an event loop or the codec.
 

@@ -1,4 +1,11 @@
-from . import aio as aio, threaded as threaded
+from . import (
+    aio as aio,
+    errors as errors,
+    events as events,
+    health as health,
+    monitors as monitors,
+    threaded as threaded,
+)
 from .config import GroupConfig as GroupConfig
 from .dead_letters import DeadLetters as DeadLetters
 from .errors import (

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import islice
-from typing import Any, Final, TypeVar, cast, final
+from typing import Any, Final, TypeGuard, TypeVar, cast, final
 
 import attrs
 
@@ -34,10 +34,16 @@ MOST_SERVERS: Final = 1000
 SERVERS: Final = (
     f"it must name 1 to {MOST_SERVERS} brokers as 'host:port', separated by commas or in a list"
 )
+_LEAST_MEANT: Final = 0.1
+"""Seconds; nobody who gives 15 means 15 ms."""
 _LONGEST_NAME: Final = 100
 """As much of an unknown name is compared with the known ones: the time grows with its length."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})(e[+-]?[0-9]{1,4})?")
+
+
+def _no_advice(_: Any) -> str:
+    return ""
 
 
 @final
@@ -50,12 +56,14 @@ class Bound:
         allowed: the same in words, "it must be ...".
         least: the least allowed number, if there is one.
         most: the largest allowed number, if there is one.
+        advice: returns what an error adds to the words, for a value that is not allowed.
     """
 
     holds: Callable[[Any], bool]
     allowed: str
     least: float | None = None
     most: float | None = None
+    advice: Callable[[Any], str] = _no_advice
 
     def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
         """Check a field of an attrs class, as its validator.
@@ -80,11 +88,12 @@ class Bound:
         """
         try:
             allowed = self.holds(value)
+            advice = "" if allowed else self.advice(value)
         except Exception as failure:
             # To compare an object of the program's own class may run any code of the program.
             raise error(name, value, self.allowed) from failure
         if not allowed:
-            raise error(name, value, self.allowed)
+            raise error(name, value, self.allowed + advice)
 
     def read(self, text: str) -> Any:
         """Parse a number.
@@ -99,8 +108,10 @@ class Bound:
             number = int(words)
         elif _DECIMAL.fullmatch(words):
             number = float(words)
-        if number is None or not self.holds(number):
+        if number is None:
             raise ValueError(self.allowed)
+        if not self.holds(number):
+            raise ValueError(self.allowed + self.advice(number))
         return number
 
 
@@ -109,7 +120,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is an int or a float; a bool is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -142,7 +153,22 @@ def seconds(least: float = SHORTEST_DURATION, most: float = LONGEST_DURATION) ->
         f"it must be a number of seconds from {_plain(least)} to {_plain(most)}",
         least,
         most,
+        lambda value: in_seconds(value, most, least),
     )
+
+
+def in_seconds(value: object, most: float, least: float = 0.0) -> str:
+    """What an error adds about a duration that would be allowed if it was given in milliseconds.
+
+    Args:
+        value: what was given.
+        most: the longest duration that is allowed, in seconds.
+        least: the shortest one.
+    """
+    least = max(least, _LEAST_MEANT)
+    if is_number(value) and most < value <= most * 1000 and least <= value / 1000:
+        return f"; durations are in seconds, not milliseconds: did you mean {float(value) / 1000}?"
+    return ""
 
 
 def flag() -> Bound:
@@ -196,7 +222,9 @@ def one_of(kind: type[enum.Enum]) -> Bound:
 def optional(bound: Bound, otherwise: str = "None") -> Bound:
     """Any value that a bound allows, or None."""
     return Bound(
-        lambda value: value is None or bound.holds(value), f"{bound.allowed}, or {otherwise}"
+        lambda value: value is None or bound.holds(value),
+        f"{bound.allowed}, or {otherwise}",
+        advice=bound.advice,
     )
 
 

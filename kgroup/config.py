@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Iterable
 from typing import Any, Final, final
 
@@ -20,6 +21,7 @@ from kgroup.extension_checks import check_assignor
 from kgroup.interfaces import Assignor, LoadStarts
 from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.property_table import Part
+from kgroup.security.setting_names import names_checked
 from kgroup.security.settings import Security
 from kgroup.types import AutoOffsetReset, IsolationLevel, topic_fault
 
@@ -131,12 +133,14 @@ def _documented(reason: str, *, allowed: str | None = None) -> dict[str, str]:
 
 
 @final
+@names_checked("GroupConfig", [field.name for field in attrs.fields(Security)])
 @attrs.frozen(kw_only=True)
 class GroupConfig:
     """All settings of one member of a consumer group; durations are float seconds.
 
     Raises:
-        ConfigError: a value is not allowed; the error names the field and what is allowed.
+        ConfigError: a value is not allowed, or a name is unknown; the error names the field and
+            what is allowed.
     """
 
     group_id: str = attrs.field(
@@ -423,21 +427,23 @@ class GroupConfig:
 
     def __attrs_post_init__(self) -> None:
         """Check the rules between settings, which `RULES` says in words."""
+        longest = self.session_timeout / 3
         if self.heartbeat_interval * 3 > self.session_timeout + 1e-9:
             raise ConfigError(
                 "heartbeat_interval",
                 self.heartbeat_interval,
                 "it must be at most a third of session_timeout"
                 f" ({self.session_timeout:g} s), so that one lost heartbeat does not cost the"
-                " membership",
+                f" membership{bounds.in_seconds(self.heartbeat_interval, longest)}",
             )
-        if self.heartbeat_interval > self.rebalance_timeout * LONGEST_HEARTBEAT_PART + 1e-9:
+        longest = self.rebalance_timeout * LONGEST_HEARTBEAT_PART
+        if self.heartbeat_interval > longest + 1e-9:
             raise ConfigError(
                 "heartbeat_interval",
                 self.heartbeat_interval,
                 f"it must be at most two thirds of rebalance_timeout ({self.rebalance_timeout:g}"
                 " s), so that a member learns of a rebalance in time to finish its work and join"
-                " again",
+                f" again{bounds.in_seconds(self.heartbeat_interval, longest)}",
             )
         if self.offset_retention is not None and self.group_instance_id is not None:
             raise ConfigError(
@@ -450,12 +456,32 @@ class GroupConfig:
             raise ConfigError(
                 "rejoin_backoff_max",
                 self.rejoin_backoff_max,
-                f"it must be at least rejoin_backoff ({self.rejoin_backoff:g} s)",
+                f"it must be at least rejoin_backoff ({self.rejoin_backoff:g} s)"
+                + bounds.in_seconds(self.rejoin_backoff, self.rejoin_backoff_max),
             )
 
 
 FIELDS: Final = attrs.fields(GroupConfig)
 """The settings as data; ``metadata["reason"]`` says what each is for."""
+
+
+def _with_fields(text: str) -> str:
+    """The docstring of `GroupConfig` with what each field is for, so that ``help()`` shows it."""
+    indent = " " * 8
+    lines = (
+        textwrap.fill(
+            f"{one.name}: {one.metadata['reason']}",
+            100,
+            initial_indent=indent,
+            subsequent_indent=indent + "    ",
+        )
+        for one in FIELDS
+    )
+    before, heading, after = text.partition("    Raises:\n")
+    return "\n".join((f"{before}    Attributes:", *lines, "", f"{heading}{after}"))
+
+
+GroupConfig.__doc__ = _with_fields(GroupConfig.__doc__ or "")
 
 RULES: Final = (
     (

@@ -80,8 +80,10 @@ class UsageError(KgroupError):
 
 
 @final
-class ConfigError(UsageError, ValueError):
-    """A setting has a value that is not allowed; no object was made.
+class ConfigError(UsageError, TypeError, ValueError):
+    """A setting does not exist, or has a value that is not allowed; no object was made.
+
+    It is both a TypeError and a ValueError, so that a handler for either one catches it.
 
     Attributes:
         field: the name of the setting.

@@ -1,4 +1,4 @@
-"""Checks of the functions that a worker calls: before the first call, and of what a call returned.
+"""Checks of functions that kgroup calls: before the first call, and of what a call returned.
 
 A function of the wrong kind does nothing when it is called: an async one returns a coroutine, a
 generator function returns a generator. A worker that took that for a result would commit records
@@ -26,6 +26,11 @@ ON_RECORD: Final = ("generation", "message")
 """What a function for single records is called with."""
 ON_FAILURE: Final = ("message", "error")
 """What a function that puts a record aside is called with."""
+_ON_EVENT: Final = ("event",)
+_PLAIN_HANDLER: Final = (
+    "nothing awaits it, because events are emitted in the middle of other work; give a plain"
+    " function, which may put the event into a queue or start a task"
+)
 
 
 def name_of(handle: Callable[..., object]) -> str:
@@ -74,6 +79,28 @@ def check_plain(name: str, fn: object, parameters: tuple[str, ...] | None, *, in
         raise ArgumentError(name, fn, _GENERATOR)
     if parameters is not None:
         _check_parameters(name, fn, parameters)
+
+
+def check_event_handler(name: str, fn: object) -> None:
+    """Check a function that is called with each event.
+
+    Raises:
+        ArgumentError: it is no function, async, a generator function, or takes other parameters.
+    """
+    check_plain(name, fn, _ON_EVENT, instead=_PLAIN_HANDLER)
+
+
+def check_handled(handler: Callable[..., object], returned: object) -> None:
+    """Check what a function returned that was called with an event.
+
+    A task or a future is allowed: its work goes on by itself.
+
+    Raises:
+        UsageError: the result is a coroutine.
+    """
+    if inspect.iscoroutine(returned):
+        returned.close()  # otherwise Python warns that it was never awaited
+        raise UsageError(f"{name_of(handler)} returned {short_repr(returned)}: {_PLAIN_HANDLER}")
 
 
 def check_result(fn: Callable[..., object], returned: object, instead: str) -> None:

@@ -31,11 +31,12 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final, NoReturn, Self, final
 
 import trio
 
-from kgroup import arguments
+from kgroup import arguments, functions
 from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig, checked_topics
@@ -52,6 +53,7 @@ from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.interfaces import RecordSource
 from kgroup.logs import EventLog
 from kgroup.loop_probe import LoopProbe
+from kgroup.loop_thread import LoopThread
 from kgroup.member import Member
 from kgroup.notifier import Notifier
 from kgroup.records.librdkafka import LibrdkafkaSource
@@ -113,7 +115,7 @@ class ConsumerGroup:
 
     Raises:
         ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be
-            called.
+            called with an event, or is async.
         ExceptionGroup: from ``async with``; tasks of a generation raised. It has their exceptions,
             and the body's if that raised too, without further nesting. Catch them with ``except*``.
         FatalGroupError: from ``async with``; a fatal error closed the group, and no `next()` has
@@ -128,7 +130,8 @@ class ConsumerGroup:
         on_event: EventHandler | None = None,
     ) -> None:
         arguments.instance("config", config, GroupConfig)
-        arguments.callback("on_event", on_event)
+        if on_event is not None:
+            functions.check_event_handler("on_event", on_event)
         if runtime is not None:
             arguments.instance("runtime", runtime, Runtime)
         self._config = config
@@ -145,6 +148,7 @@ class ConsumerGroup:
         self._recorder = StatusRecorder(self._runtime.clock.now)
         self._emitter = EventEmitter(config.group_id, self._recorder, *handlers)
         self._opened: AbstractAsyncContextManager[None] | None = None
+        self._loop_thread: LoopThread | None = None
         self._waiting = False
         self._ready: GenerationRunner | None = None
         self._held: Lifecycle | None = None
@@ -203,6 +207,7 @@ class ConsumerGroup:
         if self._runtime.observer is not None:
             self._runtime.observer.opened(self.shutdown)
         self._outside = sys.exception()
+        self._loop_thread = LoopThread()
         self._opened = self._open()
         self._probe = LoopProbe(self._runtime.clock.now)
         self._recorder.entered()
@@ -240,7 +245,7 @@ class ConsumerGroup:
                 the group is full, or its members have no common assignor. Every later call raises
                 it again.
             UsageError: another task already waits in `next()`, the caller is a task of one of this
-                group's generations, or the group was not entered.
+                group's generations or another thread, or the group was not entered.
 
         Cancellation: nothing is lost; the next call continues the wait.
         """
@@ -249,6 +254,7 @@ class ConsumerGroup:
                 f"group {self._config.group_id!r} is not open; write `async with ConsumerGroup(...)"
                 " as group:`"
             )
+        self._check_thread("next", waits=True)
         if self in inside_of.get():
             raise UsageError(
                 f"group {self._config.group_id!r}: next() was called by a task of one of its own"
@@ -278,6 +284,7 @@ class ConsumerGroup:
         The drain then does not wait for the body. The member joins again only when the program
         calls `next`. This is for programs that do something else first.
         """
+        self._check_thread("release")
         if self._held is not None:
             self._held.release_body()
             self._held = self._holder = None
@@ -300,6 +307,7 @@ class ConsumerGroup:
         Raises:
             ArgumentError: the topics are not allowed; nothing has changed.
             GroupClosedError: the group was closed.
+            UsageError: another thread calls it.
 
         Source: ``subscribe`` of Kafka's ``Consumer``, which replaces the subscription too.
         """
@@ -316,6 +324,7 @@ class ConsumerGroup:
 
         Raises:
             GroupClosedError: the group was closed.
+            UsageError: another thread calls it.
 
         Source: ``unsubscribe`` of Kafka's ``Consumer``, where a static member does not leave.
         """
@@ -330,8 +339,8 @@ class ConsumerGroup:
         reads its partitions until then. So its tasks continue for up to one ``heartbeat_interval``
         first, and the drain begins just before those heartbeats.
 
-        Any task of this event loop may call it, any number of times. A signal handler or another
-        thread calls it through ``trio.lowlevel.TrioToken.run_sync_soon``. The group closes within
+        Any task of this event loop and any thread may call it, any number of times. A signal
+        handler calls it through ``trio.lowlevel.TrioToken.run_sync_soon``. The group closes within
         ``config.longest_close`` seconds; see `aclose`.
 
         Args:
@@ -344,6 +353,9 @@ class ConsumerGroup:
         """
         arguments.instance("reason", reason, str)
         arguments.instance("promptly", promptly, bool)
+        if self._loop_thread is not None and not self._loop_thread.is_here:
+            self._loop_thread.post(partial(self.shutdown, reason, promptly=promptly))
+            return
         if self._lifecycle is not None and (promptly or self._closing is None):
             close = self._lifecycle.close if promptly else self._lifecycle.close_on_beat
             close(End(Cause.CLOSED, self._closing or reason))
@@ -372,9 +384,11 @@ class ConsumerGroup:
 
         Raises:
             ArgumentError: ``reason`` is not a str, or ``promptly`` is not a bool.
+            UsageError: another thread calls it.
 
         Cancellation: the group continues to close; only the wait ends.
         """
+        self._check_thread("aclose", waits=True)
         self.shutdown(reason, promptly=promptly)
         if self._opened is None or self in inside_of.get():
             await trio.lowlevel.checkpoint()
@@ -386,8 +400,12 @@ class ConsumerGroup:
     async def wait_closed(self) -> None:
         """Wait until the group has closed, for any reason, and the member has left.
 
+        Raises:
+            UsageError: another thread calls it.
+
         Cancellation: only the wait ends; the group is not closed by it.
         """
+        self._check_thread("wait_closed", waits=True)
         await self._done.wait()
 
     def status(self) -> GroupStatus:
@@ -491,6 +509,12 @@ class ConsumerGroup:
         else:
             phase = Phase.RUNNING if runner.lifecycle.was_held else Phase.STARTING
         return phase, detail
+
+    def _check_thread(self, method: str, *, waits: bool = False) -> None:
+        """Check that the group was not entered yet, or that its event loop's thread calls."""
+        if self._loop_thread is not None:
+            group = f"group {self._config.group_id!r}"
+            self._loop_thread.check(group, f"group.{method}", waits=waits)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
@@ -666,6 +690,7 @@ class ConsumerGroup:
 
     def _replace_subscription(self, topics: Topics) -> None:
         """Take new topics, and end what was begun with others."""
+        self._check_thread("subscribe" if topics else "unsubscribe")
         if self._closing is not None or self._done.is_set():
             raise GroupClosedError(
                 f"group {self._config.group_id!r} is closed, so its subscription cannot change:"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol, final, runtime_checkable
 
+from kgroup import functions
 from kgroup.events import Event, EventHandler
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health
 from kgroup.logs import LOGGER, attributes_of
@@ -142,6 +143,9 @@ class Monitors:
     behind it get that event, and every later one, all the same. A group calls its own handlers by
     this class too.
 
+    Raises:
+        ArgumentError: a handler is no function, async, or takes other parameters than an event.
+
     INVARIANT: no exception of a handler leaves it, not even the SystemExit of ``sys.exit()``.
     Events are emitted in the middle of commits, at a generation's end, and in callbacks that trio
     itself runs, where any exception would end the event loop. Only a KeyboardInterrupt is passed
@@ -152,6 +156,8 @@ class Monitors:
     """
 
     def __init__(self, *handlers: EventHandler) -> None:
+        for handler in handlers:
+            functions.check_event_handler("handlers", handler)
         self._handlers = handlers
         self._monitors = [handler for handler in handlers if isinstance(handler, Monitor)]
         self._raised: set[int] = set()
@@ -162,7 +168,9 @@ class Monitors:
         """See `Monitor`."""
         for handler in self._handlers:
             try:
-                handler(event)
+                # A lambda, for one, shows only by its result that it is async.
+                returned: object = handler(event)
+                functions.check_handled(handler, returned)
             except BaseException as error:  # noqa: BLE001 # whatever a program does wrong in it
                 self._failed(handler, event.group_id, event, error)
 

@@ -17,6 +17,7 @@ from kgroup import arguments
 from kgroup.aio.group import ConsumerGroup as AioGroup
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, UsageError
+from kgroup.events import Event
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.spark.offset_ranges import OffsetRange, in_order
@@ -170,17 +171,23 @@ async def test_a_coroutine_is_not_a_function(running: tuple[Harness, Generation]
         await generation.run(None)  # type: ignore[arg-type]
 
 
+async def on_event_async(event: Event) -> None:
+    """An async function, which no group can call with events."""
+
+
 async def test_wrong_arguments_of_a_group(autojump_clock: MockClock) -> None:
     """A group refuses them in the constructor; the reason of a close must be a str."""
     async with harness() as here:
         config: Any = here.config()
-        for kind in (ConsumerGroup, ThreadedGroup):
+        for kind in (ConsumerGroup, ThreadedGroup, AioGroup):
             wrongs: tuple[Any, ...] = ({}, None, "group")
             for wrong in wrongs:
                 with pytest.raises(ArgumentError, match="it must be a kgroup GroupConfig"):
                     kind(wrong)
             with pytest.raises(ArgumentError, match="on_event="):
                 kind(config, on_event=5)  # type: ignore[arg-type]
+            with pytest.raises(ArgumentError, match="on_event=.* nothing awaits it"):
+                kind(config, on_event=on_event_async)  # type: ignore[arg-type]
             with pytest.raises(ArgumentError, match="runtime="):
                 kind(config, runtime=5)  # type: ignore[arg-type]
         async with here.group() as group:

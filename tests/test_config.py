@@ -169,9 +169,10 @@ def test_a_wrong_value_is_refused(field: str, value: object) -> None:
     assert str(error) == f"{field}={short_repr(error.value)} is refused: {error.allowed}"
 
 
-def test_a_config_error_is_a_usage_error_and_a_value_error() -> None:
-    """A handler of ConfigError, UsageError, KgroupError or ValueError catches it."""
+def test_a_config_error_is_a_usage_a_type_and_a_value_error() -> None:
+    """A handler of ConfigError, UsageError, KgroupError, TypeError or ValueError catches it."""
     assert issubclass(ConfigError, UsageError | KgroupError)
+    assert issubclass(ConfigError, TypeError)
     with pytest.raises(
         ValueError, match=r"group_id='' is refused: it must be a str that is not blank"
     ):
@@ -186,9 +187,48 @@ def test_three_fields_have_no_default(field: str) -> None:
 
 
 def test_an_unknown_setting_is_refused() -> None:
-    """A setting that does not exist is a TypeError that names it."""
-    with pytest.raises(TypeError, match="sesion_timeout"):
+    """A setting that does not exist is a ConfigError that names it and the nearest one."""
+    with pytest.raises(ConfigError, match="sesion_timeout=.*did you mean 'session_timeout'"):
         config(sesion_timeout=10.0)
+    with pytest.raises(ConfigError, match="did you mean 'topics'"):
+        GroupConfig.from_properties({"group.id": "g"}, topic="orders")
+
+
+DURATIONS: Final = [
+    field.name for field in FIELDS if "number of seconds" in getattr(field.validator, "allowed", "")
+]
+MEANT: Final = "durations are in seconds, not milliseconds: did you mean"
+
+
+@pytest.mark.parametrize("field", DURATIONS)
+def test_a_duration_in_milliseconds_is_recognised(field: str) -> None:
+    """One that is too long, and would not be in milliseconds, is refused with this remark."""
+    with pytest.raises(ConfigError, match=f"{field}=30000000 is refused: .*{MEANT} 30000.0?"):
+        config(**{field: 30_000_000})
+    with pytest.raises(ConfigError) as caught:
+        config(**{field: 10**400})
+    assert MEANT not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "meant"),
+    [
+        ({"heartbeat_interval": 3000}, "3.0"),
+        ({"heartbeat_interval": 3000, "session_timeout": 45000}, "3.0"),
+        ({"rejoin_backoff": 100}, "0.1"),
+    ],
+)
+def test_a_duration_in_milliseconds_beside_others(settings: dict[str, Any], meant: str) -> None:
+    """The rules between settings find those that are within their own bounds."""
+    with pytest.raises(ConfigError, match=f"{MEANT} {meant}"):
+        config(**settings)
+
+
+def test_a_duration_that_is_a_little_too_long() -> None:
+    """Nobody means 15 ms by 15."""
+    with pytest.raises(ConfigError) as caught:
+        config(heartbeat_interval=15, session_timeout=30)
+    assert MEANT not in str(caught.value)
 
 
 def test_the_defaults() -> None:
@@ -347,3 +387,11 @@ def test_the_longest_close_is_made_of_the_wait_the_drain_and_the_leave(
 ) -> None:
     """One heartbeat interval, the longest drain allowed, ``close_timeout``, then 2 s."""
     assert GroupConfig(**REQUIRED, **settings).longest_close == seconds
+
+
+def test_help_says_what_each_field_is_for() -> None:
+    """The docstring has the reason of every field, and still says what the class raises."""
+    words = " ".join((GroupConfig.__doc__ or "").split())
+    for field in FIELDS:
+        assert f"{field.name}: {' '.join(field.metadata['reason'].split())}" in words
+    assert words.index("Attributes:") < words.index("Raises: ConfigError")

@@ -15,6 +15,8 @@ from kgroup.errors import ArgumentError, UsageError
 from kgroup.functions import (
     ON_BATCH,
     check_async,
+    check_event_handler,
+    check_handled,
     check_plain,
     check_result,
     is_async,
@@ -174,3 +176,33 @@ def test_names() -> None:
     """A function without a name is shown by its repr."""
     assert name_of(functools.partial(print)).startswith("functools.partial(")
     assert name_of(Object().method) == "Object.method"
+
+
+@pytest.mark.parametrize("handler", [AsyncObject(), coroutine, functools.partial(coroutine, None)])
+def test_an_async_event_handler_is_refused(handler: object) -> None:
+    """Nothing would await it."""
+    with pytest.raises(ArgumentError, match="on_event=.*async function; nothing awaits it"):
+        check_event_handler("on_event", handler)
+
+
+@pytest.mark.parametrize("handler", [print, [].append, Mock(), lambda event: event])
+def test_what_can_be_called_with_an_event_is_a_handler(handler: object) -> None:
+    """Functions, bound methods and objects that can be called are accepted."""
+    check_event_handler("on_event", handler)
+
+
+def test_an_event_handler_of_other_parameters_is_refused() -> None:
+    """It would raise for each event."""
+    with pytest.raises(ArgumentError, match="called with \\(event\\), but missing"):
+        check_event_handler("on_event", plain)
+
+
+def test_what_an_event_handler_may_return() -> None:
+    """A coroutine is closed and refused; a future works by itself."""
+    returned = coroutine(None, None)
+    with pytest.raises(UsageError, match="lambda.* returned <coroutine .*nothing awaits it"):
+        check_handled(lambda event: returned, returned)
+    with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+        returned.send(None)
+    check_handled(print, None)
+    check_handled(print, Future())

@@ -38,6 +38,15 @@ def test_micro_batches_need_no_pyspark() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_import_kgroup_is_enough_for_the_modules_that_programs_name() -> None:
+    """What type checkers accept after ``import kgroup`` is there when the program runs, too."""
+    code = (
+        "import kgroup; kgroup.errors.CommitFailedError, kgroup.events.Committed,"
+        " kgroup.health.Health, kgroup.monitors.Monitor, kgroup.threaded.run, kgroup.aio.run"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_name_that_is_not_there() -> None:
     """Any other name raises an error that names it, even if a module of kgroup has it."""
     for name in ("Nowhere", "INT64_MAX"):

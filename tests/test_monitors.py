@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kgroup.config import GroupConfig
+from kgroup.errors import ArgumentError
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import Event, GenerationStarted
 from kgroup.health import Health, judge, limits_of
@@ -136,6 +137,36 @@ def test_monitors_names_the_group_of_each_failure(
     calls[first]()
     (record,) = caplog.records
     assert "of group 'g' raised" in record.getMessage()
+
+
+def test_a_handler_that_only_shows_to_be_async_when_it_is_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its first coroutine is reported as an exception is, and no coroutine is left unawaited."""
+
+    async def note(event: Event) -> None:
+        """Do nothing."""
+
+    def handle(event: Event) -> Any:
+        return note(event)
+
+    events: list[Event] = []
+    play(handle, events.append)
+    (record,) = caplog.records
+    assert record.exc_info
+    assert "nothing awaits it" in str(record.exc_info[1])
+    assert [type(event) for event in events] == [GenerationStarted]
+
+
+def test_monitors_refuses_what_cannot_handle_events() -> None:
+    """When it is made, and not at the first event."""
+
+    async def note(event: Event) -> None:
+        """Do nothing."""
+
+    for wrong in (note, None, 5):
+        with pytest.raises(ArgumentError, match="handlers="):
+            Monitors(wrong)  # type: ignore[arg-type]
 
 
 def test_ctrl_c_in_a_monitor_is_passed_on() -> None:

@@ -23,6 +23,7 @@ from kgroup.events import Event, TaskStillRunning
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
+from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
 from kgroup.tracebacks import StartedCall, raise_outside
 from kgroup.types import End, Offsets, TopicPartition
@@ -147,29 +148,14 @@ class Generation(GenerationTwin):
             self._wait_ended_in_body if in_body else self._generation.wait_ended
         )
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> AbstractContextManager[None, bool]:
         """A block for work in the body of the loop: ``with generation.scope(): ...``.
 
         The work is cancelled when the generation's tasks are: at the drain's deadline, or at once
         if membership is lost. This cancellation, and a `StaleGenerationError` of this generation,
         end the block and are not raised, so that the loop continues with the next generation.
         """
-        block = CancellableBlock()
-        self._blocks.add(block)
-        if self._work_cancelled:
-            asyncio.get_running_loop().call_soon(block.cancel)
-        try:
-            with block:
-                yield
-        except BaseException as error:
-            rest = without_stale_errors(error, self.end)
-            if rest is error:
-                raise
-            if rest is not None:
-                raise_outside(rest, rest.__context__)
-        finally:
-            self._blocks.discard(block)
+        return may_end_early(self._scope())
 
     def records(
         self,
@@ -307,6 +293,24 @@ class Generation(GenerationTwin):
         self._generation.emit(TaskStillRunning, task=name, stack=stack)
 
     # In asyncio's loop.
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        block = CancellableBlock()
+        self._blocks.add(block)
+        if self._work_cancelled:
+            asyncio.get_running_loop().call_soon(block.cancel)
+        try:
+            with block:
+                yield
+        except BaseException as error:
+            rest = without_stale_errors(error, self.end)
+            if rest is error:
+                raise
+            if rest is not None:
+                raise_outside(rest, rest.__context__)
+        finally:
+            self._blocks.discard(block)
 
     def _cancel_blocks(self) -> None:
         self._work_cancelled = True

@@ -16,7 +16,7 @@ from typing import Final, Self, final
 
 import trio
 
-from kgroup import arguments
+from kgroup import arguments, functions
 from kgroup.aio.blocks import CancellableBlock
 from kgroup.aio.bridge import Bridge, deliver_again
 from kgroup.aio.callbacks import in_asyncio
@@ -72,7 +72,7 @@ class ConsumerGroup(GroupTwin):
 
     Raises:
         ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be
-            called.
+            called with an event, or is async.
         UsageError: from the constructor; the program is being simulated. From ``async with``; no
             event loop of asyncio runs here, or the group was entered before.
         ExceptionGroup: from ``async with``; tasks of a generation raised. It has their exceptions,
@@ -90,7 +90,8 @@ class ConsumerGroup(GroupTwin):
         on_event: EventHandler | None = None,
     ) -> None:
         arguments.instance("config", config, GroupConfig)
-        arguments.callback("on_event", on_event)
+        if on_event is not None:
+            functions.check_event_handler("on_event", on_event)
         super().__init__(config)
         # A monitor measures times, which a busy event loop would falsify.
         monitored = isinstance(on_event, Monitor)

@@ -22,15 +22,18 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from kgroup import bounds
 from kgroup.cli.options import one_line
+from kgroup.cli.own_connection import why_not_connected
 from kgroup.cli.signals import run_whole
 from kgroup.error_codes import code_name
 from kgroup.errors import AuthenticationError
 from kgroup.permissions import to_grant
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.librdkafka import librdkafka_settings
-from kgroup.security.settings import Security, SecurityProtocol
+from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
+from kgroup.wire.librdkafka_texts import address_in, explained
 from kgroup.wire.logins import Logins
 from kgroup.worker_thread import WorkerThread
 
@@ -132,8 +135,8 @@ class Refusal:
 
 
 def one_line_of(error: KafkaError) -> str:
-    """The sentence of an error, in one line."""
-    return _STATE.sub("", " ".join(error.str().split()))
+    """The sentence of an error, in one line; where librdkafka's own misleads, a better one."""
+    return explained(_STATE.sub("", " ".join(error.str().split())))
 
 
 def client_settings(bootstrap_servers: str, security: Security) -> dict[str, Any]:
@@ -175,9 +178,18 @@ def _as_librdkafka(token: Token | Credentials) -> tuple[str, float, str, dict[st
 
 @final
 class ConnectionErrors:
-    """The errors of a client's connections, as librdkafka reports them by ``error_cb``."""
+    """The errors of a client's connections, as librdkafka reports them by ``error_cb``.
 
-    def __init__(self) -> None:
+    Args:
+        bootstrap_servers: the cluster.
+        security: how connections are encrypted, and how the client logs in.
+        timeout: the most seconds to find a reason that librdkafka does not report.
+    """
+
+    def __init__(self, bootstrap_servers: str, security: Security, timeout: float) -> None:
+        self._servers = bootstrap_servers
+        self._security = security
+        self._timeout = timeout
         self._last: KafkaError | None = None
 
     def note(self, error: KafkaError) -> None:
@@ -192,12 +204,20 @@ class ConnectionErrors:
             ClusterError: it was; a retry cannot help.
         """
         if self._last is not None and self._last.code() in _REFUSED_LOGIN:
-            raise ClusterError(f"the connection was refused: {one_line_of(self._last)}")
+            said = one_line_of(self._last)
+            # A login is not repeated: librdkafka's text has what the broker said.
+            found = self._found() if self._last.code() == KafkaError._SSL else ""  # noqa: SLF001
+            raise ClusterError(f"the connection was refused: {found or said}")
 
-    @property
     def reason(self) -> str:
-        """What went wrong last, to follow a sentence."""
-        return "" if self._last is None else f": {one_line_of(self._last)}"
+        """Why there is no answer, as far as it can be found out; otherwise empty."""
+        return self._found() or ("" if self._last is None else one_line_of(self._last))
+
+    def _found(self) -> str:
+        """What another connection to the broker with the last error fails with."""
+        address = "" if self._last is None else address_in(one_line_of(self._last))
+        addresses = [address] if address else bounds.servers(self._servers)
+        return why_not_connected(addresses, self._security, self._timeout, CLIENT_ID)
 
 
 @final
@@ -216,10 +236,7 @@ class AdminConnection:
     def __init__(self, bootstrap_servers: str, security: Security, timeout: float) -> None:
         self._servers = bootstrap_servers
         self._timeout = timeout
-        # librdkafka does not report that such a listener closes each connection at once.
-        plain = security.protocol is SecurityProtocol.PLAINTEXT
-        self._advice = "; is it a listener with TLS or logins? --config names them" if plain else ""
-        self._errors = ConnectionErrors()
+        self._errors = ConnectionErrors(bootstrap_servers, security, timeout)
         settings = client_settings(bootstrap_servers, security)
         settings["error_cb"] = self._errors.note
         try:
@@ -354,8 +371,8 @@ class AdminConnection:
     def _no_answer(self, refusal: Refusal) -> ClusterError:
         self._client.poll(0)
         self._errors.raise_refusal()
-        reason = self._errors.reason or f": {refusal.text}{self._advice}"
-        return ClusterError(f"no answer from {self._servers} within {self._timeout:g} s{reason}")
+        reason = self._errors.reason() or refusal.text
+        return ClusterError(f"no answer from {self._servers} within {self._timeout:g} s: {reason}")
 
 
 _SPECIFICATION: Final[Any] = confluent_kafka.admin.OffsetSpec  # type: ignore[attr-defined]

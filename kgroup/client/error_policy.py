@@ -462,7 +462,8 @@ _HINTS: Final[Mapping[tuple[Request, int], str]] = {
     ),
     (Request.JOIN, ErrorCode.INVALID_SESSION_TIMEOUT): (
         "session_timeout must lie between the broker's group.min.session.timeout.ms and"
-        " group.max.session.timeout.ms"
+        " group.max.session.timeout.ms (by default 6 s and 30 min); it is in seconds, not"
+        " milliseconds"
     ),
     (Request.SYNC, ErrorCode.INCONSISTENT_GROUP_PROTOCOL): (
         "the coordinator chose another assignor than its JoinGroup response says"

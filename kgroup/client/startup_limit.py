@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import final
+from typing import Final, final
 
 import trio
 
 from kgroup.errors import BrokerError, StartupTimeoutError, TransportError
+
+_SILENT: Final = (
+    "no attempt has ended: a host or a broker does not answer, or a port belongs to another"
+    " listener (TLS, a login) or to another program than Kafka"
+)
+"""For a time that was over before the first attempt's request timed out."""
 
 
 @final
@@ -71,7 +77,7 @@ class StartupLimit:
         return StartupTimeoutError(
             f"the coordinator of group {self._group_id!r} was not reached within"
             f" {self._timeout:g} s (startup_timeout), from {', '.join(self._servers)}:"
-            f" {tried if self._failures else 'no attempt has ended'}."
+            f" {tried if self._failures else _SILENT}."
             f" {'Otherwise check' if hinted else 'Check'} that the brokers run, and that this"
             " machine reaches the addresses that they advertise"
         )

@@ -29,6 +29,7 @@ from confluent_kafka import KafkaError, Message
 
 from kgroup.permissions import to_grant
 from kgroup.types import TopicPartition
+from kgroup.wire.librdkafka_texts import explained
 
 
 # ruff: noqa: SLF001 - librdkafka's own codes are public names that begin with _
@@ -109,7 +110,7 @@ def partition_in_text(error: KafkaError) -> TopicPartition | None:
 
 
 def describe_error(error: KafkaError, topic: str = "") -> str:
-    """Return the error's name, librdkafka's text, and what to do if that does not say it.
+    """Return the error's name, what librdkafka's text means, and what to do about it.
 
     Args:
         error: the error.
@@ -117,7 +118,7 @@ def describe_error(error: KafkaError, topic: str = "") -> str:
     """
     code = error.code()
     remedy = _REMEDIES.get(code) or to_grant(code, "READ" if topic else "", topic=topic)
-    return f"{error.name()}: {error.str()}{f'; {remedy}' if remedy else ''}"
+    return f"{error.name()}: {explained(error.str())}{f'; {remedy}' if remedy else ''}"
 
 
 def has_errors(chunk: Sequence[Message]) -> bool:

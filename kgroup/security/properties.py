@@ -18,6 +18,7 @@ from kgroup import bounds
 from kgroup.errors import ConfigError, short_repr
 from kgroup.security.config_providers import resolve
 from kgroup.security.jaas import LoginModule, parse_jaas
+from kgroup.security.other_logins import instead_of
 from kgroup.security.properties_file import decode, parse
 from kgroup.security.property_table import BY_NAME, Part, Row
 from kgroup.security.secret import Hidden, Secret
@@ -31,11 +32,6 @@ _PROVIDER_SETTINGS: Final = "config.providers."
 _STORES: Final = {"truststore": "ca", "keystore": "certificate"}
 _OAUTHBEARER_MODULE: Final = "OAuthBearerLoginModule"
 _PASSWORD_MODULES: Final = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM"}
-_OTHER_MODULES: Final = {
-    "IAMLoginModule": "for Amazon MSK use OAUTHBEARER with aws-msk-iam-sasl-signer-python, as"
-    " docs/providers.md shows",
-    "Krb5LoginModule": "Kerberos is impossible with the wheels of confluent-kafka",
-}
 
 
 @final
@@ -181,8 +177,11 @@ def _read(name: str, row: Row, value: Secret) -> Any:
     else:
         read, fault = _attempt(row.read, value)
     if fault:
+        shown, instead = "<secret>", ""
+        if not row.secret:
+            shown, instead = repr(value.reveal()), instead_of(value.reveal())
         reason = f"{fault}: {row.reason}" if row.reason else fault
-        raise ConfigError(name, Hidden("<secret>" if row.secret else repr(value.reveal())), reason)
+        raise ConfigError(name, Hidden(shown), instead or reason)
     return read
 
 
@@ -239,8 +238,8 @@ def _add_login(fields: dict[str, Any], module: LoginModule, given: Mapping[str, 
         raise ConfigError(name, hidden, f"{module.name} does not fit sasl.mechanism={mechanism}")
     if module.name not in _PASSWORD_MODULES:
         known = ", ".join((*_PASSWORD_MODULES, _OAUTHBEARER_MODULE))
-        why = _OTHER_MODULES.get(module.name, f"the module must be one of {known}")
-        raise ConfigError(name, hidden, why)
+        why = instead_of(module.name) or f"it must be one of {known}"
+        raise ConfigError(name, hidden, f"its module is {module.name}: {why}")
     if mechanism and not mechanism.startswith(_PASSWORD_MODULES[module.name]):
         raise ConfigError(name, hidden, f"{module.name} does not fit sasl.mechanism={mechanism}")
     if module.options.get("tokenauth", "").lower() == "true":

@@ -17,6 +17,8 @@ from typing import Any, Final, final
 
 import attrs
 
+from kgroup.security.other_logins import KERBEROS
+
 _MODULE: Final = "org.apache.kafka.clients.consumer."
 _ASSIGNORS: Final = {
     "range": "range",
@@ -231,7 +233,6 @@ _RETRIEVERS: Final = (
     f"{_OAUTHBEARER}ClientCredentialsJwtRetriever".lower(),
 )
 _NO_EQUAL: Final = "the group's own connections cannot be limited to the same; leave it out"
-_GSSAPI: Final = "Kerberos is impossible with the wheels of confluent-kafka"
 _FETCHING: Final = "kgroup decides how records are fetched, within max_buffered_bytes"
 _CONNECTIONS: Final = "kgroup decides how connections are made"
 _METRICS: Final = "kgroup has events instead of the client's metrics"
@@ -265,6 +266,15 @@ _FUNCTIONS: Final = (
     "stats_cb",
     "throttle_cb",
 )
+
+_SECRET_OPTIONS: Final = frozenset(
+    {
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+    }
+)
+"""Properties that are refused, and whose values are not shown nevertheless."""
 
 SECURITY: Final = (
     _set(Part.SECURITY, "security.protocol", "security.protocol", "protocol"),
@@ -337,7 +347,15 @@ SECURITY: Final = (
         )
     ),
     *(
-        _fixed(java, names, nothing, _OAUTH, part=Part.SECURITY, without="token", secret=True)
+        _fixed(
+            java,
+            names,
+            nothing,
+            _OAUTH,
+            part=Part.SECURITY,
+            without="token",
+            secret=(java or names) in _SECRET_OPTIONS,
+        )
         for java, names in (
             ("sasl.client.callback.handler.class", ""),
             ("sasl.login.class", ""),
@@ -375,7 +393,7 @@ SECURITY: Final = (
         " ssl.secure.random.implementation",
     ),
     *_ignored(
-        _GSSAPI,
+        KERBEROS,
         "sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name"
         " sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor",
         "sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name"

@@ -83,6 +83,7 @@ def secret(value: Any) -> Any:
 def sealed(*names: str) -> Callable[[type[T]], type[T]]:
     """A decorator of attrs classes: these arguments are secrets before ``__init__`` is called.
 
+    So are those that the class does not have, because they may be secrets by another name.
     Otherwise a refusal's traceback would show them among the local variables of ``__init__``.
     """
 
@@ -95,7 +96,7 @@ def sealed(*names: str) -> Callable[[type[T]], type[T]]:
 
         @functools.wraps(init)
         def sealing(self: T, *args: Any, **kwargs: Any) -> None:
-            for name in kwargs.keys() & set(names):
+            for name in kwargs.keys() - set(fields) | kwargs.keys() & set(names):
                 kwargs[name] = seal(kwargs[name])
             args = tuple(
                 seal(value) if fields[number : number + 1] and fields[number] in names else value

@@ -21,9 +21,11 @@ from kgroup.security.credentials import (
     CredentialsProvider,
     TokenProvider,
 )
+from kgroup.security.other_logins import instead_of
 from kgroup.security.pem import PLACE, place, secret_place
 from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.secret import Secret, sealed, secret
+from kgroup.security.setting_names import names_checked
 
 
 @final
@@ -75,18 +77,15 @@ def _protocol(value: str | SecurityProtocol) -> SecurityProtocol:
 
 def _mechanism(value: str | SaslMechanism | None) -> SaslMechanism | None:
     text = value.upper() if isinstance(value, str) else value
-    if text == "GSSAPI":
-        raise ConfigError(
-            "mechanism",
-            value,
-            "the wheels of confluent-kafka are built without Kerberos, so that records could not be"
-            f" read; it must be one of {', '.join(one.value for one in SaslMechanism)}",
-        )
+    if isinstance(text, str) and (instead := instead_of(text)):
+        names = ", ".join(one.value for one in SaslMechanism)
+        raise ConfigError("mechanism", value, f"{instead}; it must be one of {names}")
     return value if value is None else bounds.member_of(SaslMechanism, text)
 
 
 @final
 @sealed("key", "key_password", "password")
+@names_checked("Security")
 @attrs.frozen(kw_only=True)
 class Security:
     """How the group's connections are encrypted, and how the client logs in.
@@ -101,6 +100,7 @@ class Security:
             file of the certificate has it.
         key_password: the password of the key.
         check_hostname: whether the broker's certificate must name the host that was connected to.
+            If it need not, any certificate of a trusted authority passes for every broker.
         minimum_version: the oldest version of TLS that is accepted, TLSv1.2 or TLSv1.3.
         mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
         username: the user, for all mechanisms but OAUTHBEARER.
@@ -110,7 +110,8 @@ class Security:
         token: for OAUTHBEARER, a function, sync or async, that returns a `Token`.
 
     Raises:
-        ConfigError: a value is not allowed, missing, or without effect under the protocol.
+        ConfigError: a value is not allowed, missing, or without effect under the protocol, or a
+            name is unknown.
     """
 
     protocol: SecurityProtocol = attrs.field(
@@ -213,10 +214,9 @@ class Security:
         """
         properties = source if isinstance(source, Properties) else Properties(source)
         del source
-        given = {
-            name: secret(value) if name in ("password", "key", "key_password") else value
-            for name, value in fields.items()
-        }
+        # A name that is unknown may be a secret's, too.
+        plain = attrs.fields_dict(cls).keys() - {"password", "key", "key_password"}
+        given = {name: value if name in plain else secret(value) for name, value in fields.items()}
         del fields
         return cls(**{**properties.security(given), **given})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack, final
 
@@ -20,6 +20,7 @@ from kgroup.functions import check_plain
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
+from kgroup.generation.scopes import may_end_early
 from kgroup.threaded.handlers import GRACE, Handler
 from kgroup.threaded.records import Records
 from kgroup.tracebacks import raise_outside
@@ -104,21 +105,13 @@ class Generation(GenerationTwin):
         limit = arguments.seconds("timeout", timeout)
         return self._run(wait, limit, lambda: self._late(limit))
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> AbstractContextManager[None, bool]:
         """A block for work in the body of the ``for`` loop: ``with generation.scope(): ...``.
 
         A `StaleGenerationError` of this generation ends the block and is not raised, so that the
         loop continues with the next generation. Nothing is cancelled, because threads cannot be.
         """
-        try:
-            yield
-        except BaseException as error:
-            rest = without_stale_errors(error, self.end)
-            if rest is error:
-                raise
-            if rest is not None:
-                raise_outside(rest, rest.__context__)
+        return may_end_early(self._scope())
 
     def records(
         self,
@@ -295,6 +288,17 @@ class Generation(GenerationTwin):
         )
 
     # In the caller's thread.
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            rest = without_stale_errors(error, self.end)
+            if rest is error:
+                raise
+            if rest is not None:
+                raise_outside(rest, rest.__context__)
 
     def _run(
         self,

@@ -14,7 +14,7 @@ from typing import Self, final
 import attrs
 import trio
 
-from kgroup import arguments
+from kgroup import arguments, functions
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
@@ -76,7 +76,8 @@ class ConsumerGroup(GroupTwin):
         on_event: EventHandler | None = None,
     ) -> None:
         arguments.instance("config", config, GroupConfig)
-        arguments.callback("on_event", on_event)
+        if on_event is not None:
+            functions.check_event_handler("on_event", on_event)
         super().__init__(config)
         self._background = BackgroundGroup(
             config,

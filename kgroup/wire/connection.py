@@ -47,7 +47,7 @@ from kgroup.wire.login import (
     LoginRejectedError,
     SessionNotRenewedError,
 )
-from kgroup.wire.port_hints import login_expected, unknown_port
+from kgroup.wire.port_hints import NO_TLS, login_expected, unknown_port
 from kgroup.wire.streams import MAX_FRAME, FrameStream
 from kgroup.wire.versions import (
     API_KEYS,
@@ -141,16 +141,16 @@ class Connection:
         Cancellation: nothing is left open.
         """
         name = broker or f"{host}:{port}"
-        step = "no connection to"
         version = SUPPORTED_REQUESTS[_NEGOTIATION].highest
         tried = False
         with trio.move_on_after(timeout):
             while True:
+                step, hint = "no connection to", _no_hint
                 try:
                     stream = await opener(host, port)
                 except OSError as error:
                     raise ConnectionLostError(f"no connection to {name}: {_why(error)}") from error
-                step = "no TLS handshake with"
+                step, hint = "no TLS handshake with", _no_tls
                 stream = await security.secure(stream, host, name)
                 connection = cls(
                     stream,
@@ -160,10 +160,10 @@ class Connection:
                     compute=compute,
                     security=security,
                 )
-                step = "no response to ApiVersions from"
+                step, hint = "no response to ApiVersions from", connection._hint
                 try:
                     await connection._identify(version)
-                    step = "no login at"
+                    step, hint = "no login at", _no_hint
                     await connection._log_in()
                     return connection
                 except LoginRejectedError as rejected:
@@ -183,7 +183,7 @@ class Connection:
                         raise
                 # Some brokers close the connection if they do not know the version.
                 version = SUPPORTED_REQUESTS[_NEGOTIATION].lowest
-        raise RequestTimeoutError(f"{step} {name} within {timeout:.3g} s")
+        raise RequestTimeoutError(f"{step} {name} within {timeout:.3g} s", hint=hint())
 
     @property
     def broken(self) -> bool:
@@ -371,12 +371,16 @@ class Connection:
         try:
             await self._negotiate(version)
         except (ConnectionLostError, ProtocolError) as error:
-            hint = unknown_port(self._security.protocol, self._frames.beginning)
+            hint = self._hint()
             if isinstance(error, ProtocolError):
                 raise ProtocolError(str(error), sent=error.sent, hint=hint) from error
             raise ConnectionLostError(
                 str(error), sent=error.sent, answer_begun=error.answer_begun, hint=hint
             ) from error
+
+    def _hint(self) -> str:
+        """What the port may be, as long as nothing was answered as a Kafka broker does."""
+        return unknown_port(self._security.protocol, self._frames.beginning)
 
     async def _negotiate(self, version: int) -> None:
         """Request the broker's versions by ApiVersions of this version."""
@@ -437,6 +441,14 @@ class Connection:
 @lru_cache(maxsize=8)
 def _offered(keys: tuple[tuple[int, int, int], ...]) -> Mapping[int, tuple[int, int]]:
     return MappingProxyType({api: (lowest, highest) for api, lowest, highest in keys})
+
+
+def _no_hint() -> str:
+    return ""
+
+
+def _no_tls() -> str:
+    return NO_TLS
 
 
 def _closed_by_peer(error: BaseException) -> bool:

@@ -1,8 +1,9 @@
 """What may be wrong with a port that does not answer as a Kafka broker does.
 
-A port of another listener, or of another program, closes the connection or sends bytes that are no
-response. The same happens while a broker starts or stops, so such failures are retried, and their
-errors carry a hint: the text of one of these functions. Nothing is sent to find out more.
+A port of another listener, or of another program, closes the connection, sends bytes that are no
+response, or stays silent. The same happens while a broker starts or stops, so such failures are
+retried, and their errors carry a hint: the text of one of these functions. Nothing is sent to find
+out more.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ NO_TLS: Final = (
     "It may be starting or stopping; if this repeats, the port does not speak TLS: use the port of"
     " a listener with TLS, or a protocol without SSL"
 )
-"""For a connection that ended in the TLS handshake."""
+"""For a connection that ended, or stayed silent, in the TLS handshake."""
 
 
 def unknown_port(protocol: SecurityProtocol, begins: bytes) -> str:

@@ -18,7 +18,7 @@ import trio
 from kgroup.errors import AuthenticationError, ConnectionLostError
 from kgroup.wire.port_hints import NO_TLS
 
-_REFUSED_BY_BROKER: Final[Mapping[str, str]] = {
+REFUSED_BY_BROKER: Final[Mapping[str, str]] = {
     "BAD_CERTIFICATE": "it asks for a client certificate, and got none that it knows",
     "CERTIFICATE_REQUIRED": "it asks for a client certificate, and got none",
     "CERTIFICATE_UNKNOWN": "its authorities do not know the client certificate, or it expired",
@@ -30,6 +30,7 @@ _REFUSED_BY_BROKER: Final[Mapping[str, str]] = {
     "HANDSHAKE_FAILURE": "it asks for a client certificate, or has no cipher in common",
 }
 """The alerts by which a broker refuses a client, as OpenSSL names them at the end of a reason."""
+NO_TLS_HERE: Final = "does not speak TLS on this port; use another port, or a protocol without SSL"
 _CHECK_HOST: Final = (
     "connect by a name that it has, or issue one with the names in bootstrap_servers and in the"
     " broker's advertised.listeners"
@@ -90,6 +91,11 @@ class TlsStream(trio.abc.Stream):
                 raise refusal from error
 
 
+def check_client_certificate(meaning: str) -> str:
+    """One of ``REFUSED_BY_BROKER``, and what to do."""
+    return f"{meaning}. Check Security.certificate and Security.key"
+
+
 async def open_tls(
     stream: trio.abc.Stream, context: ssl.SSLContext, host: str, broker: str
 ) -> TlsStream:
@@ -136,11 +142,10 @@ def _refusal(error: ssl.SSLError, broker: str) -> AuthenticationError | None:
             f"the certificate of {broker} was not accepted: {error.verify_message.rstrip('.')};"
             f" {remedy}"
         )
-    for alert, meaning in _REFUSED_BY_BROKER.items():
+    for alert, meaning in REFUSED_BY_BROKER.items():
         if reason.endswith(f"ALERT_{alert}"):
             return AuthenticationError.in_tls(
-                f"{broker} refused the TLS connection: {meaning}. Check Security.certificate and"
-                " Security.key"
+                f"{broker} refused the TLS connection: {check_client_certificate(meaning)}"
             )
     if reason.endswith("ALERT_PROTOCOL_VERSION") or reason == "UNSUPPORTED_PROTOCOL":
         return AuthenticationError.in_tls(
@@ -148,9 +153,7 @@ def _refusal(error: ssl.SSLError, broker: str) -> AuthenticationError | None:
             " or enable TLSv1.3 on the broker"
         )
     if reason in _NOT_TLS:
-        return AuthenticationError.in_tls(
-            f"{broker} does not speak TLS on this port; use another port, or a protocol without SSL"
-        )
+        return AuthenticationError.in_tls(f"{broker} {NO_TLS_HERE}")
     return None
 
 

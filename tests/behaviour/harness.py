@@ -91,13 +91,19 @@ class ProcessedRecords:
         """Let tests check again what they wait for."""
         self._changed.notify()
 
-    async def until(self, holds: Callable[[], object], missed: str, within: float = SOON) -> None:
+    async def until(
+        self,
+        holds: Callable[[], object],
+        missed: str | Callable[[], str],
+        within: float = SOON,
+    ) -> None:
         """Wait until a condition holds; it is checked at each new entry and at each `wake`."""
         with trio.move_on_after(within):
             while not holds():
                 await self._changed.wait()
             return
-        raise AssertionError(f"{missed}, after {within:g} s and {len(self.entries)} records")
+        text = missed if isinstance(missed, str) else missed()
+        raise AssertionError(f"{text}, after {within:g} s and {len(self.entries)} records")
 
     def offsets(self, partition: TopicPartition) -> list[int]:
         """The offsets of one partition, in the order in which they were processed."""

@@ -81,6 +81,7 @@ async def test_the_partitions_of_a_deleted_topic_are_given_up(kafka: Kafka) -> N
         member = here.start("one", topics=[here.topic, other.topic])
         await here.processed.until(lambda: here.processed.values() == ["gone soon"], "not read")
         ended = member.generation
+        await here.until_committed()
         await in_thread(admin.delete_topic, here.bootstrap_servers, here.topic)
         kept = TopicPartition(other.topic, 0)
         await here.processed.until(lambda: member.settled(kept), "not given up")
@@ -100,6 +101,7 @@ async def test_a_topic_that_is_created_again_is_read_from_its_start(kafka: Kafka
         await here.produce([f"old {number}" for number in range(5)])
         member = here.start("one")
         await here.processed.until(lambda: len(here.processed.entries) == 5, "not read")
+        await here.until_committed()
         await in_thread(admin.delete_topic, here.bootstrap_servers, here.topic)
         await here.processed.until(lambda: member.owned() == 0, "not given up")
         await here.create()
@@ -123,6 +125,7 @@ async def test_a_topic_that_is_created_again_unnoticed_is_read_on(
         member = here.start("one", partition_watch_interval=3.0)
         await here.processed.until(lambda: len(here.processed.entries) == 5, "not read")
         epoch = member.generation.epoch
+        await here.until_committed()
         await in_thread(admin.delete_topic, here.bootstrap_servers, here.topic)
         await here.create()
         await here.produce([f"new {number}" for number in range(9)])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 import pytest
 import trio
+import trustme
 from click.testing import CliRunner, Result
 
 from kgroup.broker import (
@@ -154,6 +156,79 @@ async def test_a_wrong_password_ends_the_command(tmp_path: Path, command: list[s
         said = await here.refusal(*command, login=("alice", "wrong"))
         assert "the connection was refused" in said
         assert "Authentication failed" in said
+
+
+def server_certificate(folder: Path, *names: str) -> tuple[BrokerSecurity, str]:
+    """A listener with a certificate for these names, and the properties that trust its issuer."""
+    authority = trustme.CA()
+    chain, ca = folder / "chain.pem", folder / "ca.pem"
+    authority.issue_cert(*names).private_key_and_cert_chain_pem.write_to_path(str(chain))
+    authority.cert_pem.write_to_path(str(ca))
+    properties = f"security.protocol=SSL\nssl.ca.location={ca}\n"
+    return BrokerSecurity(tls=True, certificate=str(chain)), properties
+
+
+@pytest.mark.parametrize("command", [["groups", "list"], ["consume", "orders"]])
+async def test_a_certificate_for_another_host(tmp_path: Path, command: list[str]) -> None:
+    """librdkafka blames the authority; the command says that the name does not match."""
+    security, properties = server_certificate(tmp_path, "broker.example.com")
+    file = tmp_path / "client.properties"
+    file.write_text(properties)
+    async with serve_cluster(1, security=security) as broker:
+        result = await Cluster(broker, tmp_path).run(*command, "--config", str(file))
+    assert result.exit_code == 1
+    assert "the connection was refused: the certificate of " in result.stderr
+    assert (
+        "certificate is not valid for '127.0.0.1'; connect by a name that it has" in result.stderr
+    )
+    assert "ssl.ca.location" not in result.stderr
+
+
+async def test_a_certificate_that_does_not_name_where_a_broker_advertises_itself(
+    tmp_path: Path,
+) -> None:
+    """The reason is that of the broker in librdkafka's text, and not of the bootstrap server."""
+    security, properties = server_certificate(tmp_path, "localhost")
+    file = tmp_path / "client.properties"
+    file.write_text(properties)
+    async with serve_cluster(1, security=security) as broker:  # it advertises 127.0.0.1
+        servers = f"localhost:{broker.bootstrap_servers.rpartition(':')[2]}"
+        given = ["groups", "list", "--config", str(file)]
+        result = await trio.to_thread.run_sync(partial(commands, servers, *given))
+    assert result.exit_code == 1
+    assert "certificate is not valid for '127.0.0.1'" in result.stderr
+
+
+ANSWERS: Final = {
+    "HTTP": (b"HTTP/1.1 400 Bad Request\r\n\r\n", "The answer is HTTP: the port belongs to a web"),
+    "nothing": (b"", "or to another program than Kafka: .*; --config gives the protocol"),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("command", [["groups", "list"], ["consume", "orders"]])
+async def test_a_port_that_is_not_kafkas(kind: str, command: list[str]) -> None:
+    """The error says what the port may be, and never to raise a limit of librdkafka's."""
+    answer, expected = ANSWERS[kind]
+
+    async def serve_one(stream: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError):
+            while answer and await stream.receive_some():
+                await stream.send_all(answer)
+            await stream.receive_some()
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        await nursery.start(trio.serve_listeners, serve_one, listeners)
+        host, port = listeners[0].socket.getsockname()
+        given = [*command, f"--bootstrap-servers={host}:{port}", "--timeout=1"]
+        result = await trio.to_thread.run_sync(partial(CliRunner().invoke, main, given))
+        nursery.cancel_scope.cancel()
+    assert result.exit_code == 1
+    assert f"no answer from {host}:{port} within 1 s: " in result.stderr
+    assert re.search(expected, result.stderr), result.stderr
+    assert "receive.message.max.bytes" not in result.stderr
 
 
 async def test_a_coordinator_that_moves_is_waited_for(tmp_path: Path) -> None:

@@ -63,3 +63,12 @@ def test_a_file_without_a_cluster_is_a_usage_error(file: Path, arguments: list[s
     arguments = [str(file) if one == "FILE" else one for one in arguments]
     result = CliRunner().invoke(main, [*arguments, f"--config={file}"])
     assert result.exit_code == 2, result.output
+
+
+def test_a_time_out_in_milliseconds_is_recognised() -> None:
+    """The usage error says that the number would be allowed if it was meant in milliseconds."""
+    arguments = ["groups", "list", "--bootstrap-servers=h:1", "--timeout=10000"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2, result.output
+    said = " ".join(result.output.split())
+    assert "durations are in seconds, not milliseconds: did you mean 10.0?" in said

@@ -107,3 +107,11 @@ def test_what_librdkafka_says_of_a_refusal_is_completed(code: int, remedy: str) 
     text = describe_error(KafkaError(code, "refused"), "t")
     assert text.startswith(f"{KafkaError(code).name()}: refused")
     assert remedy in text
+
+
+def test_what_librdkafka_says_wrongly_is_not_passed_on() -> None:
+    """A web server's answer is no large response."""
+    said = "h:1/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000):"
+    error = KafkaError(KafkaError._TRANSPORT, f"{said} increase receive.message.max.bytes")
+    assert "The answer is HTTP" in describe_error(error)
+    assert "receive.message.max.bytes" not in describe_error(error)

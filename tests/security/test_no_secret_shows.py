@@ -152,6 +152,10 @@ def test_no_refusal_shows_a_secret(
     [
         lambda word: Security(protocol="SSL", mechanism="PLAIN", username="a", password=word),
         lambda word: Security(protocol="SASL_SSL", mechanism="GSSAPI", key=word, key_password=word),
+        lambda word: Security(protocol="SSL", password=word, passwort=word),  # type: ignore[call-arg]
+        lambda word: Security(protocol="SSL", passwort=word),  # type: ignore[call-arg]
+        lambda word: Security.from_properties({}, sasl_plain_password=word),
+        lambda word: GroupConfig(group_id="g", sasl_plain_password=word),  # type: ignore[call-arg]
         lambda word: Credentials("", word),
         lambda word: Credentials(username="", password=word),
         lambda word: Token(word, -1.0),

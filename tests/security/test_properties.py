@@ -37,6 +37,17 @@ MODULES: Final = "org.apache.kafka.common.security"
 OAUTH: Final = "OAuthBearerLoginModule required"
 SASL: Final = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
 
+IAM: Final = "software.amazon.msk.auth.iam."
+MSK: Final = "Amazon MSK's login with IAM .*mechanism='OAUTHBEARER'.* docs/providers.md"
+
+#: The file of Amazon's documentation.
+MSK_IAM: Final = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "AWS_MSK_IAM",
+    "sasl.jaas.config": f"{IAM}IAMLoginModule required;",
+    "sasl.client.callback.handler.class": f"{IAM}IAMClientCallbackHandler",
+}
+
 OIDC: Final = {
     "security.protocol": "SASL_SSL",
     "sasl.mechanism": "OAUTHBEARER",
@@ -402,9 +413,21 @@ def test_a_token_that_the_program_gives() -> None:
         ({"ssl.cipher.suites": "x"}, "cannot be limited"),
         ({"enable.ssl.certificate.verification": False}, "always verified"),
         ({"sasl.jaas.config": "hunter2"}, "sasl.jaas.config=<secret> .*semicolon"),
-        ({"sasl.jaas.config": "a.IAMLoginModule required;"}, "aws-msk-iam-sasl-signer"),
+        (MSK_IAM, f"^sasl.client.callback.handler.class='{IAM}IAMClientCallbackHandler' .*{MSK}"),
+        (
+            {"sasl.login.callback.handler.class": f"{IAM}IAMOAuthBearerLoginCallbackHandler"},
+            f"IAMOAuthBearerLoginCallbackHandler' is refused: {MSK}",
+        ),
+        ({**SASL, "sasl.mechanism": "AWS_MSK_IAM"}, f"^mechanism='AWS_MSK_IAM' is refused: {MSK}"),
+        (
+            {"sasl.jaas.config": "a.IAMLoginModule required;"},
+            f"^sasl.jaas.config=<secret> is refused: its module is IAMLoginModule: {MSK}",
+        ),
         ({"sasl.jaas.config": "a.Krb5LoginModule required;"}, "Kerberos is impossible"),
-        ({"sasl.jaas.config": "a.B required;"}, "must be one of PlainLoginModule"),
+        ({**SASL, "sasl.mechanism": "GSSAPI"}, "Kerberos is impossible"),
+        ({"sasl.jaas.config": "a.B required;"}, "module is B: it must be one of PlainLoginModule"),
+        ({"sasl.client.callback.handler.class": "a.B"}, "class='a.B' is refused: .*a function"),
+        ({"sasl.oauthbearer.config": "hunter2"}, "config=<secret> is refused: .*a function"),
         ({**SASL, "sasl.jaas.config": "ScramLoginModule required;"}, "does not fit"),
         (
             {"sasl.jaas.config": "ScramLoginModule required tokenauth=true;"},
@@ -468,6 +491,16 @@ def test_properties_that_are_refused(properties: dict[Any, Any], expected: str) 
     with pytest.raises(ConfigError, match=expected) as caught:
         config(properties)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_for_msk_with_iam_serves_beside_a_function() -> None:
+    """What the errors about such a file say to do works: mechanism and token beside it."""
+    security = Security.from_properties(
+        MSK_IAM, mechanism="OAUTHBEARER", token=lambda: Token("abc", 4e9)
+    )
+    assert security.protocol is SecurityProtocol.SASL_SSL
+    assert security.mechanism is SaslMechanism.OAUTHBEARER
+    assert security.token is not None
 
 
 @pytest.mark.parametrize(

@@ -71,3 +71,21 @@ async def wrong_values(generation: kgroup.Generation, message: kgroup.Message) -
     headers: str = message.headers()  # type: ignore[assignment]
     await generation.commit({"orders": 1})  # type: ignore[dict-item]
     kgroup.GroupConfig(bootstrap_servers="a:1", group_id="g", topics=["t"], session_time_out=3)  # type: ignore[call-arg]
+
+
+def a_block_that_may_end_early(generation: threaded.Generation) -> int:  # type: ignore[return]
+    """No result after a block that a stale generation ends; so for the other two groups below."""
+    with generation.scope():
+        return 1
+
+
+def a_task_that_may_end_early(generation: kgroup.Generation) -> int:  # type: ignore[return]
+    """On trio."""
+    with generation.scope():
+        return 1
+
+
+def a_task_of_asyncio_that_may_end_early(generation: aio.Generation) -> int:  # type: ignore[return]
+    """With asyncio."""
+    with generation.scope():
+        return 1

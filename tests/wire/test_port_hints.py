@@ -12,7 +12,13 @@ import trio
 import trio.testing
 
 from kgroup.client.error_policy import Action, Request, reaction_to
-from kgroup.errors import AuthenticationError, ConnectionLostError, ProtocolError, TransportError
+from kgroup.errors import (
+    AuthenticationError,
+    ConnectionLostError,
+    ProtocolError,
+    RequestTimeoutError,
+    TransportError,
+)
 from kgroup.security.settings import Security, SecurityProtocol
 from kgroup.wire.connection import Connection
 from kgroup.wire.login import ConnectionSecurity
@@ -186,6 +192,46 @@ async def test_a_port_that_ends_the_tls_handshake(serve: Answer) -> None:
     assert isinstance(error, ConnectionLostError)
     assert "TLS handshake" in error.failure
     assert error.hint == NO_TLS
+
+
+@pytest.mark.parametrize(
+    ("protocol", "awaited", "hint"),
+    [
+        ("PLAINTEXT", "response to ApiVersions", UNKNOWN),
+        ("SSL", "TLS handshake", NO_TLS),
+    ],
+)
+async def test_a_port_that_stays_silent(
+    protocol: str, awaited: str, hint: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A port that accepts and never answers gets the hint of one that closes, at the time-out."""
+    ours, theirs = trio.testing.memory_stream_pair()
+
+    async def opener(host: str, port: int) -> trio.abc.Stream:
+        del host, port
+        await trio.lowlevel.checkpoint()
+        return ours
+
+    with pytest.raises(RequestTimeoutError, match=f"no {awaited} .* within 10 s") as caught:
+        security = ConnectionSecurity(Security(protocol=protocol))
+        await Connection.open(opener, "b", 1, client_id=None, timeout=10, security=security)
+    assert caught.value.hint == hint
+    assert str(caught.value) == f"{caught.value.failure}. {hint}"
+    await theirs.aclose()
+
+
+async def test_a_connection_that_never_opens_has_no_hint(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Nothing answered, so nothing is known of the port."""
+
+    async def opener(host: str, port: int) -> trio.abc.Stream:
+        await trio.sleep_forever()
+        raise AssertionError(host, port)
+
+    with pytest.raises(RequestTimeoutError, match="no connection to") as caught:
+        await Connection.open(opener, "b", 1, client_id=None, timeout=10)
+    assert not caught.value.hint
 
 
 @pytest.mark.parametrize(

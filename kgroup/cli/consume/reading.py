@@ -43,6 +43,8 @@ _CHUNK: Final = 500
 _POLL: Final = 0.2
 """Seconds; so long may a record that came alone wait to be printed."""
 _COMMIT_INTERVAL: Final = 1.0
+_EXPLANATION_TIMEOUT: Final = 3.0
+"""Seconds to find out why a broker's certificate is not accepted."""
 _PASSING: Final = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001 # the names of librdkafka's own codes
@@ -116,7 +118,9 @@ class Reading:
     def __init__(self, source: Source, warn: Callable[[str], None]) -> None:
         self._source = source
         self._warn = warn
-        self._errors = ConnectionErrors()
+        self._errors = ConnectionErrors(
+            source.bootstrap_servers, source.security, _EXPLANATION_TIMEOUT
+        )
         self._warned = set[str]()
         self._assigned: set[TopicPartition] | None = None
         self._at_end = set[TopicPartition]()

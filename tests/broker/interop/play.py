@@ -38,9 +38,16 @@ async def check_account(here: Harness, produced: int, repeatable: Mapping[int, i
     for another one has its last commit refused, and then none may be left to repeat its records.
     """
     wanted = set(map(str, range(produced)))
-    await here.processed.until(
-        lambda: wanted <= set(here.processed.values()), "records are missing"
-    )
+
+    def missing() -> str:
+        lost = sorted(wanted - set(here.processed.values()), key=int)
+        last = {
+            entry.partition.partition: f"{entry.member} at {entry.offset}"
+            for entry in here.processed.entries
+        }
+        return f"records {lost} are missing; the last ones processed: {last}"
+
+    await here.processed.until(lambda: wanted <= set(here.processed.values()), missing)
     for partition in here.partitions(PARTITIONS):
         offsets = here.processed.offsets_by_time(partition)
         for before, later in pairwise(offsets):

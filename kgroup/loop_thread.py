@@ -1,0 +1,56 @@
+"""The thread in which a group's event loop runs: calls of other threads are refused by name.
+
+trio's objects may be used only there. A call from another thread would change half of them and then
+fail somewhere inside, and a group that was changed by half may never close.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import final
+
+import trio
+
+from kgroup.errors import UsageError
+
+
+@final
+class LoopThread:
+    """The thread of trio's event loop, in which this object is made."""
+
+    def __init__(self) -> None:
+        self._ident = threading.get_ident()
+        self._token = trio.lowlevel.current_trio_token()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is in this thread."""
+        return threading.get_ident() == self._ident
+
+    def post(self, fn: Callable[[], object]) -> None:
+        """Call a function there soon, without waiting; not if the event loop has ended."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(fn)
+
+    def check(self, owner: object, call: str, *, waits: bool = False) -> None:
+        """Check that a call is made in this thread.
+
+        Args:
+            owner: the group or the membership, as the error names it.
+            call: the method, with the name of its object.
+            waits: whether it is an async function.
+
+        Raises:
+            UsageError: it is another thread.
+        """
+        if self.is_here:
+            return
+        run = "run" if waits else "run_sync"
+        raise UsageError(
+            f"{owner}: {call}() was called in thread {threading.current_thread().name!r}, and the"
+            f" group runs in another one; nothing was done. In a thread that"
+            f" trio.to_thread.run_sync has started, call trio.from_thread.{run}({call}, ...). The"
+            " groups of kgroup.threaded and their generations can be called from any thread"
+        )

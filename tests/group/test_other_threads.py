@@ -1,0 +1,117 @@
+"""Calls of a trio group and of its generations from another thread: refused, or passed on."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.errors import GroupClosedError, UsageError
+from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from tests.group.harness import P0, harness
+
+ANY_THREAD = {
+    ConsumerGroup: {"health", "shutdown", "status"},
+    Generation: {"emit", "lag", "transaction_metadata"},
+}
+"""The methods that say that any thread may call them."""
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "subscribe": (["others"],),
+    "start_soon": (trio.sleep_forever,),
+    "run": (trio.sleep_forever,),
+    "seek": (P0, 0),
+    "commit": ({P0: 0},),
+    "commit_in_transaction": (object(), {P0: 0}),
+}
+"""What those others are called with that take arguments."""
+
+METHODS = [
+    (kind, name)
+    for kind, free in ANY_THREAD.items()
+    for name, method in inspect.getmembers(kind, inspect.isfunction)
+    if not name.startswith("_") and name not in free
+]
+
+
+def in_a_thread(call: Callable[[], object]) -> BaseException | None:
+    """Call a function in another thread, and return what it raised."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result = call()
+            if isinstance(result, Coroutine):
+                try:
+                    result.send(None)
+                finally:
+                    result.close()
+        except BaseException as error:  # noqa: BLE001 # it is returned
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="of the program")
+    thread.start()
+    thread.join()
+    return raised[0] if raised else None
+
+
+@pytest.mark.parametrize(("kind", "name"), METHODS)
+async def test_a_call_from_another_thread_is_refused(
+    kind: type, name: str, autojump_clock: MockClock
+) -> None:
+    """The error names the thread and the way in, nothing has changed, and the group closes."""
+    async with harness() as here, here.group() as group:
+        generation = await group.next()
+        owner = group if kind is ConsumerGroup else generation
+        method = getattr(owner, name)
+        error = in_a_thread(lambda: method(*ARGUMENTS.get(name, ())))
+        assert isinstance(error, UsageError), error
+        waits = "run" if inspect.iscoroutinefunction(method) else "run_sync"
+        prefix = "group" if kind is ConsumerGroup else "generation"
+        assert f"{prefix}.{name}() was called in thread 'of the program'" in str(error)
+        assert f"call trio.from_thread.{waits}({prefix}.{name}, ...)" in str(error)
+        assert generation.end is None
+        assert not generation.streams
+        assert group.subscription == ("topic",)
+        await generation.commit({P0: 0})
+
+
+async def test_another_thread_may_close_the_group(autojump_clock: MockClock) -> None:
+    """shutdown() from any thread closes the group, also if it is called after the group's end."""
+    async with harness() as here:
+        async with here.group() as group:
+            await group.next()
+            assert in_a_thread(lambda: group.shutdown("a thread asked for it")) is None
+            await trio.lowlevel.checkpoint()
+            with pytest.raises(GroupClosedError, match="a thread asked for it"):
+                await group.next()
+        assert in_a_thread(group.shutdown) is None
+
+
+def test_a_thread_may_close_a_group_whose_event_loop_has_ended() -> None:
+    """shutdown() does nothing then."""
+    groups: list[ConsumerGroup] = []
+
+    async def main() -> None:
+        async with harness() as here, here.group() as group:
+            groups.append(group)
+            await group.next()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert in_a_thread(groups[0].shutdown) is None
+
+
+async def test_the_subscription_may_be_set_in_any_thread_before_the_group_is_entered(
+    autojump_clock: MockClock,
+) -> None:
+    """Without an event loop there is no thread that it would belong to."""
+    async with harness() as here:
+        group = here.group()
+        assert in_a_thread(lambda: group.subscribe(["others"])) is None
+        assert group.subscription == ("others",)
