@@ -14,7 +14,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.config import GroupConfig
-from kgroup.errors import ArgumentError, UsageError
+from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, short_list
 from kgroup.events import Event
 from kgroup.generation.commit_request import generation_ended_error, stale_error
 from kgroup.generation.commits import group_metadata
@@ -22,7 +22,7 @@ from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, OffsetStream, RecordStream
 from kgroup.loop_thread import LoopThread
-from kgroup.types import Assignment, End, Membership, Offsets, TopicPartition
+from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -32,6 +32,10 @@ Ts = TypeVarTuple("Ts")
 
 MAX_RECORDS: Final = 1000
 """The most records of a batch, unless `records()` is called with another number."""
+_NEXT: Final = "continue with the next generation, which next() and the loop over the group give"
+_CLOSED: Final = "its group is closed and gives no other one"
+_ADVICE: Final = {Cause.CLOSED: _CLOSED, Cause.CANCELLED: _CLOSED, Cause.TASK_RAISED: _CLOSED}
+"""What follows an end after which the group closes; after others it is `_NEXT`."""
 
 
 class MembershipView:
@@ -100,6 +104,8 @@ class Generation(MembershipView):
         self._positions = parts.positions
         self._committer = parts.committer
         self._streams: set[RecordStream | OffsetStream] = set()
+        self._asked_when_over = frozenset[TopicPartition]()
+        """The partitions of which the program has opened a stream after the end."""
         self._loop_thread = LoopThread()
 
     @property
@@ -223,6 +229,8 @@ class Generation(MembershipView):
     ) -> RecordStream:
         """Batches of one owned partition, of several, or by default of all of them.
 
+        If the generation ends, or has ended before the call, the stream ends without an error.
+
         Args:
             partitions: the partitions.
             max_records: the most records of a batch, 1 or more.
@@ -231,6 +239,8 @@ class Generation(MembershipView):
             ArgumentError: an argument has a wrong type, or max_records is less than 1.
             NotOwnedError: the generation does not own a partition.
             UsageError: another open stream reads one of the partitions.
+            StaleGenerationError: the program asks for another stream of a partition after one that
+                it opened when the generation had ended already.
         """
         self._check_thread("records")
         limit = arguments.whole("max_records", max_records, 1)
@@ -260,8 +270,10 @@ class Generation(MembershipView):
 
         Raises:
             NotOwnedError: the generation does not own a partition.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._check_thread("pause")
+        self._refuse_if_over("nothing was done")
         self._member.source.pause(self.epoch, self._named(partitions))
 
     def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
@@ -269,8 +281,10 @@ class Generation(MembershipView):
 
         Raises:
             NotOwnedError: the generation does not own a partition.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._check_thread("resume")
+        self._refuse_if_over("nothing was done")
         self._member.source.resume(self.epoch, self._named(partitions))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -280,8 +294,10 @@ class Generation(MembershipView):
             ArgumentError: the offset is not an int from 0 to 2**63-1, or ``partition`` is not a
                 partition.
             NotOwnedError: the generation does not own the partition.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._check_thread("seek")
+        self._refuse_if_over("nothing was done")
         self._positions.check_owned(partition)
         position = arguments.whole(f"{partition}: offset", offset, 0)
         self._positions.move(partition, position)
@@ -384,6 +400,14 @@ class Generation(MembershipView):
         why = f": {self.end}" if self.end is not None else ""
         return f"<Generation {self.generation_id} of {self.group_id!r}, {self.state.value}{why}>"
 
+    def _refuse_if_over(self, outcome: str) -> None:
+        if self.state is State.ENDED and self.end is not None:
+            raise StaleGenerationError(
+                f"{self._membership}: the generation has ended ({self.end}), so that {outcome};"
+                f" {_ADVICE.get(self.end.cause, _NEXT)}",
+                self.end,
+            )
+
     def _check_thread(self, method: str, *, waits: bool = False) -> None:
         self._loop_thread.check(self._membership, f"generation.{method}", waits=waits)
 
@@ -395,6 +419,12 @@ class Generation(MembershipView):
         self, partitions: TopicPartition | Iterable[TopicPartition] | None
     ) -> frozenset[TopicPartition]:
         wanted = self._named(partitions)
+        # The end may come just before a program opens its stream. One that then opens another one
+        # would do so in a loop without end, in which nothing is ever read.
+        if again := wanted & self._asked_when_over:
+            self._refuse_if_over(f"nothing more of {short_list(sorted(again))} is read")
+        if self.state is State.ENDED:
+            self._asked_when_over |= wanted
         for stream in self._streams:
             if shared := wanted & stream.partitions:
                 names = ", ".join(map(str, sorted(shared)))

@@ -2,6 +2,10 @@
 
 Such a program works until its first restart, and then processes everything again. It is no concern
 of programs that keep their own offsets (``GroupConfig.starts``).
+
+A batch counts once the program is done with it: it has asked for the next one while the generation
+ran. A program that works on its first batch has forgotten nothing, and neither has one that leaves
+a batch unfinished because its generation ends.
 """
 
 from __future__ import annotations
@@ -21,39 +25,33 @@ REPORTED_AFTER: Final = 300.0
 async def report_missing_commits(
     positions: Positions, report: Callable[[tuple[TopicPartition, ...]], None]
 ) -> None:
-    """Report, again and again, the partitions whose records go on without a commit.
+    """Report, again and again, the partitions of which finished records are not committed.
 
     Args:
         positions: those of the generation.
-        report: is called with partitions of which records were handed out both before and within
-            the last `REPORTED_AFTER` seconds, while no commit has covered the earlier ones.
+        report: is called with the partitions of which records were finished before the last
+            `REPORTED_AFTER` seconds, while no commit has covered them.
 
     Cancellation: at any time.
     """
     while True:
-        before = dict(positions.upper_bounds)
+        before = positions.finished_ranges
         await trio.sleep(REPORTED_AFTER)
-        now = dict(positions.upper_bounds)
         late = [
             partition
-            for partition, offset in before.items()
-            if now.get(partition, 0) > offset and not positions.is_committed(partition, offset)
+            for partition, (_, end) in before.items()
+            if partition in positions.finished_ranges and not positions.is_committed(partition, end)
         ]
         if late:
             report(tuple(sorted(late)))
 
 
 def never_committed(positions: Positions) -> tuple[TopicPartition, ...]:
-    """The partitions of which several batches were handed out, and no commit has succeeded.
-
-    A program that is stopped while it works on its first batch has not forgotten to commit.
-    """
+    """The partitions of which records were finished, and not one of these was committed."""
     return tuple(
         sorted(
             partition
-            for partition, start in positions.start_offsets.items()
-            if positions.batches(partition) > 1
-            and positions.lower_bound(partition) == start
-            and not positions.is_committed(partition, start + 1)
+            for partition, (first, _) in positions.finished_ranges.items()
+            if not positions.is_committed(partition, first + 1)
         )
     )

@@ -1,12 +1,15 @@
-"""Reports subscribed topics that do not exist, every five minutes, with names that are near them.
+"""Reports what a member subscribes to and does not exist, every five minutes, with names near it.
 
-A wrong name must not end a group, because the topic may be created later. So the log has to show
-it, with existing topics of nearly the same name, because the name is most likely misspelt.
+A wrong name, or a pattern that matches nothing, must not end a group, because the topic may be
+created later. So the log has to show it, with existing topics of nearly the same name, because the
+name is most likely misspelt. The leader reports names, for the whole group; each member reports its
+own patterns, which no other member knows.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
@@ -14,13 +17,17 @@ from typing import Final
 import trio
 
 from kgroup.errors import BrokerError, TransportError
-from kgroup.events import TopicsMissing
+from kgroup.events import PatternsUnmatched, TopicsMissing
 from kgroup.generation.member_context import MemberContext
 
 REPEATED_AFTER: Final = 300.0
 """Seconds between two reports."""
 _MOST_COMPARED: Final = 10
-"""The most missing topics for which near names are looked for; each is compared with all names."""
+"""The most topics or patterns for which near names are looked for, among all names."""
+_LONGEST_NAME: Final = 249
+"""Kafka's limit for a topic's name. No more of a pattern is compared."""
+_SYNTAX: Final = re.compile(r"\\?[^\w-]")
+"""What a pattern has beside the letters of a name."""
 
 
 async def report_missing_topics(member: MemberContext, missing: Collection[str]) -> None:
@@ -48,6 +55,37 @@ async def report_missing_topics(member: MemberContext, missing: Collection[str])
         await trio.sleep(REPEATED_AFTER)
 
 
+async def report_unmatched_patterns(member: MemberContext, topics: Collection[str]) -> None:
+    """Report the member's patterns that match no topic, until the generation ends.
+
+    Once a pattern matches other topics, the subscription watcher ends the generation.
+
+    Args:
+        member: the member.
+        topics: those with which it joined: its names, and what its patterns matched.
+
+    Cancellation: at any time.
+    """
+    patterns = [topic for topic in member.subscription.topics if isinstance(topic, re.Pattern)]
+    left = _without_match(patterns, topics)
+    while left:
+        existing = await _existing(member)
+        if left := _without_match(left, existing):
+            nearest = await member.checking_thread(
+                partial(find_partly_matched, left, existing),
+                f"kgroup-names {member.config.group_id}",
+            )
+            names = tuple(sorted(pattern.pattern for pattern in left))
+            member.emitter.emit(PatternsUnmatched, patterns=names, nearest=nearest)
+            await trio.sleep(REPEATED_AFTER)
+
+
+def _without_match(
+    patterns: Collection[re.Pattern[str]], names: Collection[str]
+) -> Collection[re.Pattern[str]]:
+    return [pattern for pattern in patterns if not any(map(pattern.fullmatch, names))]
+
+
 async def _existing(member: MemberContext) -> Collection[str]:
     """The names of all topics that the member may see; none if no broker answers."""
     try:
@@ -63,4 +101,24 @@ def find_nearest(names: Collection[str], existing: Collection[str]) -> Mapping[s
     for name in sorted(names)[:_MOST_COMPARED]:
         if near := difflib.get_close_matches(name, existing, n=1):
             found[name] = near[0]
+    return found
+
+
+def find_partly_matched(
+    patterns: Collection[re.Pattern[str]], existing: Collection[str]
+) -> Mapping[str, str]:
+    """For each pattern a topic that was most likely meant, if there is one. Runs in a thread.
+
+    That is one in which the pattern matches a part of the name, or one with a name like the
+    pattern.
+    """
+    found, names = {}, sorted(existing)
+    for pattern in list(patterns)[:_MOST_COMPARED]:
+        # An empty part of a name says nothing.
+        near = [name for name in names if (found_in := pattern.search(name)) and found_in.group()]
+        near = near or difflib.get_close_matches(
+            _SYNTAX.sub("", pattern.pattern)[:_LONGEST_NAME], names, n=1
+        )
+        if near:
+            found[pattern.pattern] = near[0]
     return found

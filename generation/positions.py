@@ -26,11 +26,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from threading import Lock
-from typing import final
+from typing import TypeAlias, final
+
+import attrs
 
 from kgroup import arguments
 from kgroup.errors import NotOwnedError, OffsetBehindCommitError, OffsetBeyondReadError
+from kgroup.interfaces import Batch
 from kgroup.types import Assignment, Membership, OffsetAndMetadata, Offsets, TopicPartition
+
+OffsetRange: TypeAlias = tuple[int, int]
+"""The first offset, and the one after the last."""
+
+
+@final
+@attrs.frozen
+class BatchInHand:
+    """A batch that the program has, without its records.
+
+    Attributes:
+        partition: its partition.
+        start_offset: where it begins.
+        next_offset: the offset after it.
+        moves: how often seeks and resets had moved the partition when it was handed out.
+    """
+
+    partition: TopicPartition
+    start_offset: int
+    next_offset: int
+    moves: int
 
 
 @final
@@ -54,7 +78,7 @@ class Positions:
         self._lower_bounds: dict[TopicPartition, int] = {}
         self._moves: Counter[TopicPartition] = Counter()
         self._upper_bounds = dict(read_before or {})
-        self._batches: Counter[TopicPartition] = Counter()
+        self._finished: dict[TopicPartition, OffsetRange] = {}
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
         self._in_transactions: set[TopicPartition] = set()
@@ -90,12 +114,28 @@ class Positions:
         A thread that reads calls it too, while the event loop may move the same partition.
         """
         with self._reading:
-            self._batches[partition] += 1
             self._raise_upper_bound(partition, next_offset)
 
-    def batches(self, partition: TopicPartition) -> int:
-        """How many batches of a partition were handed out."""
-        return self._batches[partition]
+    def batch_of(self, batch: Batch) -> BatchInHand:
+        """What `finished` needs to know of a batch that the program was given; any thread."""
+        moves = self._moves[batch.partition]
+        return BatchInHand(batch.partition, batch.start_offset, batch.next_offset, moves)
+
+    def finished(self, batch: BatchInHand) -> None:
+        """Record that the program is done with a batch; nothing if it sought meanwhile.
+
+        Any thread may call it.
+        """
+        with self._reading:
+            if batch.moves == self._moves[batch.partition]:
+                first, _ = self._finished.get(batch.partition, (batch.start_offset, 0))
+                self._finished[batch.partition] = first, batch.next_offset
+
+    @property
+    def finished_ranges(self) -> Mapping[TopicPartition, OffsetRange]:
+        """For each partition the records with which the program is done, since its last seek."""
+        with self._reading:
+            return dict(self._finished)
 
     def committed_in_transaction(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that a producer commits these: this member does not know how far."""
@@ -159,9 +199,10 @@ class Positions:
     def move(self, partition: TopicPartition, offset: int) -> None:
         """Set the lower bound after a seek; the upper bound is raised to it."""
         self._lower_bounds[partition] = offset
-        self._moves[partition] += 1
         self.unlocated.discard(partition)
         with self._reading:
+            self._moves[partition] += 1
+            self._finished.pop(partition, None)
             self._raise_upper_bound(partition, offset)
 
     def reset(self, partition: TopicPartition, offset: int) -> None:

@@ -42,7 +42,7 @@ from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
 from kgroup.generation.missing_commits import never_committed, report_missing_commits
-from kgroup.generation.missing_topics import report_missing_topics
+from kgroup.generation.missing_topics import report_missing_topics, report_unmatched_patterns
 from kgroup.generation.positions import Positions
 from kgroup.generation.received_assignment import (
     MANY,
@@ -270,6 +270,7 @@ class GenerationRunner:
         if missing:
             self.lifecycle.start_service(report_missing_topics, member, missing)
         if member.subscription.has_patterns:
+            self.lifecycle.start_service(report_unmatched_patterns, member, join.topics)
             self.lifecycle.start_service(
                 self._end_on_beat,
                 subscription_watcher,

@@ -30,7 +30,7 @@ from kgroup.generation.commits import Committer
 from kgroup.generation.leased_batches import LeasedBatches
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
-from kgroup.generation.positions import Positions
+from kgroup.generation.positions import BatchInHand, Positions
 from kgroup.generation.start_offsets import StartOffsets
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch
@@ -164,6 +164,7 @@ class RecordStream(PartitionStream):
         self._given: dict[TopicPartition, int] = {}
         """The number of records of the batch that the program has, by partition, if a monitor wants
         to know."""
+        self._in_hand: dict[TopicPartition, BatchInHand] = {}
         self._resets: dict[TopicPartition, Backoff] = {}
         """The waits of partitions whose position was reset and that have given no record since."""
         self._waiting_for_reset: dict[TopicPartition, _WaitingForReset] = {}
@@ -281,11 +282,16 @@ class RecordStream(PartitionStream):
 
     def _begin(self, batch: Batch) -> None:
         self._hold(batch.partition)
+        self._in_hand[batch.partition] = self._positions.batch_of(batch)
         if self._emitter.monitored:
             self._given[batch.partition] = records = len(batch.messages)
             self._emitter.handed_out(batch.partition, records)
 
     def _finish(self, partition: TopicPartition, error: BaseException | None = None) -> None:
+        in_hand = self._in_hand.pop(partition, None)
+        # What a program leaves because the generation ends need not be finished.
+        if in_hand is not None and error is None and self._lifecycle.state is State.RUNNING:
+            self._positions.finished(in_hand)
         records, seconds = self._given.pop(partition, None), self._release(partition)
         if records is not None:
             self._emitter.processed(partition, records, seconds, error)
@@ -297,6 +303,7 @@ class RecordStream(PartitionStream):
         one out any more, because the lease has ended meanwhile.
         """
         self._given.pop(batch.partition, None)
+        self._in_hand.pop(batch.partition, None)
         self._release(batch.partition)
         self._member.source.seek(self._epoch, batch.partition, batch.start_offset)
 

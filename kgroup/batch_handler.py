@@ -73,6 +73,7 @@ class Progress:
         handle: the function.
         batch: the batch.
         reporter: the function that may report.
+        raises: the name of what runs now, for the note of its exception: ``handle``, or what parks.
         next_offset: the offset after the last record that was processed; None if there is none.
     """
 
@@ -80,7 +81,15 @@ class Progress:
         self.handle: Final = handle
         self.batch: Final = batch
         self.reporter = handle
+        self.raises = name_of(handle)
         self.next_offset: int | None = None
+
+    @contextmanager
+    def parking(self, park: Any) -> Iterator[None]:
+        """A block in which a record is parked: what that raises is no fault of the function's."""
+        before, self.raises = self.raises, name_of(park)
+        yield  # an exception leaves it as it is, for the note
+        self.raises = before
 
     def done(self) -> Batch | None:
         """The part of the batch that was processed; None if there is none."""
@@ -129,7 +138,7 @@ def explained(progress: Progress, membership: Any) -> Iterator[None]:
         failed = batch if done is None else left_of(batch, done) or batch
         explain(
             error,
-            f"{name_of(progress.handle)} raised this for {described(failed)}, in generation"
+            f"{progress.raises} raised this for {described(failed)}, in generation"
             f" {membership.generation_id} of group {membership.group_id!r}; the offsets are not"
             " committed, so the records will be read again",
         )

@@ -12,12 +12,16 @@ INVARIANT: a record that the producer still has, and may yet deliver, is not giv
 
 from __future__ import annotations
 
+import difflib
 import threading
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
 
 from kgroup import arguments
-from kgroup.errors import ArgumentError, DeadLetterError, in_one_line
+from kgroup.errors import ArgumentError, DeadLetterError, creation, in_one_line
+from kgroup.events import DeadLetterTopicMissing
 from kgroup.interfaces import Message
 from kgroup.permissions import to_grant
 from kgroup.retry_policy import DELIVERIES
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
 _LONGEST_REASON: Final = 2000
 """Characters of an error's text in a header."""
 _POLL: Final = 0.1
+_CHECKED_WITHIN: Final = 5.0
+"""Seconds that the first batch may wait until the brokers say which topics there are."""
+_MISSING: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
+"""librdkafka's names of the errors of a topic that does not exist."""
 _RETRIABLE: Final = frozenset(
     {
         "_ALL_BROKERS_DOWN",
@@ -71,6 +79,40 @@ class DeadLetters:
         self._producer = producer
         self._topic = arguments.instance("topic", topic, str)
         self._timeout = arguments.seconds("timeout", timeout)
+        self._checked = threading.Lock()
+        """Taken, and never released, by the one call that looks for the topic."""
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._topic
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether `missing` has not been called."""
+        return not self._checked.locked()
+
+    def missing(self) -> Callable[..., DeadLetterTopicMissing] | None:
+        """Look for the topic among those that there are; blocks the thread for some seconds.
+
+        A name that is misspelt would be noticed only at the first record that is parked, weeks
+        after the worker was deployed. It is no error, because brokers may create the topic then.
+
+        Returns:
+            the event, as an argument of ``Generation.emit``, if the topic is not among them; None
+            if it is, at a second call, and if the brokers do not say: a check ends no worker.
+        """
+        if not self._checked.acquire(blocking=False):
+            return None
+        try:
+            # All topics: brokers would create the one that a producer asks for.
+            names = set(self._producer.list_topics(timeout=_CHECKED_WITHIN).topics)
+        except Exception:  # noqa: BLE001 # whatever a program's own kind of producer raises
+            return None
+        if self._topic in names:
+            return None
+        near = difflib.get_close_matches(self._topic, names, n=1)
+        return partial(DeadLetterTopicMissing, topic=self._topic, nearest=near[0] if near else "")
 
     def letter(
         self, message: Message, error: BaseException, attempts: int, group_id: str
@@ -133,7 +175,7 @@ class DeadLetter:
             return None
         reason = _reason(failure, self._topic)
         if self.attempts < DELIVERIES and _is_retriable(failure):
-            return reason
+            return f"topic {self._topic!r}: {reason}"
         message = self._message
         times = f" in {self.attempts} attempts" if self.attempts > 1 else ""
         raise DeadLetterError(
@@ -233,6 +275,8 @@ def _reason(failure: object, topic: str) -> str:
     if error is None:
         return str(failure)
     reason = f"{error.str()} ({error.name()})"
+    if error.name() in _MISSING:
+        reason += f"; create topic {topic!r}, if its name is right: {creation(topic)}"
     grant = to_grant(error.code(), "WRITE", topic=topic, may_be_missing=True)
     return f"{reason}; {grant}" if grant else reason
 

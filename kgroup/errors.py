@@ -63,6 +63,11 @@ def short_list(
     return listed + (f" and {more:,} more" if more > 0 else "")
 
 
+def creation(topic: str) -> str:
+    """The command that creates a topic, for errors and events about one that is missing."""
+    return f"kafka-topics.sh --bootstrap-server HOST:PORT --create --topic {topic}"
+
+
 class KgroupError(Exception):
     """The root of all exceptions that kgroup raises."""
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar, final
 
 import attrs
 
-from kgroup.errors import short_list
+from kgroup.errors import creation, short_list
 from kgroup.types import Assignment, Cause, End, TopicPartition
 
 
@@ -301,6 +301,34 @@ class TopicsMissing(Event):
 
 
 @attrs.frozen(kw_only=True)
+class PatternsUnmatched(Event):
+    """Some subscribed patterns match no topic; the member reports it every five minutes.
+
+    Attributes:
+        patterns: the patterns.
+        nearest: for patterns that an existing topic's name is like, that topic's name.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    patterns: tuple[str, ...]
+    nearest: Mapping[str, str] = attrs.field(factory=dict)
+
+    def message(self) -> str:
+        """See ``Event``."""
+        shown = [
+            f"{pattern!r} (did you mean topic {self.nearest[pattern]}?)"
+            if pattern in self.nearest
+            else repr(pattern)
+            for pattern in self.patterns
+        ]
+        return (
+            f"no topic matches these subscribed patterns: {short_list(shown)}. A pattern has to"
+            " match a topic's whole name; internal topics are excluded, and so are those that this"
+            " user may not DESCRIBE. Once a topic matches, the group rebalances and reads it"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class OffsetReset(Event):
     """``auto_offset_reset`` decided where a partition starts.
 
@@ -431,7 +459,7 @@ class CommitRefused(Event):
 
 @attrs.frozen(kw_only=True)
 class CommitsMissing(Event):
-    """Records are handed out for minutes, or until the group closes, and none is committed."""
+    """Records were processed for minutes, or until the group closed, and are not committed."""
 
     level: ClassVar[int] = logging.WARNING
     partitions: tuple[TopicPartition, ...]
@@ -603,6 +631,29 @@ class HandlerStillRunning(Event):
 
 
 @attrs.frozen(kw_only=True)
+class BodyStillRunning(Event):
+    """A generation ended a third of the session timeout ago, and the loop's body has not returned.
+
+    Attributes:
+        seconds: the time since the last work of the generation, other than the body's, has ended.
+        stack: where the body is.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    seconds: float
+    stack: str
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"the body of the loop over the group is still running {self.seconds:.0f} s after its"
+            " generation; its commits are refused, the member joins no new generation until it"
+            " calls next(), and the others may have to wait for that up to rebalance_timeout. Let"
+            f" the body return when generation.ending is set. Its stack:\n{self.stack}"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class TaskStillRunning(Event):
     """A task of asyncio continues for a second after its generation has cancelled it.
 
@@ -714,10 +765,40 @@ class ParkingFailed(_RecordEvent):
 
 
 @attrs.frozen(kw_only=True)
-class RecordParked(_RecordFailure):
-    """A record that kept failing was parked, and its partition goes on with the next one."""
+class DeadLetterTopicMissing(Event):
+    """The topic of dead letters was not found when the first batch was processed.
+
+    If it is missing for good, the first record that keeps failing ends the worker.
+
+    Attributes:
+        topic: the topic.
+        nearest: the name of the existing topic that is most like it; empty if there is none.
+    """
 
     level: ClassVar[int] = logging.WARNING
+    topic: str
+    nearest: str = ""
+
+    def message(self) -> str:
+        """See ``Event``."""
+        near = f" (did you mean {self.nearest}?)" if self.nearest else ""
+        return (
+            f"the topic of dead letters, {self.topic!r}, does not exist{near}, or the producer's"
+            " user may not DESCRIBE it. Unless the brokers create topics automatically, the first"
+            f" record that has to be parked will end the worker. Create it: {creation(self.topic)}"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class RecordParked(_RecordFailure):
+    """A record that kept failing was parked, and its partition goes on with the next one.
+
+    Attributes:
+        topic: the topic of dead letters; None if a function of the program has parked the record.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    topic: str | None = None
 
     @property
     def logged_error(self) -> Exception | None:
@@ -726,7 +807,8 @@ class RecordParked(_RecordFailure):
 
     def message(self) -> str:
         """See ``Event``."""
-        return f"parked {self._record()} after attempt {self.attempts}: {self.reason}"
+        where = "" if self.topic is None else f" in topic {self.topic!r}"
+        return f"parked {self._record()}{where} after attempt {self.attempts}: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)

@@ -28,7 +28,8 @@ import math
 import random
 import re
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final, NoReturn, Self, final
@@ -42,7 +43,7 @@ from kgroup.config import GroupConfig, checked_topics
 from kgroup.errors import GroupClosedError, KgroupError, UsageError
 from kgroup.event_emitter import EventEmitter
 from kgroup.event_file import EventFile
-from kgroup.events import EventHandler, GenerationStarted, LoginDelayed
+from kgroup.events import BodyStillRunning, EventHandler, GenerationStarted, LoginDelayed
 from kgroup.extension_checks import check_source
 from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Lifecycle, inside_of
@@ -66,6 +67,9 @@ from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
 _UNSUBSCRIBED: Final = "the program unsubscribed"
+LATE_PART: Final = 1 / 3
+"""The part of the session timeout after which the body of a loop that does not return is reported:
+the same as for heartbeats that are late."""
 _FORCE: Final = 1.0
 """Seconds for the record source to end, after the member has left and closed its connections."""
 
@@ -174,6 +178,9 @@ class ConsumerGroup:
         self._body_runs = True
         self._done = trio.Event()
         self._changed = Notifier()
+        self._body_stack: Callable[[], str] = self._stack_of_holder
+        """The stack of the loop's body; kgroup.threaded and kgroup.aio, where it is in another
+        thread, have their own."""
 
     @property
     def config(self) -> GroupConfig:
@@ -655,9 +662,12 @@ class ConsumerGroup:
     async def _next_is_called(self, member: Member) -> bool:
         """Wait until the program waits in `next()` and has subscribed; False if the group closes.
 
-        A member that has unsubscribed leaves meanwhile, whether or not the program waits.
+        A member that has unsubscribed leaves meanwhile, whether or not the program waits. A body
+        of the loop that does not come back from its last generation is reported.
         """
         unsubscribed = False
+        began = trio.current_time()
+        report_at = began + self._config.session_timeout * LATE_PART
         while self._closing is None:
             if self._subscription.topics:
                 if self._waiting:
@@ -668,8 +678,21 @@ class ConsumerGroup:
                 with self._until_closing():
                     await member.unsubscribe(_UNSUBSCRIBED)
                 continue
-            await self._changed.wait()
+            with trio.move_on_at(report_at) as patience:
+                await self._changed.wait()
+            if patience.cancelled_caught:
+                report_at = math.inf
+                if self._held is not None and self._subscription.topics:
+                    seconds = trio.current_time() - began
+                    self._emitter.emit(BodyStillRunning, seconds=seconds, stack=self._body_stack())
         return False
+
+    def _stack_of_holder(self) -> str:
+        """Where the task is that has the last generation."""
+        holder = self._holder
+        if holder is None or holder.coro.cr_frame is None:
+            return "(the task that called next() has ended)"
+        return "".join(traceback.StackSummary.extract(holder.iter_await_frames()).format())
 
     def _replace_subscription(self, topics: Topics) -> None:
         """Take new topics, and end what was begun with others."""

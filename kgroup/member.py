@@ -53,7 +53,8 @@ JOINS_AT_ONCE: Final = 20
 """This many JoinGroups in a row are sent without extra waits, because rebalances come in bursts."""
 JOINS_PER_SECOND: Final = 2.0
 """The most JoinGroups a second after the first ``JOINS_AT_ONCE`` in a row."""
-_FIRST: Final = "the program called next() for the first time"
+_FIRST: Final = "the member has started"
+_WITH_ID: Final = "the coordinator has given the member an id"
 _LOOP: Final = (
     "a generation ends when one of its tasks returns: did the task mean to loop over"
     " generation.records()?"
@@ -343,7 +344,8 @@ class Member:
                 if self._prepare_source is not None and not given:
                     self._prepare_source(topics)
                 self._emitter.bind(None, self._member_id)
-                self._emitter.emit(Joining, reason=self._reason)
+                # The coordinator is told the reason for the whole rebalance, because it logs that.
+                self._emitter.emit(Joining, reason=_WITH_ID if given else self._reason)
                 sent_at = self._runtime.clock.now()
                 static = self._config.group_instance_id is not None
                 returning = static and (not self._member_id or self._doubtful)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar, final
 import attrs
 import trio
 
-from kgroup.batch_handler import progress_of
+from kgroup.batch_handler import Progress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
@@ -131,8 +131,12 @@ def retrying_with(
 
     async def process(generation: Any, batch: Batch) -> int | None:
         check_generation(generation, loop.kind, loop.package)
-        records = _Records(loop, handle, park, generation)
+        if isinstance(park, DeadLetters) and park.unchecked:
+            missing = await loop.in_thread(park.missing)
+            if missing is not None:
+                generation.emit(missing)
         progress = progress_of(process, batch)
+        records = _Records(loop, handle, park, generation, progress)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not await records.processed(record):
@@ -155,6 +159,7 @@ class _Records:
     handle: Callable[[Any, Message], Awaitable[object]]
     park: Park | DeadLetters | None
     generation: Any
+    progress: Progress
 
     async def processed(self, record: RecordAttempts) -> bool:
         """Try a record until it is processed or parked; False if the generation ends before."""
@@ -192,12 +197,15 @@ class _Records:
         park = self.park
         if park is None:
             raise record.explain(failure)
-        if isinstance(park, DeadLetters):
-            if not await self._written(park, record, failure):
-                return False
-        else:
-            await _awaited(park, park(record.message, failure))
-        self.generation.emit(record.parked(failure))
+        topic: str | None = None
+        with self.progress.parking(park):
+            if isinstance(park, DeadLetters):
+                topic = park.topic
+                if not await self._written(park, record, failure):
+                    return False
+            else:
+                await _awaited(park, park(record.message, failure))
+        self.generation.emit(record.parked(failure, topic))
         return True
 
     async def _written(

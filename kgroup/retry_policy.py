@@ -113,10 +113,15 @@ class RecordAttempts:
             pause=self.policy.pause(attempt),
         )
 
-    def parked(self, error: Exception) -> Callable[..., RecordParked]:
-        """The record was parked."""
-        reason = in_one_line(error)
-        return self._event(RecordParked, self.policy.attempts, reason=reason, error=error)
+    def parked(self, error: Exception, topic: str | None) -> Callable[..., RecordParked]:
+        """The record was parked in a topic, or by a function of the program."""
+        return self._event(
+            RecordParked,
+            self.policy.attempts,
+            reason=in_one_line(error),
+            error=error,
+            topic=topic,
+        )
 
     def not_parked(self, attempt: int, reason: str) -> Callable[..., ParkingFailed]:
         """An attempt to write the record to the topic of dead letters failed, not the last one."""

@@ -33,6 +33,15 @@ class Scripted:
         self._outcomes = list(outcomes)
         self._reports: list[tuple[Report, object]] = []
         self.late: list[Report] = []
+        self.topics: object = AWAY
+        """The topics that there are, or why the brokers do not say."""
+
+    def list_topics(self, *, timeout: float) -> object:
+        """As a ``confluent_kafka.Producer``; a topic that it is asked for may be created."""
+        assert timeout > 0
+        if isinstance(self.topics, KafkaError):
+            raise KafkaException(self.topics)
+        return SimpleNamespace(topics=self.topics)
 
     def produce(self, topic: str, *, value: bytes | None, on_delivery: Report, **_: object) -> None:
         """As a ``confluent_kafka.Producer``."""
@@ -132,11 +141,42 @@ def test_a_topic_that_the_producer_may_not_write() -> None:
     assert "grant the user WRITE on topic 'failed', or correct its name" in str(raised.value)
 
 
+@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART])
+def test_a_topic_that_does_not_exist(code: int) -> None:
+    """The error says how to create it."""
+    with pytest.raises(DeadLetterError) as raised:
+        letter_by(Scripted(KafkaError(code))).send()
+    assert "create topic 'failed', if its name is right: kafka-topics.sh" in str(raised.value)
+    assert "--create --topic failed. It is not committed" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("topics", "nearest"),
+    [
+        ({"failed": 1}, None),
+        ({"orders": 1}, ""),
+        ({"orders": 1, "faild": 1}, "faild"),
+        (AWAY, None),
+    ],
+)
+def test_a_look_for_the_topic(topics: object, nearest: str | None) -> None:
+    """A topic that is not there is an event, with a name like it; what is not known is none."""
+    producer = Scripted()
+    producer.topics = topics
+    letters = letters_by(producer)
+    unchecked = [letters.unchecked]
+    found = letters.missing()
+    unchecked.append(letters.unchecked)
+    assert unchecked == [True, False]
+    assert (None if found is None else found(group_id="g").nearest) == nearest
+    assert letters.missing() is None
+
+
 def test_a_record_that_the_producer_still_has() -> None:
     """It is not given to the producer again, which would write it twice; its report is awaited."""
     producer = Scripted(NO_REPORT)
     letter = letter_by(producer, timeout=0.0)
-    assert letter.send() == "it was not confirmed within 0 s"
+    assert letter.send() == "topic 'failed': it was not confirmed within 0 s"
     (report,) = producer.late
     report(None, None)
     assert letter.send() is None

@@ -20,10 +20,12 @@ from kgroup.events import (
     BatchCancelled,
     BatchDone,
     BatchFailed,
+    BodyStillRunning,
     CommitRefused,
     CommitsMissing,
     Committed,
     CoordinatorFound,
+    DeadLetterTopicMissing,
     Event,
     GenerationDraining,
     GenerationEnded,
@@ -40,6 +42,7 @@ from kgroup.events import (
     ParkingFailed,
     PartitionsNotRead,
     PartitionsUnassigned,
+    PatternsUnmatched,
     RecordFailed,
     RecordParked,
     RecordSourceFailed,
@@ -182,6 +185,17 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         ),
     ),
     (
+        PatternsUnmatched,
+        {"patterns": ("a.*", "b"), "nearest": {"b": "bb"}},
+        WARNING,
+        (
+            "no topic matches these subscribed patterns: 'a.*', 'b' (did you mean topic bb?). A"
+            " pattern has to match a topic's whole name; internal topics are excluded, and so are"
+            " those that this user may not DESCRIBE. Once a topic matches, the group rebalances and"
+            " reads it"
+        ),
+    ),
+    (
         OffsetReset,
         {"partition": P0, "offset": 7, "reason": "no offset", "skipped": False},
         INFO,
@@ -313,6 +327,17 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         ),
     ),
     (
+        BodyStillRunning,
+        {"seconds": 15.2, "stack": "here\nthere"},
+        WARNING,
+        (
+            "the body of the loop over the group is still running 15 s after its generation; its"
+            " commits are refused, the member joins no new generation until it calls next(), and"
+            " the others may have to wait for that up to rebalance_timeout. Let the body return"
+            " when generation.ending is set. Its stack:\nhere\nthere"
+        ),
+    ),
+    (
         TaskStillRunning,
         {"task": "handle", "stack": "here\nthere"},
         WARNING,
@@ -349,10 +374,27 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         "attempt 1 of 5 to park record 7 of t-0 failed: away; the next one is in 2 s",
     ),
     (
+        DeadLetterTopicMissing,
+        {"topic": "faild", "nearest": "failed"},
+        WARNING,
+        (
+            "the topic of dead letters, 'faild', does not exist (did you mean failed?), or the"
+            " producer's user may not DESCRIBE it. Unless the brokers create topics automatically,"
+            " the first record that has to be parked will end the worker. Create it:"
+            " kafka-topics.sh --bootstrap-server HOST:PORT --create --topic faild"
+        ),
+    ),
+    (
         RecordParked,
         {"partition": P0, "offset": 7, "attempts": 5, "reason": "ValueError: x"},
         WARNING,
         "parked record 7 of t-0 after attempt 5: ValueError: x",
+    ),
+    (
+        RecordParked,
+        {"partition": P0, "offset": 7, "attempts": 5, "reason": "x", "topic": "failed"},
+        WARNING,
+        "parked record 7 of t-0 in topic 'failed' after attempt 5: x",
     ),
     (
         RetriesEnded,

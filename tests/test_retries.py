@@ -13,7 +13,13 @@ from trio.testing import MockClock
 import kgroup
 from kgroup import aio, threaded
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import ParkingFailed, RecordFailed, RecordParked, RetriesEnded
+from kgroup.events import (
+    DeadLetterTopicMissing,
+    ParkingFailed,
+    RecordFailed,
+    RecordParked,
+    RetriesEnded,
+)
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, Message
 from kgroup.types import TopicPartition
@@ -257,6 +263,9 @@ async def test_a_place_to_park_that_fails(autojump_clock: MockClock) -> None:
         with pytest.raises(ExceptionGroup) as raised:
             await serve(here, handle, 5, attempts=1, park=park)
         assert raised.group_contains(OSError, match="full")
+        (error,) = raised.value.exceptions
+        (note,) = error.__notes__
+        assert note.startswith(f"{park.__qualname__} raised this for offsets 0 to 4 of topic-0")
         assert await here.committed() == {}
         assert here.events_of(RecordParked) == []
 
@@ -308,6 +317,21 @@ async def test_a_producer_that_is_away_for_a_moment(autojump_clock: MockClock) -
         assert "_MSG_TIMED_OUT" in first.reason
         (parked,) = here.events_of(RecordParked)
         assert parked.offset == 0
+
+
+async def test_a_topic_of_dead_letters_that_does_not_exist(autojump_clock: MockClock) -> None:
+    """It is a warning at the first batch, and at no other one, long before a record is parked."""
+    async with harness() as here:
+        await here.append(2)
+        producer = Scripted()
+        producer.topics = {"fail": 1, "topic": 1}
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+
+        await serve(here, handle, 2, park=letters_by(producer))
+        (missing,) = here.events_of(DeadLetterTopicMissing)
+        assert (missing.topic, missing.nearest) == ("failed", "fail")
 
 
 async def test_a_pause_before_the_next_dead_letter_ends_with_its_generation(

@@ -174,7 +174,8 @@ class Generation(GenerationTwin):
             NotOwnedError: the generation does not own a partition.
             UsageError: another open stream reads one of the partitions, or another event loop runs
                 here.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the group has closed, or the program asks for another stream of a
+                partition after one that it opened when the generation had ended already.
         """
         stream = self._call_sync(
             partial(self._generation.records, listed(partitions), max_records=max_records)
@@ -188,7 +189,7 @@ class Generation(GenerationTwin):
 
         Raises:
             NotOwnedError: the generation does not own a partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         named = listed(partitions)
         self._call_sync(partial(self._generation.pause, named))
@@ -199,7 +200,7 @@ class Generation(GenerationTwin):
 
         Raises:
             NotOwnedError: the generation does not own a partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._call_sync(partial(self._generation.resume, listed(partitions)))
 
@@ -210,7 +211,7 @@ class Generation(GenerationTwin):
             ArgumentError: the offset is not an int from 0 to 2**63-1, or ``partition`` is not a
                 partition.
             NotOwnedError: the generation does not own the partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._call_sync(partial(self._seek, partition, offset))
 

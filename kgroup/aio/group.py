@@ -21,7 +21,7 @@ from kgroup.aio.blocks import CancellableBlock
 from kgroup.aio.bridge import Bridge, deliver_again
 from kgroup.aio.callbacks import in_asyncio
 from kgroup.aio.generation import Generation
-from kgroup.aio.tasks import GRACE, Tasks
+from kgroup.aio.tasks import GRACE, Tasks, stack_of_task
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
@@ -107,6 +107,7 @@ class ConsumerGroup(GroupTwin):
             watch=self._until_broken,
             before_end=trio.lowlevel.checkpoint,
             on_loop_end=self._on_loop_end,
+            body_stack=self._body_stack,
         )
         self._group, self._loop = self._background.trio, self._background.loop
         self._tasks: Tasks | None = None
@@ -300,6 +301,10 @@ class ConsumerGroup(GroupTwin):
         tasks = self._program_tasks()
         await trio.sleep(GRACE if tasks.bridge.runs else 0)
         tasks.abandon()
+
+    def _body_stack(self) -> str:
+        task = None if self._current is None else self._current.body_task
+        return stack_of_task(task, self._program_tasks().thread)
 
     def _pass_on(self, event: Event) -> None:
         # The context of the program's call that has caused the event, if one has.

@@ -190,17 +190,22 @@ class ProgramTask(Generic[T]):
                 return
             if not reported and on_straggler is not None:
                 reported = True
-                on_straggler(self.name, self._stack())
+                on_straggler(self.name, stack_of_task(self._task, self._tasks.thread))
 
-    def _stack(self) -> str:
-        """Where it waits; if it blocks asyncio's loop, that is its thread's stack."""
-        task = self._task
-        if task is None:
-            return "(it has not begun)"
-        if asyncio.current_task(task.get_loop()) is task:
-            return stack_of(self._tasks.thread) or "(the thread has ended)"
-        stacks = (traceback.format_stack(frame, limit=1) for frame in _frames(task.get_coro()))
-        return "".join(line for stack in stacks for line in stack)
+
+def stack_of_task(task: asyncio.Task[Any] | None, thread: threading.Thread) -> str:
+    """Where a task waits; if it blocks asyncio's loop, that is its thread's stack.
+
+    Args:
+        task: the task; None if it has not begun.
+        thread: the thread of its loop.
+    """
+    if task is None:
+        return "(it has not begun)"
+    if asyncio.current_task(task.get_loop()) is task:
+        return stack_of(thread) or "(the thread has ended)"
+    stacks = (traceback.format_stack(frame, limit=1) for frame in _frames(task.get_coro()))
+    return "".join(line for stack in stacks for line in stack) or "(the task has ended)"
 
 
 def _frames(awaited: object) -> Iterator[FrameType]:

@@ -214,10 +214,20 @@ class BackgroundLoop:
         if self._ends_thread:
             self.thread.join()
 
-    def run(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
+    def run(
+        self,
+        fn: Callable[[], Awaitable[T]],
+        timeout: float | None = None,
+        late: Callable[[], str] = lambda: "the call has not ended in time",
+    ) -> T:
         """Call an async function in the loop, and wait for its result.
 
         An exception that a signal handler raises out of the wait cancels the call, too.
+
+        Args:
+            fn: the function.
+            timeout: the seconds to wait; None for no limit.
+            late: returns the text of the TimeoutError.
 
         Raises:
             LoopEndedError: the loop ended before the call did.
@@ -229,7 +239,7 @@ class BackgroundLoop:
         self.begin(call, fn)
         try:
             if not acquire(unsettled, timeout):
-                raise TimeoutError
+                raise TimeoutError(late())
             return call.result()
         finally:
             if not call.settled:

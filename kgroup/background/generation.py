@@ -89,8 +89,8 @@ class GenerationTwin(MembershipView):
         except LoopEndedError:
             why = f" ({self.end})" if self.end is not None else ""
             raise StaleGenerationError(
-                f"generation {self.generation_id} of group {self.group_id!r} has ended{why}, and"
-                " its group is closed; nothing was done",
+                f"{self._membership}: the generation has ended{why}, so that nothing was done; its"
+                " group is closed and gives no other one",
                 self.end,
             ) from None
 

@@ -145,6 +145,7 @@ class BackgroundGroup:
         watch: a service that runs beside the group.
         before_end: awaited in the loop when the group has closed and the block was left.
         on_loop_end: called in the thread when the loop has ended.
+        body_stack: returns the stack of the loop's body in the program.
 
     Attributes:
         trio: the trio group.
@@ -165,6 +166,7 @@ class BackgroundGroup:
         watch: Callable[[], Awaitable[object]],
         before_end: Callable[[], Awaitable[object]],
         on_loop_end: Callable[[], object],
+        body_stack: Callable[[], str],
     ) -> None:
         if default_runtime_factory.get() is not None:
             raise UsageError(
@@ -172,6 +174,7 @@ class BackgroundGroup:
                 " cannot be simulated; simulate the same work with kgroup.ConsumerGroup"
             )
         self.trio = ConsumerGroup(config, runtime=runtime, on_event=on_event)
+        self.trio._body_stack = body_stack  # noqa: SLF001
         self.loop = BackgroundLoop(
             f"kgroup-{config.group_id}",
             self._main,

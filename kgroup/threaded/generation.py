@@ -60,7 +60,7 @@ class Generation(GenerationTwin):
         self._owner = owner
         self._emit = emit
         self._handlers: dict[Handler, None] = {}
-        self.body_thread: int | None = None
+        self.body_thread: threading.Thread | None = None
         self.stragglers_reported = trio.Event()
         self.threads_ended = trio.Event()
 
@@ -100,9 +100,10 @@ class Generation(GenerationTwin):
             StaleGenerationError: the group's background thread has died, so that the reason is
                 not known.
         """
-        in_body = threading.get_ident() == self.body_thread
+        in_body = threading.current_thread() is self.body_thread
         wait = self._wait_ended_in_body if in_body else self._generation.wait_ended
-        return self._run(wait, arguments.seconds("timeout", timeout))
+        limit = arguments.seconds("timeout", timeout)
+        return self._run(wait, limit, lambda: self._late(limit))
 
     def scope(self) -> AbstractContextManager[None, bool]:
         """A block for work in the body of the ``for`` loop: ``with generation.scope(): ...``.
@@ -128,7 +129,8 @@ class Generation(GenerationTwin):
             ArgumentError: an argument has a wrong type, or max_records is less than 1.
             NotOwnedError: the generation does not own a partition.
             UsageError: another open stream reads one of the partitions.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the group has closed, or the program asks for another stream of a
+                partition after one that it opened when the generation had ended already.
         """
         stream = self._run_sync(
             partial(self._generation.records, listed(partitions), max_records=max_records)
@@ -140,7 +142,7 @@ class Generation(GenerationTwin):
 
         Raises:
             NotOwnedError: the generation does not own a partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._run_sync(partial(self._generation.pause, listed(partitions)))
 
@@ -149,7 +151,7 @@ class Generation(GenerationTwin):
 
         Raises:
             NotOwnedError: the generation does not own a partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._run_sync(partial(self._generation.resume, listed(partitions)))
 
@@ -160,7 +162,7 @@ class Generation(GenerationTwin):
             ArgumentError: the offset is not an int from 0 to 2**63-1, or ``partition`` is not a
                 partition.
             NotOwnedError: the generation does not own the partition.
-            StaleGenerationError: the group was closed.
+            StaleGenerationError: the generation has ended; nothing was done.
         """
         self._run_sync(partial(self._seek, partition, offset))
 
@@ -298,9 +300,21 @@ class Generation(GenerationTwin):
             if rest is not None:
                 raise_outside(rest, rest.__context__)
 
-    def _run(self, fn: Callable[[], Awaitable[T]], timeout: float | None = None) -> T:
+    def _run(
+        self,
+        fn: Callable[[], Awaitable[T]],
+        timeout: float | None = None,
+        late: Callable[[], str] = str,
+    ) -> T:
         with self._loop_end_as_stale():
-            return self._loop.run(fn, timeout)
+            return self._loop.run(fn, timeout, late)
+
+    def _late(self, timeout: float | None) -> str:
+        why = f" ({self.end})" if self.end is not None else ""
+        return (
+            f"generation {self.generation_id} of group {self.group_id!r} has not ended within"
+            f" {timeout:g} s; it is {self.state.value}{why}"
+        )
 
     def _run_sync(self, fn: Callable[[], T]) -> T:
         with self._loop_end_as_stale():

@@ -28,6 +28,7 @@ from kgroup.runtime import Runtime
 from kgroup.status import GroupStatus, Phase
 from kgroup.threaded.generation import Generation
 from kgroup.threaded.slot import Slot
+from kgroup.worker_thread import stack_of
 
 
 @final
@@ -91,6 +92,7 @@ class ConsumerGroup(GroupTwin):
             watch=trio.lowlevel.checkpoint,
             before_end=self._until_reported,
             on_loop_end=self._on_loop_end,
+            body_stack=self._body_stack,
         )
         self._group, self._loop = self._background.trio, self._background.loop
         others = [one for one in (self._group.event_file, on_event) if one is not None]
@@ -166,12 +168,12 @@ class ConsumerGroup(GroupTwin):
             )
         before = self._current
         try:
-            generation = self._slot.take(timeout)
+            generation = self._slot.take(timeout, lambda: self._late(timeout))
         except LoopEndedError:
             raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
         if before is not None:
             before.join_threads()
-        generation.body_thread = threading.get_ident()
+        generation.body_thread = threading.current_thread()
         return generation
 
     def shutdown(self, reason: str = CLOSED, *, promptly: bool = False) -> None:
@@ -228,6 +230,14 @@ class ConsumerGroup(GroupTwin):
             text = text.replace(", not entered>", ", joining>")
         return f"<threaded {text[1:]}"
 
+    def _late(self, timeout: float | None) -> str:
+        status = self.status()
+        detail = f" ({status.detail})" if status.detail else ""
+        return (
+            f"group {self._config.group_id!r}: next() got no generation within {timeout:g} s; the"
+            f" member is {status.phase.value}{detail}, and the next call goes on waiting"
+        )
+
     # In the loop.
 
     async def _until_reported(self) -> None:
@@ -264,6 +274,10 @@ class ConsumerGroup(GroupTwin):
         """Set `ending` when the loop has ended: if it died, nothing else notifies the threads."""
         if self._current is not None:
             self._current.ending.set()
+
+    def _body_stack(self) -> str:
+        body = None if self._current is None else self._current.body_thread
+        return (None if body is None else stack_of(body)) or "(the thread has ended)"
 
     def _emit(self, event: Event) -> None:
         self._event_handlers(event)

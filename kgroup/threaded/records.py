@@ -11,6 +11,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
+from kgroup.errors import short_list
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
@@ -91,7 +92,7 @@ class Records:
         if self._ended:
             return None
         try:
-            batch = self._slot.take(limit)
+            batch = self._slot.take(limit, lambda: self._late(limit))
         except LoopEndedError:
             batch = None
         self._ended = batch is None
@@ -123,6 +124,15 @@ class Records:
 
     def __repr__(self) -> str:
         return repr(self._stream)
+
+    def _late(self, timeout: float | None) -> str:
+        generation = self._generation
+        names = short_list(sorted(self._stream.partitions))
+        return (
+            f"next() got no batch of {names} within {timeout:g} s, in generation"
+            f" {generation.generation_id} of group {generation.group_id!r}; no record is lost, and"
+            " the next call goes on waiting"
+        )
 
     def _take(self, timeout: float | None) -> Batch | None:
         """Take the next batch in this thread; None if only the event loop can."""

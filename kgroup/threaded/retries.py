@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import trio
 
-from kgroup.batch_handler import progress_of
+from kgroup.batch_handler import Progress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
 from kgroup.generation.generation import Generation as TrioGeneration
@@ -54,10 +54,12 @@ def retrying(
 
     def process(generation: Generation, batch: Batch) -> int | None:
         check_generation(generation, Generation, "kgroup.threaded")
+        if isinstance(park, DeadLetters) and (missing := park.missing()) is not None:
+            _emit(generation, missing)
         progress = progress_of(process, batch)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            if not _processed(handle, generation, record, park):
+            if not _processed(handle, generation, record, park, progress):
                 return message.offset()
             progress.next_offset = message.offset() + 1
             if generation.ending.is_set():
@@ -73,6 +75,7 @@ def _processed(
     generation: Generation,
     record: RecordAttempts,
     park: Park | DeadLetters | None,
+    progress: Progress,
 ) -> bool:
     """Try a record until it is processed or parked; False if the generation ends before."""
     attempt = 0
@@ -86,7 +89,7 @@ def _processed(
             over = generation.ending.wait(record.policy.pause(attempt))
         # The thread may have outlasted its generation, and the record have another owner.
         elif not (over := generation.state is State.ENDED):
-            over = not _put_aside(park, generation, record, failure)
+            over = not _put_aside(park, generation, record, failure, progress)
             if not over:
                 return True
         if over:
@@ -112,16 +115,20 @@ def _put_aside(
     generation: Generation,
     record: RecordAttempts,
     failure: Exception,
+    progress: Progress,
 ) -> bool:
     """Park a record; False if the generation ends before."""
     if park is None:
         raise record.explain(failure)
-    if isinstance(park, DeadLetters):
-        if not _written(park, generation, record, failure):
-            return False
-    else:
-        check_result(park, park(record.message, failure), _ASYNC)
-    _emit(generation, record.parked(failure))
+    topic: str | None = None
+    with progress.parking(park):
+        if isinstance(park, DeadLetters):
+            topic = park.topic
+            if not _written(park, generation, record, failure):
+                return False
+        else:
+            check_result(park, park(record.message, failure), _ASYNC)
+    _emit(generation, record.parked(failure, topic))
     return True
 
 

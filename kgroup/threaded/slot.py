@@ -89,8 +89,16 @@ class Slot(Generic[T]):
         self._filling = trio.Lock()
         self._value: tuple[T] | None = None
 
-    def take(self, timeout: float | None = None) -> T:
+    def take(
+        self,
+        timeout: float | None = None,
+        late: Callable[[], str] = lambda: "there was no value in time",
+    ) -> T:
         """Wait for the next value.
+
+        Args:
+            timeout: the seconds to wait; None for no limit.
+            late: returns the text of the TimeoutError: what the caller has waited for.
 
         Raises:
             TimeoutError: no value arrived in time; none is lost.
@@ -101,14 +109,17 @@ class Slot(Generic[T]):
         try:
             if self._shortcut is not None and not self._fills and self._value is None:
                 began = monotonic()
-                found = self._shortcut(timeout)
+                try:
+                    found = self._shortcut(timeout)
+                except TimeoutError:
+                    raise TimeoutError(late()) from None
                 if found is not None:
                     return found
                 if timeout is not None:
                     timeout -= monotonic() - began
             fill = object()
             self._fills.add(fill)
-            self._loop.run(partial(self._fill, fill), timeout)
+            self._loop.run(partial(self._fill, fill), timeout, late)
             value, self._value = self._value, None
             assert value is not None  # _fill has returned
             return value[0]

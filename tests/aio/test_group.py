@@ -7,6 +7,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -23,6 +24,7 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.events import (
+    BodyStillRunning,
     Event,
     GenerationDraining,
     GenerationEnded,
@@ -375,11 +377,11 @@ def test_what_is_on_its_way_when_the_program_changes_its_mind(kafka: Kafka) -> N
 
             async def arrived() -> asyncio.Task[None]:
                 """A task whose batch has left the background thread, and which does not run."""
-                positions = generation._generation._positions
-                before = positions.batches(partition)
+                in_hand: Any = records._stream._in_hand
+                before = in_hand.get(partition)
                 task = asyncio.create_task(read())
                 await asyncio.sleep(0)
-                while positions.batches(partition) == before:
+                while (now := in_hand.get(partition)) is None or now is before:
                     time.sleep(0.001)  # noqa: ASYNC251 # asyncio's loop is to be busy
                 return task
 
@@ -529,7 +531,8 @@ def test_calls_after_the_block(kafka: Kafka) -> None:
         assert [batch async for batch in records] == []
         await records.aclose()
         for call in (generation.records, generation.pause, generation.resume):
-            with pytest.raises(StaleGenerationError, match="closed: the block was left"):
+            said = "closed: the block was left.*nothing was done; its group is closed"
+            with pytest.raises(StaleGenerationError, match=said):
                 call()
         with pytest.raises(StaleGenerationError):
             await generation.commit({here.harness.partition(0): 1})
@@ -538,6 +541,25 @@ def test_calls_after_the_block(kafka: Kafka) -> None:
             await group.next()
         await group.aclose()
         assert repr(group).startswith("<aio ConsumerGroup")
+
+    in_asyncio(main)
+
+
+def test_calls_after_the_generation(kafka: Kafka) -> None:
+    """While the group goes on, they say to take the next generation."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            generation.start_soon(asyncio.sleep, 0)
+            await generation.wait_ended()
+            name = here.harness.partition(0)
+            assert [batch async for batch in generation.records(name)] == []
+            calls = (generation.pause, generation.records, partial(generation.seek, name, 1))
+            for call in calls:
+                with pytest.raises(StaleGenerationError, match="continue with the next generation"):
+                    call()
 
     in_asyncio(main)
 
@@ -559,6 +581,36 @@ def test_a_task_that_continues_is_named(kafka: Kafka) -> None:
             generation.start_soon(asyncio.sleep, 0)
             assert (await here.event(TaskStillRunning)).task.endswith("stubborn")
             assert generation.state is State.ENDED
+            assert (await group.next()).epoch == 2
+
+    in_asyncio(main)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_body_that_does_not_return(kafka: Kafka, blocks: bool) -> None:
+    """An event has its stack, also if it blocks the loop; the member joins at the next call."""
+    here, told = Here(kafka), threading.Event()
+
+    def note(event: Event) -> None:
+        if isinstance(event, BodyStillRunning):
+            here.events.append(event)
+            told.set()
+
+    async def stay() -> None:
+        if blocks:
+            told.wait(SOON)
+        else:
+            await asyncio.to_thread(told.wait, SOON)
+
+    async def main() -> None:
+        config = here.harness.config(drain_timeout=0.1, session_timeout=6.0)
+        # A monitor is called in the background thread.
+        async with aio.ConsumerGroup(config, on_event=Monitors(note)) as group:
+            generation = await group.next()
+            generation.start_soon(asyncio.sleep, 0)
+            await asyncio.wait_for(generation.ending.wait(), SOON)
+            await stay()
+            assert "in stay" in here.of(BodyStillRunning)[0].stack
             assert (await group.next()).epoch == 2
 
     in_asyncio(main)

@@ -146,6 +146,7 @@ def program(page: str, number: int, topic: Topic) -> str:
         ("docs/workers.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/workers.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/asyncio.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
+        ("docs/asyncio.md", 1, signal.SIGTERM, "", False),
         ("docs/asyncio.md", 1, signal.SIGINT, "KeyboardInterrupt", True),
         ("docs/poison_and_retry.md", 0, signal.SIGTERM, f"{FINISHED}SIGTERM", False),
         ("docs/poison_and_retry.md", 1, signal.SIGTERM, f"{FINISHED}SIGTERM", False),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -187,6 +189,42 @@ async def test_after_the_end_nothing_is_committed(autojump_clock: MockClock) -> 
         await made.generation.commit_in_transaction(producer, {P0: 9}, beyond_read=True)
     assert caught.value.end is LOSS
     assert not made.generation.start_soon(trio.sleep, 1)
+
+
+@pytest.mark.parametrize(
+    ("end", "advice"),
+    [
+        (LOSS, "continue with the next generation"),
+        (End(Cause.CLOSED, "enough"), "its group is closed and gives no other one"),
+    ],
+)
+async def test_calls_after_the_end(autojump_clock: MockClock, end: End, advice: str) -> None:
+    """They say that the generation has ended, why, and what to do; nothing is done."""
+    made = Made()
+    made.life.end(end)
+    made.life._finish()
+    one = made.generation
+    calls: list[Callable[[], None]] = [one.pause, one.resume, partial(one.seek, P0, 7)]
+    for call in calls:
+        with pytest.raises(StaleGenerationError) as raised:
+            call()
+        said = str(raised.value)
+        assert f"the generation has ended ({end}), so that nothing was done; {advice}" in said
+        assert "member 'm-1' of group 'g' in generation 7" in said
+        assert raised.value.end is end
+    await trio.lowlevel.checkpoint()
+
+
+async def test_a_stream_after_the_end(autojump_clock: MockClock) -> None:
+    """It is empty, because an end may come just before; another one is refused, and says why."""
+    made = Made()
+    made.life.end(LOSS)
+    for partition in (P0, P1):
+        stream = made.generation.records(partition)
+        assert [batch async for batch in stream] == []
+    for open_again in (made.generation.records, made.generation.offsets):
+        with pytest.raises(StaleGenerationError, match="so that nothing more of t-0, t-1 is read"):
+            open_again()
 
 
 async def test_a_transaction_s_offsets_are_checked_as_a_commit_s(

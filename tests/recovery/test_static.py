@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.errors import FencedInstanceError, StaleGenerationError
-from kgroup.events import GenerationEnded, Left
+from kgroup.events import GenerationEnded, Joining, Left
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
@@ -196,7 +196,9 @@ async def test_joins_and_leaves_say_why(autojump_clock: MockClock) -> None:
             await group.next()
             await group.aclose("the operator asked")
         joins = [request.reason for _, request in here.requests_for("join_group")]
-        assert joins[0] == "the program called next() for the first time"
+        first_joins = [event.reason for event in here.events_of(Joining)][:2]
+        assert first_joins == [joins[0], "the coordinator has given the member an id"]
+        assert joins[0] == "the member has started"
         assert joins[-1].startswith("task returned: ")
         assert "one_task returned" in joins[-1]
         (leave,) = [request for _, request in here.requests_for("leave_group")]

@@ -11,7 +11,13 @@ from trio.testing import MockClock
 
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import UsageError
-from kgroup.events import GenerationEnded, PartitionsNotRead, RequestFailed, TopicsMissing
+from kgroup.events import (
+    GenerationEnded,
+    PartitionsNotRead,
+    PatternsUnmatched,
+    RequestFailed,
+    TopicsMissing,
+)
 from kgroup.generation.generation import Generation
 from kgroup.generation.missing_topics import REPEATED_AFTER
 from kgroup.generation.states import State
@@ -260,6 +266,37 @@ async def test_a_pattern_takes_what_it_matches(autojump_clock: MockClock) -> Non
             end, third = await ended(group, second)
             assert end.cause in (Cause.SUBSCRIPTION_CHANGED, Cause.PARTITIONS_CHANGED)
             assert third.assignment.topics() == ("orders-us",)
+
+
+async def test_patterns_that_match_no_topic(autojump_clock: MockClock) -> None:
+    """It is a warning every five minutes, with the topics that were meant, while none matches."""
+    async with harness(0) as here:
+        for name in ("orders-eu", "payments"):
+            await here.broker.create_topic(name, 1)
+        patterns = ["orders", "paymets.*", "x.*", "__consumer_offsets", "pay.*"]
+        async with here.group(topics=[re.compile(one) for one in patterns]) as group:
+            first = await group.next()
+            await trio.sleep(2 * REPEATED_AFTER - 1)
+            unmatched = ("__consumer_offsets", "orders", "paymets.*", "x.*")
+            near = {"orders": "orders-eu", "paymets.*": "payments"}
+            reported = [(one.patterns, one.nearest) for one in here.events_of(PatternsUnmatched)]
+            assert reported == [(unmatched, near)] * 2
+            assert "'orders' (did you mean topic orders-eu?)" in str(
+                here.events_of(PatternsUnmatched)[0]
+            )
+            await here.broker.create_topic("x-1", 1)
+            _, second = await ended(group, first)
+            await trio.sleep(1)
+            assert here.events_of(PatternsUnmatched)[-1].patterns == unmatched[:3]
+            assert second.state is State.RUNNING
+
+
+async def test_patterns_of_which_each_matches(autojump_clock: MockClock) -> None:
+    """Nothing is reported."""
+    async with harness() as here, here.group(topics=[re.compile("to.*")]) as group:
+        await group.next()
+        await trio.sleep(1)
+        assert here.events_of(PatternsUnmatched) == []
 
 
 async def test_followers_watch_their_patterns(autojump_clock: MockClock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
@@ -124,7 +125,8 @@ def test_streams_of_partitions(kafka: Kafka) -> None:
         assert list(first) == []
         again = generation.records(one)
         assert read(again, 4) == [2, 3, 4, 5]
-        with pytest.raises(TimeoutError):
+        said = rf"no batch of {one} within 0.05 s, in generation \d+ of group '{here.group_id}'"
+        with pytest.raises(TimeoutError, match=said):
             again.next(0.05)
         here.produce(1, 0)
         assert offsets(again.next(SOON)) == [6]
@@ -210,13 +212,33 @@ def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
     here.create()
     with here.group() as group:
         generation = group.next(SOON)
-        with pytest.raises(TimeoutError):
+        said = f"of group '{here.group_id}' has not ended within 0.01 s; it is running"
+        with pytest.raises(TimeoutError, match=said):
             generation.wait_ended(0.01)
         with thread(lambda: list(group)):
             group.shutdown("enough")
             end = generation.wait_ended(SOON)
     assert (end.cause, end.detail) == (Cause.CLOSED, "enough")
     assert not generation.start(int)
+
+
+def test_calls_after_the_end(kafka: Kafka) -> None:
+    """They say to take the next generation while the group goes on, and that it is closed later."""
+    here = Harness(kafka)
+    here.create()
+    name = here.partition(0)
+    with here.group() as group:
+        generation = group.next(SOON)
+        calls = (generation.pause, generation.records, partial(generation.seek, name, 1))
+        generation.start(int)
+        generation.wait_ended(SOON)
+        assert list(generation.records(name)) == []
+        for call in calls:
+            with pytest.raises(StaleGenerationError, match="continue with the next generation"):
+                call()
+    for call in calls:
+        with pytest.raises(StaleGenerationError, match="task returned: .*its group is closed"):
+            call()
 
 
 def test_a_body_that_waited_is_waited_for_again(kafka: Kafka) -> None:

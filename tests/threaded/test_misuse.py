@@ -66,10 +66,11 @@ def test_a_group_is_entered_once(kafka: Kafka) -> None:
 
 
 def test_a_time_out_of_next_loses_nothing(kafka: Kafka) -> None:
-    """The next call continues where the call that gave up had stopped."""
+    """The next call continues where the call that gave up had stopped, as the error says."""
     here, recorded = Harness(kafka), RecordedEvents()
     with here.group(recorded) as group:
-        with pytest.raises(TimeoutError):
+        said = f"group '{here.group_id}': next\\(\\) got no generation within 0 s; the member is .*"
+        with pytest.raises(TimeoutError, match=f"{said}the next call goes on waiting"):
             group.next(0)
         here.create()
         generation = group.next(SOON)

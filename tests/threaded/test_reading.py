@@ -92,7 +92,7 @@ def test_what_other_threads_do_counts_at_once(kafka: Kafka) -> None:
         beside = threading.Thread(target=generation.pause, args=(partition,))
         beside.start()
         beside.join()
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=f"no batch of {name} within 0.01 s"):
             records.next(0.01)
         beside = threading.Thread(target=generation.resume, args=(partition,))
         beside.start()

@@ -13,7 +13,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import kgroup
 from kgroup import DeadLetterError, DeadLetters
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import GenerationEnded, ParkingFailed, RecordFailed, RecordParked, RetriesEnded
+from kgroup.events import (
+    DeadLetterTopicMissing,
+    GenerationEnded,
+    ParkingFailed,
+    RecordFailed,
+    RecordParked,
+    RetriesEnded,
+)
 from kgroup.interfaces import Message
 from kgroup.testing import admin
 from kgroup.threaded import Generation, retrying, serve
@@ -159,10 +166,13 @@ def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
         if message.value() == b"wrong":
             raise ValueError("it is wrong")
 
-    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+    recorded = RecordedEvents()
+    with pytest.raises(ExceptionGroup) as raised, here.group(recorded) as group:
         serve(group, retrying(handle, attempts=1, backoff=0.0, park=park), max_records=1)
+    assert len(recorded.of(DeadLetterTopicMissing)) == (why == "no such topic")
     (error,) = raised.value.exceptions
     assert isinstance(error, DeadLetterError)
+    assert error.__notes__[0].startswith(f"{park!r} raised this for offset 1 of {here.topic}-0")
     assert f"record 1 of {here.topic}-0 could not be written to topic" in str(error)
     assert isinstance(error.__cause__, ValueError)
     assert here.committed() == 1

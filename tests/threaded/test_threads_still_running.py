@@ -10,6 +10,7 @@ from kgroup.errors import (
     StaleGenerationError,
 )
 from kgroup.events import (
+    BodyStillRunning,
     GenerationEnded,
     HandlerStillRunning,
     Joining,
@@ -71,6 +72,23 @@ def test_a_thread_that_still_runs_holds_up_the_next_join(kafka: Kafka) -> None:
     assert refused[0].end == first.end
     assert rest == []
     assert here.committed() is None
+
+
+def test_a_body_that_does_not_return(kafka: Kafka) -> None:
+    """An event has the stack of its thread; the member joins again once it calls next()."""
+    here, recorded = Harness(kafka), RecordedEvents()
+    here.create()
+
+    def stay() -> BodyStillRunning:
+        return recorded.wait(BodyStillRunning)
+
+    with here.group(recorded, drain_timeout=0.1, session_timeout=6.0) as group:
+        first = group.next(SOON)
+        first.start(int)
+        event = stay()
+        assert "in stay" in event.stack
+        assert event.epoch == first.epoch
+        assert group.next(SOON).epoch == first.epoch + 1
 
 
 def test_what_a_thread_raises_after_the_drain_is_not_lost(kafka: Kafka) -> None:
