@@ -66,7 +66,7 @@ class Generation(GenerationTwin):
         self._pauses: Counter[TopicPartition] = Counter()
         self._blocks: set[CancellableBlock] = set()
         self._work_cancelled = False
-        self.body_task: asyncio.Task[Any] | None = None
+        self._body_task: asyncio.Task[Any] | None = None
 
     @property
     def config(self) -> GroupConfig:
@@ -143,7 +143,7 @@ class Generation(GenerationTwin):
             StaleGenerationError: the group's background thread has died, so that the reason is
                 not known.
         """
-        in_body = asyncio.current_task() is self.body_task
+        in_body = asyncio.current_task() is self._body_task
         return await self._call(
             self._wait_ended_in_body if in_body else self._generation.wait_ended
         )
@@ -279,7 +279,7 @@ class Generation(GenerationTwin):
 
     # For ConsumerGroup, in the background loop.
 
-    async def watch(self) -> None:
+    async def _watch(self) -> None:
         """Pass on to asyncio when the end begins, and when the generation's tasks are cancelled."""
         await self._generation.ending.wait()
         self._bridge.post(self.ending.set)

@@ -12,7 +12,7 @@ import atexit
 import contextvars
 from contextlib import suppress
 from functools import partial
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 import trio
 
@@ -203,7 +203,7 @@ class ConsumerGroup(GroupTwin):
                 raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
             # Other tasks may have kept asyncio's loop busy since the generation was handed over.
             if generation.state is State.RUNNING:
-                generation.body_task = asyncio.current_task()
+                generation._body_task = asyncio.current_task()  # noqa: SLF001
                 return generation
 
     def release(self) -> None:
@@ -249,7 +249,7 @@ class ConsumerGroup(GroupTwin):
         if self._tasks is None or self._group in inside_of.get():
             await asyncio.sleep(0)
             return
-        if self._current is not None and asyncio.current_task() is self._current.body_task:
+        if self._current is not None and asyncio.current_task() is self._body_task():
             self.release()
         await self.wait_closed()
 
@@ -284,7 +284,7 @@ class ConsumerGroup(GroupTwin):
     async def _next_generation(self) -> Generation:
         generation = await self._group.next()
         self._current = Generation(generation, self._program_tasks(), self._group, self._config)
-        self._background.start_service(self._current.watch)
+        self._background.start_service(self._current._watch)  # noqa: SLF001
         return self._current
 
     async def _until_broken(self) -> None:
@@ -303,8 +303,11 @@ class ConsumerGroup(GroupTwin):
         tasks.abandon()
 
     def _body_stack(self) -> str:
-        task = None if self._current is None else self._current.body_task
-        return stack_of_task(task, self._program_tasks().thread)
+        return stack_of_task(self._body_task(), self._program_tasks().thread)
+
+    def _body_task(self) -> asyncio.Task[Any] | None:
+        """The task that runs the body of the loop."""
+        return None if self._current is None else self._current._body_task  # noqa: SLF001
 
     def _pass_on(self, event: Event) -> None:
         # The context of the program's call that has caused the event, if one has.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 from kgroup.spark import api, batch, batch_loop
 from kgroup.spark.batch import BatchStage
 from kgroup.spark.offset_ranges import OffsetRange
-from kgroup.threaded.generation import Generation
+from kgroup.threaded.generation import Generation, run_in_loop
 from kgroup.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class MicroBatch:
             UsageError: the batch runs already, or was committed or skipped.
             Exception: raised by the function.
         """
-        return self._generation.run_in_loop(lambda _: self._batch.run(fn, *args))
+        return run_in_loop(self._generation, lambda _: self._batch.run(fn, *args))
 
     def commit(self) -> None:
         """Commit the ends of the ranges, after the sink has the records.
@@ -100,7 +100,7 @@ class MicroBatch:
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
         """
-        self._generation.run_in_loop(lambda _: self._batch.commit())
+        run_in_loop(self._generation, lambda _: self._batch.commit())
 
     def skip(self) -> None:
         """Commit the ends of the ranges although the run failed: the records are given up.
@@ -110,7 +110,7 @@ class MicroBatch:
             StaleGenerationError, CommitFailedError, CommitUnknownError: as
                 ``Generation.commit``.
         """
-        self._generation.run_in_loop(lambda _: self._batch.skip())
+        run_in_loop(self._generation, lambda _: self._batch.skip())
 
     def __str__(self) -> str:
         return str(self._batch)
@@ -141,14 +141,14 @@ class Batches:
                 ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refused the request, and would refuse it again.
         """
-        following = self._generation.run_in_loop(lambda _: self._next())
+        following = run_in_loop(self._generation, lambda _: self._next())
         if following is None:
             raise StopIteration
         return MicroBatch(self._generation, following)
 
     def close(self) -> None:
         """Release the partitions, and end the threads that run Spark actions. Idempotent."""
-        self._generation.run_in_loop(lambda _: self._loop.aclose())
+        run_in_loop(self._generation, lambda _: self._loop.aclose())
 
     async def _next(self) -> batch.MicroBatch | None:
         try:
@@ -181,7 +181,7 @@ def batches(generation: Generation, spark: SparkSession, **settings: Any) -> Bat
 
     # In this thread, whose local properties the jobs inherit.
     settings = {"jobs": jobs_of(spark), **settings}
-    return Batches(generation, generation.run_in_loop(partial(_make_loop, spark, settings)))
+    return Batches(generation, run_in_loop(generation, partial(_make_loop, spark, settings)))
 
 
 async def _make_loop(

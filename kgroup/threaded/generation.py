@@ -9,19 +9,16 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack, final
 
-import trio
-
 from kgroup import arguments
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
-from kgroup.background.flag import Flag
 from kgroup.background.generation import GenerationTwin, listed
-from kgroup.events import HandlerStillRunning
 from kgroup.functions import check_plain
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, without_stale_errors
 from kgroup.generation.scopes import may_end_early
-from kgroup.threaded.handlers import GRACE, Handler
+from kgroup.threaded.generation_threads import GenerationThreads
+from kgroup.threaded.handlers import Handler
 from kgroup.threaded.records import Records
 from kgroup.tracebacks import raise_outside
 from kgroup.types import End, Offsets, TopicPartition
@@ -47,22 +44,12 @@ class Generation(GenerationTwin):
             commit a part of its batch.
     """
 
-    def __init__(
-        self,
-        generation: TrioGeneration,
-        loop: BackgroundLoop,
-        owner: object,
-        emit: Callable[[HandlerStillRunning], None],
-    ) -> None:
-        super().__init__(generation)
-        self.ending = Flag()
+    def __init__(self, threads: GenerationThreads, loop: BackgroundLoop, owner: object) -> None:
+        super().__init__(threads.generation)
+        self.ending = threads.ending
         self._loop = loop
         self._owner = owner
-        self._emit = emit
-        self._handlers: dict[Handler, None] = {}
-        self.body_thread: threading.Thread | None = None
-        self.stragglers_reported = trio.Event()
-        self.threads_ended = trio.Event()
+        self._threads = threads
 
     def start(self, fn: Callable[[Unpack[Ts]], object], *args: Unpack[Ts]) -> bool:
         """Run a function in a thread of its own; its return or exception ends the generation.
@@ -100,7 +87,7 @@ class Generation(GenerationTwin):
             StaleGenerationError: the group's background thread has died, so that the reason is
                 not known.
         """
-        in_body = threading.current_thread() is self.body_thread
+        in_body = threading.current_thread() is self._threads.body
         wait = self._wait_ended_in_body if in_body else self._generation.wait_ended
         limit = arguments.seconds("timeout", timeout)
         return self._run(wait, limit, lambda: self._late(limit))
@@ -194,15 +181,6 @@ class Generation(GenerationTwin):
         given = arguments.offsets(offsets)
         self._run(partial(self._generation.commit, given, beyond_read=beyond_read))
 
-    def run_in_loop(self, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
-        """Call an async function with the trio generation in the event loop, for kgroup's modules.
-
-        Raises:
-            StaleGenerationError: the group was closed.
-            Exception: the function's own exception.
-        """
-        return self._run(partial(fn, self._generation))
-
     def commit_in_transaction(
         self, producer: Producer, offsets: Offsets, *, beyond_read: bool = False
     ) -> None:
@@ -225,41 +203,6 @@ class Generation(GenerationTwin):
         )
         self._run(commit)
 
-    # For ConsumerGroup.
-
-    async def watch(self) -> None:
-        """Tell the threads of the end by setting `ending`, and wait until they have ended."""
-        await self._generation.ending.wait()
-        self.ending.set()
-        await self._generation.wait_ended()
-        with trio.move_on_after(GRACE):
-            await self._wait_for_threads()
-        for handler in self._handlers:
-            if not handler.call.ended:
-                self._emit(self._straggler(handler))
-        self.stragglers_reported.set()
-        await self._wait_for_threads()
-
-    def late_errors(self) -> list[BaseException]:
-        """The exceptions of threads that outlasted the generation, without its stale errors."""
-        raised = [
-            handler.unraised_error
-            for handler in self._handlers
-            if handler.unraised_error is not None
-        ]
-        left = (without_stale_errors(error, self.end) for error in raised)
-        return [error for error in left if error is not None]
-
-    def running_threads(self) -> list[str]:
-        """The names of the handler threads that have not ended; any thread may call it."""
-        return [one.thread.name for one in list(self._handlers) if not one.call.ended]
-
-    def join_threads(self) -> None:
-        """Join the threads whose functions have returned; in the caller's thread."""
-        for handler in list(self._handlers):
-            if handler.call.ended and handler.thread.ident is not None:
-                handler.thread.join()
-
     # In the loop.
 
     def _start(self, handler: Handler) -> bool:
@@ -269,23 +212,8 @@ class Generation(GenerationTwin):
         wait_for_thread.__qualname__ = handler.name  # the name in the end that it causes
         if not self._generation.start_soon(wait_for_thread):
             return False
-        self._handlers[handler] = None
-        handler.start()
+        self._threads.start(handler)
         return True
-
-    async def _wait_for_threads(self) -> None:
-        for handler in self._handlers:
-            await handler.call.wait()
-
-    def _straggler(self, handler: Handler) -> HandlerStillRunning:
-        return HandlerStillRunning(
-            group_id=self.group_id,
-            member_id=self.member_id,
-            generation_id=self.generation_id,
-            epoch=self.epoch,
-            thread=handler.thread.name,
-            stack=handler.stack,
-        )
 
     # In the caller's thread.
 
@@ -319,3 +247,13 @@ class Generation(GenerationTwin):
     def _run_sync(self, fn: Callable[[], T]) -> T:
         with self._loop_end_as_stale():
             return self._loop.run_sync(fn)
+
+
+def run_in_loop(generation: Generation, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
+    """Call an async function with the trio generation in the event loop, for kgroup's modules.
+
+    Raises:
+        StaleGenerationError: the group was closed.
+        Exception: the function's own exception.
+    """
+    return generation._run(partial(fn, generation._generation))  # noqa: SLF001 # this module's own

@@ -27,8 +27,8 @@ from kgroup.monitors import Monitors
 from kgroup.runtime import Runtime
 from kgroup.status import GroupStatus, Phase
 from kgroup.threaded.generation import Generation
+from kgroup.threaded.generation_threads import GenerationThreads
 from kgroup.threaded.slot import Slot
-from kgroup.worker_thread import stack_of
 
 
 @final
@@ -105,7 +105,8 @@ class ConsumerGroup(GroupTwin):
             " generation at a time",
         )
         self._owner: int | None = None
-        self._current: Generation | None = None
+        self._threads: GenerationThreads | None = None
+        """Those of the last generation."""
 
     def __enter__(self) -> Self:
         if self._owner is not None:
@@ -166,14 +167,15 @@ class ConsumerGroup(GroupTwin):
                 f"group {self._config.group_id!r}: next() was called by a handler of one of its"
                 " generations, which has to end first; return from the handler instead"
             )
-        before = self._current
+        before = self._threads
         try:
             generation = self._slot.take(timeout, lambda: self._late(timeout))
         except LoopEndedError:
             raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
         if before is not None:
-            before.join_threads()
-        generation.body_thread = threading.current_thread()
+            before.join()
+        if self._threads is not None:
+            self._threads.body = threading.current_thread()
         return generation
 
     def shutdown(self, reason: str = CLOSED, *, promptly: bool = False) -> None:
@@ -218,7 +220,7 @@ class ConsumerGroup(GroupTwin):
         If the background thread is blocked, the second call says so.
         """
         status = self._background.status()
-        threads = [] if self._current is None else self._current.running_threads()
+        threads = [] if self._threads is None else self._threads.running()
         if status.phase is Phase.IDLE and threads:
             detail = f"handler threads still run: {short_list(threads)}"
             return attrs.evolve(status, phase=Phase.DRAINING, detail=detail)
@@ -241,43 +243,43 @@ class ConsumerGroup(GroupTwin):
     # In the loop.
 
     async def _until_reported(self) -> None:
-        if self._current is not None:
-            await self._current.stragglers_reported.wait()
+        if self._threads is not None:
+            await self._threads.stragglers_reported.wait()
 
     async def _next_generation(self) -> Generation:
-        if self._current is not None:
+        if self._threads is not None:
             self._group.release()
-            await self._wait_for_threads(self._current)
-        self._current = Generation(await self._group.next(), self._loop, self._group, self._emit)
-        self._background.start_service(self._watch, self._current)
-        return self._current
+            await self._wait_for_threads(self._threads)
+        threads = GenerationThreads(await self._group.next(), self._emit)
+        self._background.start_service(self._watch, threads)
+        self._threads = threads
+        return Generation(threads, self._loop, self._group)
 
-    async def _wait_for_threads(self, generation: Generation) -> None:
+    async def _wait_for_threads(self, threads: GenerationThreads) -> None:
         """Wait until all threads of a generation have ended, or the group is closed."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._cancel_when_closed, nursery.cancel_scope)
-            await generation.threads_ended.wait()
+            await threads.ended.wait()
             nursery.cancel_scope.cancel()
 
     async def _cancel_when_closed(self, scope: trio.CancelScope) -> None:
         await self._group.wait_closed()
         scope.cancel()
 
-    async def _watch(self, generation: Generation) -> None:
-        await generation.watch()
-        if late := generation.late_errors():
+    async def _watch(self, threads: GenerationThreads) -> None:
+        await threads.watch()
+        if late := threads.late_errors():
             self._background.late_errors += late
             self._group.shutdown(f"a handler raised {late[0]!r}", promptly=True)
-        generation.threads_ended.set()
+        threads.ended.set()
 
     def _on_loop_end(self) -> None:
         """Set `ending` when the loop has ended: if it died, nothing else notifies the threads."""
-        if self._current is not None:
-            self._current.ending.set()
+        if self._threads is not None:
+            self._threads.ending.set()
 
     def _body_stack(self) -> str:
-        body = None if self._current is None else self._current.body_thread
-        return (None if body is None else stack_of(body)) or "(the thread has ended)"
+        return "(no thread)" if self._threads is None else self._threads.stack_of_body()
 
     def _emit(self, event: Event) -> None:
         self._event_handlers(event)
@@ -296,10 +298,10 @@ class ConsumerGroup(GroupTwin):
             raise
         finally:
             atexit.unregister(self._close_at_exit)
-            if self._current is not None:
-                self._current.join_threads()
-                if not self._current.threads_ended.is_set():
-                    self._background.late_errors += self._current.late_errors()
+            if self._threads is not None:
+                self._threads.join()
+                if not self._threads.ended.is_set():
+                    self._background.late_errors += self._threads.late_errors()
 
     def _close_at_exit(self) -> None:
         if not self._loop.forked:

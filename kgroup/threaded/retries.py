@@ -22,7 +22,7 @@ from kgroup.retry_policy import (
     check_generation,
     is_retried,
 )
-from kgroup.threaded.generation import Generation
+from kgroup.threaded.generation import Generation, run_in_loop
 
 _ASYNC: Final = "kgroup.retrying, for kgroup.run, takes async functions"
 
@@ -149,4 +149,4 @@ def _emit(generation: Generation, event: Callable[..., Any]) -> None:
         await trio.lowlevel.checkpoint()
         in_loop.emit(event)
 
-    generation.run_in_loop(emit)
+    run_in_loop(generation, emit)
