@@ -20,6 +20,8 @@ COMMAND: Final = re.compile(
     r"^(?:.*/bin/| +)?kgroup ((?:assign|broker|consume|demo|groups|simulate|timeline)\b.*)$",
     re.MULTILINE,
 )
+CONTINUED: Final = re.compile(r"\\\n *")
+"""The end of a line that a shell joins with the next one."""
 GROUP: Final = re.search(
     r"```json\n(.*?)```", (ROOT / "docs" / "assignors.md").read_text(encoding="utf-8"), re.DOTALL
 )
@@ -33,12 +35,20 @@ class OneEach:
 
 async def member(process):
     pass
+
+
+def order(partition, n):
+    return b"{}"
+
+
+def database():
+    pass
 """
 SHOWN: Final = [
-    pytest.param(shlex.split(line), id=f"{page.name}-{line}")
+    pytest.param(shlex.split(line, comments=True), id=f"{page.name}-{line}")
     for page in PAGES
     for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for line in COMMAND.findall(block)
+    for line in COMMAND.findall(CONTINUED.sub("", block))
 ]
 
 
@@ -63,7 +73,8 @@ def test_a_command_is_accepted_as_it_is_shown(
         monkeypatch.setattr(place, work)
     assert GROUP is not None
     (tmp_path / "group.json").write_text(GROUP[1])
-    (tmp_path / "my_assignors.py").write_text(OWN)
+    for module in ("my_assignors", "test_orders"):
+        (tmp_path / f"{module}.py").write_text(OWN)
     (tmp_path / "orders.events").touch()
     (tmp_path / "my_tests").mkdir()
     (tmp_path / "my_tests" / "test_worker.py").write_text(OWN)
@@ -72,7 +83,7 @@ def test_a_command_is_accepted_as_it_is_shown(
     # A shell would put the reader's own files in the place of the pattern.
     given = ["orders.events" if one.endswith(".events") else one for one in arguments]
     result = CliRunner().invoke(main, given)
-    for name in ("my_assignors", "my_tests", "my_tests.test_worker"):
+    for name in ("my_assignors", "test_orders", "my_tests", "my_tests.test_worker"):
         sys.modules.pop(name, None)
     assert result.exit_code == DONE, result.output
     assert worked
