@@ -79,7 +79,7 @@ from kgroup.generation.member_context import MemberContext
 from kgroup.generation.states import State, StateMachine
 from kgroup.interfaces import Task
 from kgroup.notifier import Notifier
-from kgroup.tracebacks import StartedCall, origin_of, raise_outside
+from kgroup.tracebacks import StartedCall, what_raised, raise_outside
 from kgroup.types import Cause, End, Membership
 
 T = TypeVar("T")
@@ -541,7 +541,7 @@ class Lifecycle:
 
     def _raised(self, fn: Task, error: Exception) -> None:
         self.errors.append(error)
-        self.end(End(Cause.TASK_RAISED, f"{origin_of(error, fn)} raised {error!r}", error))
+        self.end(End(Cause.TASK_RAISED, what_raised(error, fn), error))
 
     def _finish(self) -> None:
         """Refuse commits and records from now on: the next JoinGroup may be on its way."""

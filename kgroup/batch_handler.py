@@ -141,6 +141,7 @@ def explained(progress: Progress, membership: Any) -> Iterator[None]:
             f"{progress.raises} raised this for {described(failed)}, in generation"
             f" {membership.generation_id} of group {membership.group_id!r}; the offsets are not"
             " committed, so the records will be read again",
+            records=f"for {described(failed)}",
         )
         raise
     finally:
@@ -169,7 +170,7 @@ def reading(
 def committing(handle: Callable[..., object], done: Batch, membership: Any) -> Iterator[None]:
     """A block that commits what the function has processed; likewise."""
     what = f"committing {described(done)}"
-    with _not_by(handle, what, membership, "they were processed, and will be read again"):
+    with _not_by(handle, what, membership, "it was processed, and may be read again"):
         yield
 
 

@@ -31,14 +31,16 @@ class _Explanation(str):
 
     Attributes:
         origin: what raised the exception, if it was not the function that a generation runs.
+        records: the records that were being processed, as far as they are known.
     """
 
-    __slots__ = ("origin",)
+    __slots__ = ("origin", "records")
 
     origin: str
+    records: str
 
 
-def explain(error: BaseException, text: str, *, origin: str = "") -> None:
+def explain(error: BaseException, text: str, *, origin: str = "", records: str = "") -> None:
     """Add a note that says where an exception came from, unless it has one of kgroup's already.
 
     The first one is the one to keep: it was added nearest to where the exception was raised.
@@ -46,22 +48,26 @@ def explain(error: BaseException, text: str, *, origin: str = "") -> None:
     Args:
         error: the exception.
         text: the note.
-        origin: what `origin_of` returns for it.
+        origin: what `what_raised` says in place of the function's name.
+        records: what `what_raised` adds.
     """
     if _explanation(error) is None:
         note = _Explanation(text)
-        note.origin = origin
+        note.origin, note.records = origin, records
         error.add_note(note)
 
 
-def origin_of(error: BaseException, fn: Callable[..., object]) -> str:
-    """What raised an exception that a function of a generation has let through, to be named.
+def what_raised(error: BaseException, fn: Callable[..., object]) -> str:
+    """Say what raised an exception that a function of a generation has let through, and where.
 
     A worker's task has the name of the program's function, and also reads and commits for it. What
     fails there is not the function's fault.
     """
     note = _explanation(error)
-    return (note.origin if note is not None else "") or name_of(fn)
+    if note is None:
+        return f"{name_of(fn)} raised {error!r}"
+    text = f"{note.origin or name_of(fn)} raised {error!r}"
+    return f"{text}, {note.records}" if note.records else text
 
 
 def _explanation(error: BaseException) -> _Explanation | None:
@@ -105,7 +111,8 @@ class StartedCall:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Exception):
-            explain(error, str(self))
+            last = [_offsets(*batch) for batch in self._last.values()]
+            explain(error, str(self), records=f"with {short_list(last)}" if last else "")
 
     def handed_out(self, partitions: frozenset[TopicPartition], batch: Batch) -> None:
         """A stream of these partitions hands a batch to the function."""

@@ -35,7 +35,7 @@ from kgroup.batch_handler import (
     reading,
 )
 from kgroup.config import GroupConfig
-from kgroup.errors import UsageError, in_one_line
+from kgroup.errors import CommitUnknownError, UsageError, in_one_line
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_async, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS, Generation
@@ -201,7 +201,7 @@ def partition_worker(
                 raise
             if len(done) and commit:
                 with committing(handle, done, generation):
-                    await generation.commit({left.partition: done.next_offset})
+                    await _commit(generation, done)
             left = None if generation.ending.is_set() else left_of(left, done)
 
     async def process(generation: Any, partition: TopicPartition) -> None:
@@ -213,6 +213,19 @@ def partition_worker(
 
     process.__qualname__ = name_of(handle)  # the name in the end that it causes
     return process
+
+
+async def _commit(generation: Any, done: Batch) -> None:
+    """Commit what was processed, however long no answer comes, while the generation runs."""
+    while True:
+        try:
+            await generation.commit({done.partition: done.next_offset})
+        except CommitUnknownError:
+            # The event has reported it. To commit the same offsets again is safe.
+            if generation.ending.is_set():
+                raise
+        else:
+            return
 
 
 async def _commit_before(failure: Exception, generation: Any, done: Batch) -> None:

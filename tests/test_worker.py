@@ -16,7 +16,7 @@ from trio.testing import MockClock
 import kgroup
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, CommitFailedError, FetchError, UsageError
-from kgroup.events import Event, GenerationEnded, GenerationStarted
+from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, RecordSource
 from kgroup.records.buffered_source import BufferedSource
@@ -203,6 +203,29 @@ def flat(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         (error,) = error.exceptions
     return error
+
+
+async def test_a_commit_that_nothing_answers_is_made_again(autojump_clock: MockClock) -> None:
+    """However long the coordinator hangs, the worker goes on after it, with each record once."""
+    async with harness() as here:
+        await here.append(5)
+        found: list[int] = []
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            await trio.lowlevel.checkpoint()
+            found.extend(values(batch.messages))
+            if not here.events_of(CommitRefused):
+                here.broker.slow(60.0, "offset_commit", times=9)
+                await here.append(5)
+            else:
+                group.shutdown()
+
+        async with here.group(commit_timeout=3.0, request_timeout=1.0) as group:
+            await kgroup.serve(group, handle)
+        assert len(here.events_of(CommitRefused)) >= 2
+        assert found == [*range(5), *range(5)]
+        assert await here.committed() == {P0: 10}
+        assert len(here.events_of(GenerationStarted)) == 1
 
 
 async def test_a_function_that_is_not_async(autojump_clock: MockClock) -> None:

@@ -131,8 +131,10 @@ class Bridge:
         """
         if running_loop() is not self._loop:
             raise UsageError(
-                f"group {self._group_id!r} belongs to another event loop of asyncio; make its calls"
-                " in that loop, for example by asyncio.run_coroutine_threadsafe"
+                f"group {self._group_id!r} belongs to another event loop of asyncio; nothing was"
+                " done. Make its calls in that loop: those of async functions by"
+                " asyncio.run_coroutine_threadsafe(coroutine, loop), others by"
+                " loop.call_soon_threadsafe(function)"
             )
 
 

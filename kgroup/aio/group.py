@@ -245,6 +245,8 @@ class ConsumerGroup(GroupTwin):
 
         Cancellation: the group continues to close; only the wait ends.
         """
+        if self._tasks is not None:
+            self._tasks.bridge.check_loop()
         self.shutdown(reason, promptly=promptly)
         if self._tasks is None or self._group in inside_of.get():
             await asyncio.sleep(0)

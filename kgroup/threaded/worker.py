@@ -30,6 +30,7 @@ from kgroup.batch_handler import (
     reading,
 )
 from kgroup.config import GroupConfig
+from kgroup.errors import CommitUnknownError
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS
@@ -187,8 +188,21 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
             raise
         if len(done) and commit:
             with committing(handle, done, generation):
-                generation.commit({left.partition: done.next_offset})
+                _commit(generation, done)
         left = None if generation.ending.is_set() else left_of(left, done)
+
+
+def _commit(generation: Generation, done: Batch) -> None:
+    """Commit what was processed, however long no answer comes, while the generation runs."""
+    while True:
+        try:
+            generation.commit({done.partition: done.next_offset})
+        except CommitUnknownError:
+            # The event has reported it. To commit the same offsets again is safe.
+            if generation.ending.is_set():
+                raise
+        else:
+            return
 
 
 def _commit_before(failure: Exception, generation: Generation, done: Batch) -> None:
