@@ -737,6 +737,26 @@ def test_groups_on_the_wrong_loop_say_which_to_take(kafka: Kafka) -> None:
     in_asyncio(main)
 
 
+def test_a_call_from_another_event_loop_does_nothing(kafka: Kafka) -> None:
+    """Async calls of the group are refused before they do anything, aclose() among them."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+
+            def elsewhere() -> None:
+                for call in (group.aclose, group.next, group.wait_closed, generation.wait_ended):
+                    with pytest.raises(UsageError, match="another event loop.* nothing was done"):
+                        asyncio.run(call())
+
+            await asyncio.to_thread(elsewhere)
+            assert group.status().phase is Phase.RUNNING
+            assert generation.end is None
+
+    in_asyncio(main)
+
+
 def test_a_simulation_is_refused(kafka: Kafka) -> None:
     """It uses threads, so it cannot be simulated."""
     config = Harness(kafka).config()

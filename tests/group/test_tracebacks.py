@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import kgroup
+from kgroup.events import GenerationEnded
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
@@ -84,6 +85,25 @@ async def test_the_traceback_of_a_task(autojump_clock: MockClock, body: Body, no
     assert note in printed
     assert "KeyError: 'cause'" in printed
     assert printed.startswith("  + Exception Group Traceback")
+
+
+@pytest.mark.parametrize(
+    ("body", "end"),
+    [
+        (iterate, "read raised ValueError('mine'), with offsets 0 to 4 of topic-0"),
+        (serve, "handle raised ValueError('mine'), for offsets 0 to 4 of topic-0"),
+    ],
+)
+async def test_the_end_says_which_records_raised(
+    autojump_clock: MockClock, body: Body, end: str
+) -> None:
+    """The log has it when the generation ends; the exception itself may surface much later."""
+    async with harness() as here:
+        await here.append(5)
+        with pytest.RaisesGroup(ValueError):
+            async with here.group() as group:
+                await body(group)
+        assert [event.end.detail for event in here.events_of(GenerationEnded)] == [end]
 
 
 async def test_what_the_program_handles_outside_is_the_context(autojump_clock: MockClock) -> None:
