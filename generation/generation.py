@@ -401,11 +401,11 @@ class Generation(MembershipView):
         return f"<Generation {self.generation_id} of {self.group_id!r}, {self.state.value}{why}>"
 
     def _refuse_if_over(self, outcome: str) -> None:
-        if self.state is State.ENDED and self.end is not None:
+        if (end := self._lifecycle.final_end) is not None:
             raise StaleGenerationError(
-                f"{self._membership}: the generation has ended ({self.end}), so that {outcome};"
-                f" {_ADVICE.get(self.end.cause, _NEXT)}",
-                self.end,
+                f"{self._membership}: the generation has ended ({end}), so that {outcome};"
+                f" {_ADVICE.get(end.cause, _NEXT)}",
+                end,
             )
 
     def _check_thread(self, method: str, *, waits: bool = False) -> None:
