@@ -222,9 +222,9 @@ class ConsumerGroup:
         return self
 
     async def __aexit__(self, *details: object) -> bool | None:
-        assert self._opened is not None  # __aenter__ has set it
+        opened = self._check_entered()
         try:
-            return await self._opened.__aexit__(*details)  # type: ignore[arg-type]
+            return await opened.__aexit__(*details)  # type: ignore[arg-type]
         finally:
             self._outside = None  # its traceback may have this object
             if self.event_file is not None:
@@ -255,11 +255,7 @@ class ConsumerGroup:
 
         Cancellation: nothing is lost; the next call continues the wait.
         """
-        if self._opened is None:
-            raise UsageError(
-                f"group {self._config.group_id!r} is not open; write `async with ConsumerGroup(...)"
-                " as group:`"
-            )
+        self._check_entered()
         self._check_thread("next", waits=True)
         if self in inside_of.get():
             raise UsageError(
@@ -515,6 +511,14 @@ class ConsumerGroup:
         else:
             phase = Phase.RUNNING if runner.lifecycle.was_held else Phase.STARTING
         return phase, detail
+
+    def _check_entered(self) -> AbstractAsyncContextManager[None]:
+        if self._opened is None:
+            raise UsageError(
+                f"group {self._config.group_id!r} is not open; write `async with ConsumerGroup(...)"
+                " as group:`"
+            )
+        return self._opened
 
     def _check_thread(self, method: str, *, waits: bool = False) -> None:
         """Check that the group was not entered yet, or that its event loop's thread calls."""

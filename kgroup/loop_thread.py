@@ -6,6 +6,7 @@ fail somewhere inside, and a group that was changed by half may never close.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._ident = threading.get_ident()
+        self._process = os.getpid()
         self._token = trio.lowlevel.current_trio_token()
 
     @property
@@ -43,8 +45,14 @@ class LoopThread:
             waits: whether it is an async function.
 
         Raises:
-            UsageError: it is another thread.
+            UsageError: it is another thread, or a process that was forked from this one.
         """
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"{owner}: {call}() was called in a forked process, which shares the connections of"
+                f" process {self._process}; nothing was done. Only that process is the member; make"
+                " a group of its own in each process, after the fork"
+            )
         if self.is_here:
             return
         run = "run" if waits else "run_sync"

@@ -13,10 +13,12 @@ that follows the last record it has processed. So what is committed is always wh
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -47,6 +49,8 @@ from kgroup.types import TopicPartition
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 """The signals that close a worker's group. The first lets it finish its work; a second does not."""
+SAME_WISH: Final = 0.3
+"""Seconds after a signal in which another one adds nothing. A person takes longer to ask again."""
 _SERVE: Final = "`await kgroup.serve(group, handle)`"
 _KILLED: Final = 128
 """Shells add this to the number of the signal that ended a process, for its exit status."""
@@ -280,22 +284,30 @@ def closed_by_signals(
     cancel: Callable[[], object],
     received: list[int],
     reacted: Callable[[], bool] = lambda: True,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[None]:
     """A block in which signals close a group.
 
     The first signal closes it, and the second ends its handlers. A handler that blocks the event
     loop, or that does not end when it is cancelled, would make the process deaf to signals. So
     the third one, or the second one if nothing has reacted to the first, has its usual effect: it
-    kills the process.
+    kills the process. A signal that comes within `SAME_WISH` seconds of the one before is no other
+    wish: ``timeout`` of the shell, for one, sends it to the process and again to its process group.
 
     Args:
         shutdown: called at the first signal, with its name; it must not wait.
         cancel: called at the second one; it must not wait.
-        received: gets the numbers of the signals.
+        received: gets the numbers of the signals, without those that repeat a wish.
         reacted: whether the call of ``shutdown`` has had its effect.
+        clock: the time in seconds.
     """
+    last = -math.inf
 
     def close(number: int, _: object) -> None:
+        nonlocal last
+        earlier, last = last, clock()
+        if last - earlier < SAME_WISH:
+            return
         received.append(number)
         if len(received) == 1:
             shutdown(signal.Signals(number).name)

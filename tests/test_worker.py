@@ -23,7 +23,7 @@ from kgroup.records.buffered_source import BufferedSource
 from kgroup.records.fetcher import FetcherBroken
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
-from kgroup.worker import report_end, report_failure
+from kgroup.worker import SAME_WISH, closed_by_signals, report_end, report_failure
 from tests.group.harness import P0, P1, harness, values
 
 
@@ -324,6 +324,34 @@ def test_a_closed_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for stderr in (closed, None):
         monkeypatch.setattr("sys.stderr", stderr)
         assert report_failure(config, error) is error
+
+
+@pytest.mark.parametrize(
+    ("times", "closed", "cancelled"),
+    [
+        ([0.0, 0.001], 1, 0),  # to the process, and to its process group
+        ([0.0, 0.2, 0.4, 0.6], 1, 0),  # a key that is held down
+        ([0.0, SAME_WISH], 1, 1),
+        ([0.0, 0.1, 5.0, 5.1], 1, 1),
+    ],
+)
+def test_a_signal_that_comes_twice_is_one_wish(
+    times: list[float], closed: int, cancelled: int
+) -> None:
+    """Signals that follow each other at once add nothing; a later one ends the handlers."""
+    calls: list[str] = []
+    received: list[int] = []
+    left = list(times)
+    with closed_by_signals(
+        lambda _: calls.append("close"),
+        lambda: calls.append("cancel"),
+        received,
+        clock=lambda: left.pop(0),
+    ):
+        for _ in times:
+            signal.raise_signal(signal.SIGTERM)
+    assert calls == ["close"] * closed + ["cancel"] * cancelled
+    assert len(received) == closed + cancelled
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ class Generation(GenerationTwin):
         membership is lost, it is cancelled. If it continues for a second after that, or blocks the
         event loop, a ``TaskStillRunning`` event names it; it is cancelled again every second,
         and the member joins no new generation until it has ended. A task that is cancelled by
-        others ends the generation as if it had returned.
+        others ends the generation as if it had returned. A CancelledError of something that it
+        awaits is an error like any other.
 
         Returns:
             False if the generation drains or has ended. Nothing was started, which is no error:
@@ -92,7 +93,8 @@ class Generation(GenerationTwin):
             UsageError: another event loop runs here.
         """
         arguments.function("fn", fn)
-        task = self._task(fn, *args, around=StartedCall(fn, args, self._membership))
+        started_call = StartedCall(fn, args, self._membership)
+        task = self._task(fn, *args, around=started_call, alone=True)
 
         async def wait_for_task() -> None:
             await task.wait(self._report_straggler)
@@ -322,10 +324,11 @@ class Generation(GenerationTwin):
         fn: Callable[..., Awaitable[T]],
         *args: Any,
         around: AbstractContextManager[None] | None = None,
+        alone: bool = False,
     ) -> ProgramTask[T]:
         context = contextvars.copy_context()
         context.run(inside_of.set, inside_of.get() | {self._owner})
-        return ProgramTask(self._tasks, context, fn, *args, around=around)
+        return ProgramTask(self._tasks, context, fn, *args, around=around, alone=alone)
 
     async def _call(self, fn: Callable[[], Awaitable[T]]) -> T:
         with self._loop_end_as_stale():

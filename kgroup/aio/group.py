@@ -140,6 +140,7 @@ class ConsumerGroup(GroupTwin):
     ) -> None:
         if self._loop.forked:
             return  # only the parent process may leave the group
+        self._program_tasks()
         # If the group has cancelled the body, its errors are raised in place of that.
         absorbed = self._block.__exit__(kind, error, traceback)
         if isinstance(error, asyncio.CancelledError | GeneratorExit):

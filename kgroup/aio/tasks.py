@@ -67,6 +67,9 @@ class ProgramTask(Generic[T]):
         fn: the function.
         args: its arguments.
         around: a block in which the function is called.
+        alone: whether nobody awaits the task, who would get a CancelledError of the function. Then
+            one that the task itself was not cancelled for is an error: it comes from another task,
+            which the function awaited.
 
     Attributes:
         name: the function's name.
@@ -80,12 +83,14 @@ class ProgramTask(Generic[T]):
         fn: Callable[..., Awaitable[T]],
         *args: Any,
         around: AbstractContextManager[None] | None = None,
+        alone: bool = False,
     ) -> None:
         self.name = name_of(fn)
         self.cancelled = False
         self._tasks = tasks
         self._context = context
         self._around = around or nullcontext()
+        self._alone = alone
         self._call: Callable[[], Awaitable[T]] | None = partial(fn, *args)
         self._task: asyncio.Task[None] | None = None
         self._result: list[T] = []
@@ -124,7 +129,16 @@ class ProgramTask(Generic[T]):
                     raise UsageError(  # it ends the generation as the function's would
                         f"{self.name} is not an async function; tasks of kgroup.aio are"
                     )
-                self._result.append(await returned)
+                try:
+                    self._result.append(await returned)
+                except asyncio.CancelledError as error:
+                    task = asyncio.current_task()
+                    if not self._alone or (task is not None and task.cancelling()):
+                        raise
+                    raise UsageError(
+                        f"{self.name} raised CancelledError, and nothing has cancelled it: a task"
+                        " or a future that it awaited was cancelled; catch that in the function"
+                    ) from error
         except Exception as error:  # noqa: BLE001 # raised in the trio task
             self._error = error
 

@@ -122,6 +122,7 @@ class ConsumerGroup(GroupTwin):
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._loop.forked:
             return  # only the parent process may leave the group
+        self._check_entered()
         self.shutdown(
             "the block was left" if error is None else f"{error!r}", promptly=error is not None
         )
@@ -157,11 +158,7 @@ class ConsumerGroup(GroupTwin):
                 this group's generations, or the group was not entered.
         """
         timeout = arguments.seconds("timeout", timeout)
-        if self._owner is None:
-            raise UsageError(
-                f"group {self._config.group_id!r} is not open; write `with ConsumerGroup(...)"
-                " as group:`"
-            )
+        self._check_entered()
         if self._group in inside_of.get():
             raise UsageError(
                 f"group {self._config.group_id!r}: next() was called by a handler of one of its"
@@ -231,6 +228,13 @@ class ConsumerGroup(GroupTwin):
         if self._owner is not None:  # the background thread enters the group a moment later
             text = text.replace(", not entered>", ", joining>")
         return f"<threaded {text[1:]}"
+
+    def _check_entered(self) -> None:
+        if self._owner is None:
+            raise UsageError(
+                f"group {self._config.group_id!r} is not open; write `with ConsumerGroup(...)"
+                " as group:`"
+            )
 
     def _late(self, timeout: float | None) -> str:
         status = self.status()

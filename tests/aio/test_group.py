@@ -757,6 +757,42 @@ def test_a_call_from_another_event_loop_does_nothing(kafka: Kafka) -> None:
     in_asyncio(main)
 
 
+def test_a_function_that_lets_anothers_cancellation_through(kafka: Kafka) -> None:
+    """It is an error, with its traceback: nothing has cancelled the function's own task."""
+    here = Here(kafka)
+
+    async def handle(generation: aio.Generation, batch: object) -> None:
+        waiting = asyncio.ensure_future(asyncio.sleep(60))
+        asyncio.get_running_loop().call_soon(waiting.cancel)
+        await waiting
+
+    async def main() -> None:
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(UsageError, match="raised CancelledError, and nothing has cancelled")
+        ) as raised:
+            async with here.group() as group:
+                await aio.serve(group, handle)
+        (error,) = raised.value.exceptions
+        assert isinstance(error.__cause__, asyncio.CancelledError)
+        ends = [event.end for event in here.events if isinstance(event, GenerationEnded)]
+        assert [end.cause for end in ends] == [Cause.TASK_RAISED]
+
+    in_asyncio(main)
+
+
+def test_a_group_that_was_not_entered_cannot_be_left(kafka: Kafka) -> None:
+    """It is refused, and nothing waits; so in kgroup.threaded."""
+    config = Harness(kafka).config()
+
+    async def main() -> None:
+        with pytest.raises(UsageError, match="is not open"):
+            await aio.ConsumerGroup(config).__aexit__(None, None, None)
+
+    in_asyncio(main)
+    with pytest.raises(UsageError, match="is not open"):
+        kgroup.threaded.ConsumerGroup(config).__exit__(None, None, None)
+
+
 def test_a_simulation_is_refused(kafka: Kafka) -> None:
     """It uses threads, so it cannot be simulated."""
     config = Harness(kafka).config()

@@ -115,3 +115,25 @@ async def test_the_subscription_may_be_set_in_any_thread_before_the_group_is_ent
         group = here.group()
         assert in_a_thread(lambda: group.subscribe(["others"])) is None
         assert group.subscription == ("others",)
+
+
+async def test_a_forked_process_is_refused(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child has the parent's connections: what it would send, the parent's answer would be."""
+    async with harness() as here, here.group() as group:
+        generation = await group.next()
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            with pytest.raises(UsageError, match=r"generation\.commit\(\) was called in a forked"):
+                await generation.commit({P0: 0})
+            with pytest.raises(UsageError, match=r"group\.next\(\) was called in a forked"):
+                await group.next()
+        await generation.commit({P0: 0})
+
+
+async def test_a_group_that_was_not_entered_cannot_be_left(autojump_clock: MockClock) -> None:
+    """It is refused, and nothing waits."""
+    async with harness() as here:
+        with pytest.raises(UsageError, match="is not open"):
+            await here.group().__aexit__(None, None, None)
