@@ -20,7 +20,6 @@ from kgroup.client.error_policy import (
 from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import (
     CommitFailedError,
-    CommitUnknownError,
     FencedInstanceError,
     GroupFullError,
     InconsistentProtocolError,
@@ -280,7 +279,12 @@ BY_KAFKA = [
     ),
     (Request.COMMIT, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_commit", KEPT)])),
     (Request.COMMIT, ErrorCode.OFFSET_METADATA_TOO_LARGE, Expect(wire=[], call=CommitFailedError)),
-    (Request.COMMIT, TransportFailure.TIMED_OUT, Expect(wire=[], call=CommitUnknownError)),
+    # A request that timed out costs the connection, and a DisconnectException is retriable.
+    (
+        Request.COMMIT,
+        TransportFailure.TIMED_OUT,
+        Expect(wire=[FIND, ("offset_commit", KEPT)]),
+    ),
     # OffsetFetchResponseHandler, and KIP-447.
     (
         Request.FETCH_OFFSETS,
