@@ -34,6 +34,7 @@ import trio
 
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.error_policy import Request, failed_request, reaction_to
+from kgroup.client.retry import until_answered
 from kgroup.errors import BrokerError, TransportError, short_list
 from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, PartitionsNotRead
 from kgroup.generation.commits import Committer
@@ -249,6 +250,8 @@ class GenerationRunner:
             member.emitter.emit(AssignmentRefused, entries=accepted.received.left_out)
         self.assignment = accepted.assignment
         self._report_assignment(accepted.given_up)
+        if not self._membership.leader:
+            await self._step(Request.METADATA, self._check_permissions)
         if self._inherited.in_question:
             await self._check_inherited(
                 {*self.assignment.topics(), *accepted.received.foreign}, known
@@ -279,6 +282,31 @@ class GenerationRunner:
                 max(member.config.partition_watch_interval, _SHORTEST_PATTERN_WATCH),
                 member.emitter.failed,
             )
+
+    async def _check_permissions(self) -> None:
+        """Ask once for each topic of which this follower has no partition.
+
+        Only the leader requests the group's topics. If a follower may not read one that it
+        subscribes to, or has misspelt its name, nobody would tell it before it leads the group.
+
+        Raises:
+            BrokerError: this member may not read a topic of its own.
+
+        Source: Kafka's ``Metadata``, which every member of the Java client requests for its topics.
+        """
+        member = self._member
+        described = member.subscription.described
+        names = self._join.topics - set(self.assignment.topics()) - described
+        if not names:
+            return
+        await until_answered(
+            Request.METADATA,
+            partial(member.cluster.metadata, names),
+            find=None,
+            backoff=member.new_backoff(),
+            report=member.emitter.failed,
+        )
+        described |= names
 
     async def _sync(self, assignments: MemberAssignments) -> Sequence[TopicPartition]:
         try:

@@ -19,10 +19,13 @@ class Subscription:
 
     Attributes:
         topics: the names and patterns; empty while the member is unsubscribed.
+        described: the names of which a broker has told this member that they exist, or that they
+            do not; so it has the permission to ask.
     """
 
     def __init__(self, topics: Topics) -> None:
         self.topics = topics
+        self.described: set[str] = set()
 
     @property
     def has_patterns(self) -> bool:
