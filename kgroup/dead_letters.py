@@ -20,11 +20,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
 
 from kgroup import arguments
-from kgroup.errors import ArgumentError, DeadLetterError, creation, in_one_line
+from kgroup.errors import ArgumentError, DeadLetterError, UsageError, creation, in_one_line
 from kgroup.events import DeadLetterTopicMissing
 from kgroup.interfaces import Message
 from kgroup.permissions import to_grant
 from kgroup.retry_policy import DELIVERIES
+from kgroup.types import topic_fault
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -34,8 +35,10 @@ _LONGEST_REASON: Final = 2000
 _POLL: Final = 0.1
 _CHECKED_WITHIN: Final = 5.0
 """Seconds that the first batch may wait until the brokers say which topics there are."""
-_MISSING: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
+_MISSING: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 """librdkafka's names of the errors of a topic that does not exist."""
+_HEADER: Final = "dead_letter."
+_GROUP: Final = f"{_HEADER}group_id"
 _RETRIABLE: Final = frozenset(
     {
         "_ALL_BROKERS_DOWN",
@@ -77,7 +80,9 @@ class DeadLetters:
         if not callable(getattr(producer, "produce", None)):
             raise ArgumentError("producer", producer, "it must be a confluent_kafka.Producer")
         self._producer = producer
-        self._topic = arguments.instance("topic", topic, str)
+        if (fault := topic_fault(topic)) is not None:
+            raise ArgumentError("topic", topic, f"this name {fault}")
+        self._topic = topic
         self._timeout = arguments.seconds("timeout", timeout)
         self._checked = threading.Lock()
         """Taken, and never released, by the one call that looks for the topic."""
@@ -124,7 +129,19 @@ class DeadLetters:
             error: why it cannot be processed.
             attempts: how often it was tried.
             group_id: the group that could not process it.
+
+        Raises:
+            UsageError: this group has parked the record in this topic before, and reads it there.
+                It would be parked and read again without end.
         """
+        own: Any = message.headers()
+        if message.topic() == self._topic and (_GROUP, group_id.encode()) in (own or ()):
+            raise UsageError(
+                f"record {message.offset()} of {message.topic()}-{message.partition()} is a dead"
+                f" letter of group {group_id!r} itself, which reads its own topic of dead letters"
+                f" and would park each record for ever. Leave {self._topic!r} out of the"
+                " subscription, which may have a pattern that matches it"
+            )
         headers = headers_for(message, error, attempts, group_id)
         return DeadLetter(self._producer, self._topic, self._timeout, message, headers, error)
 
@@ -256,7 +273,7 @@ def headers_for(
     return [
         *(own or ()),
         *(
-            (f"dead_letter.{name}", str(value).encode(errors="replace"))
+            (f"{_HEADER}{name}", str(value).encode(errors="replace"))
             for name, value in added.items()
         ),
     ]

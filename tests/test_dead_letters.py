@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from kgroup.dead_letters import DeadLetter, DeadLetters
-from kgroup.errors import DeadLetterError
+from kgroup.dead_letters import DeadLetter, DeadLetters, headers_for
+from kgroup.errors import ArgumentError, DeadLetterError, UsageError
 from kgroup.retry_policy import DELIVERIES
 from kgroup.testing.embedded import EmbeddedKafka
 
@@ -62,10 +62,10 @@ class Scripted:
         return len(reports)
 
 
-def record() -> Any:
+def record(**others: object) -> Any:
     """A record of some partition."""
     values = {"topic": "orders", "partition": 3, "offset": 7, "value": b"v", "key": None}
-    values |= {"headers": None, "timestamp": (1, 5)}
+    values |= {"headers": None, "timestamp": (1, 5), **others}
     return SimpleNamespace(**{name: _giving(value) for name, value in values.items()})
 
 
@@ -227,3 +227,21 @@ def test_what_librdkafka_reports(
     else:
         with pytest.raises(DeadLetterError, match=reason):
             letter.send()
+
+
+@pytest.mark.parametrize("topic", ["", "orders failed", 3])
+def test_a_topic_that_no_broker_can_have_is_refused(topic: Any) -> None:
+    """A wrong name is refused where it is given, not at the first dead letter."""
+    with pytest.raises(ArgumentError, match="topic="):
+        DeadLetters(Scripted(), topic)  # type: ignore[arg-type]
+
+
+def test_a_group_that_reads_its_own_dead_letters_is_refused() -> None:
+    """A record that it has parked once is not parked there again; another group's is."""
+    letters = DeadLetters(Scripted(), "failed")  # type: ignore[arg-type]
+    headers = headers_for(record(), ValueError("bad"), 3, "mine")
+    parked = record(topic="failed", headers=headers)
+    with pytest.raises(UsageError, match="which reads its own topic of dead letters"):
+        letters.letter(parked, ValueError("bad"), 3, "mine")
+    assert letters.letter(parked, ValueError("bad"), 3, "another").attempts == 0
+    assert letters.letter(record(headers=headers), ValueError("bad"), 3, "mine").attempts == 0

@@ -160,7 +160,9 @@ def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
     produced(here)
     servers = here.bootstrap_servers if why == "no such topic" else "127.0.0.1:1"
     producer = producer_for(servers)
-    park = DeadLetters(producer, "kgroup: no topic" if why == "no such topic" else "t", timeout=0.5)
+    park = DeadLetters(producer, "t", timeout=0.5)
+    if why == "no such topic":
+        park._topic = "no: topic"  # noqa: SLF001 # the broker would create one with a valid name
 
     def handle(_: Generation, message: Message) -> None:
         if message.value() == b"wrong":
