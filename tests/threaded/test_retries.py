@@ -162,7 +162,7 @@ def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
     producer = producer_for(servers)
     park = DeadLetters(producer, "t", timeout=0.5)
     if why == "no such topic":
-        park._topic = "no: topic"  # noqa: SLF001 # the broker would create one with a valid name
+        park._topic = "no: topic"  # the broker would create one with a valid name
 
     def handle(_: Generation, message: Message) -> None:
         if message.value() == b"wrong":
