@@ -12,6 +12,7 @@ from typing import Any, final
 import attrs
 import trio
 
+from kgroup import arguments
 from kgroup.bounds import did_you_mean
 from kgroup.broker.apis import APIS
 from kgroup.error_codes import ErrorCode
@@ -109,7 +110,12 @@ class InjectedFaults:
         Raises:
             ValueError: the broker does not offer the API, or there is no error of this name or
                 number.
+            ArgumentError: a delay is no number of seconds, or ``times`` is neither None nor a whole
+                number from 1 on.
         """
+        arguments.seconds("seconds", delay)
+        if times is not None:
+            arguments.whole("times", times, 1)
         name = None if api is None else _api_of(api)
         code = None if error_code is None else _code_of(error_code)
         fault = InjectedFault(name, times, match or _any, code, delay)

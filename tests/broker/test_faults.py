@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
 
 from kgroup.broker.apis import APIS
 from kgroup.broker.faults import InjectedFaults
+from kgroup.errors import ArgumentError
 from kgroup.wire.versions import kafka_name
 
 
@@ -91,3 +94,12 @@ async def test_reachable_waits(autojump_clock: trio.testing.MockClock) -> None:
         nursery.start_soon(faults.wait_reachable)
         await trio.testing.wait_all_tasks_blocked()
         faults.set_reachable(reachable=True)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"delay": "1"}, {"delay": -1}, {"times": "2"}, {"times": 0}, {"times": 1.5}]
+)
+def test_a_fault_with_a_wrong_value_is_refused(wrong: dict[str, Any]) -> None:
+    """It is refused where it is planned; a broker that meets it later would fail for its clients."""
+    with pytest.raises(ArgumentError, match="is refused"):
+        InjectedFaults().plan("heartbeat", **wrong)
