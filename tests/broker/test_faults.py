@@ -100,6 +100,6 @@ async def test_reachable_waits(autojump_clock: trio.testing.MockClock) -> None:
     "wrong", [{"delay": "1"}, {"delay": -1}, {"times": "2"}, {"times": 0}, {"times": 1.5}]
 )
 def test_a_fault_with_a_wrong_value_is_refused(wrong: dict[str, Any]) -> None:
-    """It is refused where it is planned; a broker that meets it later would fail for its clients."""
+    """It is refused where it is planned, not where a client meets it."""
     with pytest.raises(ArgumentError, match="is refused"):
         InjectedFaults().plan("heartbeat", **wrong)
