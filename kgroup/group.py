@@ -29,7 +29,7 @@ import random
 import re
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final, NoReturn, Self, final
@@ -40,7 +40,7 @@ from kgroup import arguments, functions
 from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig, checked_topics
-from kgroup.errors import GroupClosedError, KgroupError, UsageError
+from kgroup.errors import GroupClosedError, KgroupError, UsageError, short_list
 from kgroup.event_emitter import EventEmitter
 from kgroup.event_file import EventFile
 from kgroup.events import BodyStillRunning, EventHandler, GenerationStarted, LoginDelayed
@@ -178,6 +178,8 @@ class ConsumerGroup:
         self._body_runs = True
         self._done = trio.Event()
         self._changed = Notifier()
+        self._outlasting: Callable[[], Sequence[str]] = tuple
+        """The names of the program's threads that outlast the last generation, if it has any."""
         self._body_stack: Callable[[], str] = self._stack_of_holder
         """The stack of the loop's body; kgroup.threaded and kgroup.aio, where it is in another
         thread, have their own."""
@@ -419,6 +421,8 @@ class ConsumerGroup:
         runner, recorder = self._runner, self._recorder
         blocked = None if self._probe is None else self._probe.blocked()
         phase, detail = self._phase(runner, loop_ended=self._probe is not None and blocked is None)
+        if phase is Phase.IDLE and (threads := self._outlasting()):
+            phase, detail = Phase.DRAINING, f"handler threads still run: {short_list(threads)}"
         known: dict[str, Any] = {}
         now = self._runtime.clock.now()
         if runner is not None:

@@ -8,8 +8,9 @@ partitions, because there are more members than partitions, is ready.
 What kgroup recovers from by itself makes a member not ready, and never not live: brokers that are
 away, a rebalance that hangs, a lease that is over. The same holds for a handler that is slow or
 hangs: only the program knows whether it may be killed, and ``GroupConfig.max_processing_time`` is
-there for it. A rebalance that takes its normal time changes nothing, because otherwise every
-roll-out would make all members of the group not ready at once.
+there for it. But one that still runs long after its generation has ended keeps the member out of
+the group, and nothing can end it but a restart. A rebalance that takes its normal time changes
+nothing, because otherwise every roll-out would make all members of the group not ready at once.
 
 `judge` decides without I/O, by the tables below, which are read from the top to the bottom.
 """
@@ -69,7 +70,8 @@ class HealthLimits:
         blocked: an event loop that has not run for longer is not live.
         hanging: a member that has been without a generation for longer is not ready.
         unconfirmed: nor is one of which no heartbeat has been confirmed for longer.
-        stuck: nor is one with a handler that has had its batch for longer.
+        stuck: nor is one with a handler that has had its batch for longer. If it runs on for longer
+            after its generation, the member is not live.
     """
 
     blocked: float
@@ -125,6 +127,16 @@ def _blocked(status: GroupStatus, limits: HealthLimits) -> str | None:
 
 def _failed(status: GroupStatus, _: HealthLimits) -> str | None:
     return f"an error closed the group: {status.detail}" if status.phase is Phase.FAILED else None
+
+
+def _outlasted(status: GroupStatus, limits: HealthLimits) -> str | None:
+    longest = max(limits.hanging, limits.stuck)
+    if status.phase is not Phase.DRAINING or status.without_generation <= longest:
+        return None
+    return (
+        f"functions still run {status.without_generation:.1f} s after their generation began to"
+        f" end, and the member joins no other one before they return{_because(status)}"
+    )
 
 
 def _away(status: GroupStatus, _: HealthLimits) -> str | None:
@@ -189,7 +201,7 @@ _BETWEEN: Final = {
     Phase.DRAINING: "the work of its last one has not ended",
 }
 """What a member without a running generation waits for."""
-NOT_LIVE: Final[tuple[Check, ...]] = (_blocked, _failed)
+NOT_LIVE: Final[tuple[Check, ...]] = (_blocked, _failed, _outlasted)
 NOT_READY: Final[tuple[Check, ...]] = (
     _away,
     _first,

@@ -56,6 +56,12 @@ CASES: list[Any] = [
     ),
     ({**BETWEEN, "phase": Phase.STARTING}, True, False, "waits for its assignment"),
     ({**BETWEEN, "phase": Phase.DRAINING}, True, False, "the work of its last one has not ended"),
+    (
+        {**BETWEEN, "phase": Phase.DRAINING, "without_generation": 1000.0, "detail": "thread a"},
+        False,
+        False,
+        "functions still run 1000.0 s after their generation began to end",
+    ),
     ({**BETWEEN, "phase": Phase.IDLE}, True, False, "the program does not wait in next()"),
 ]
 
@@ -64,7 +70,7 @@ CASES: list[Any] = [
 def test_what_is_live_and_ready(
     facts: dict[str, Any], live: bool, ready: bool, reason: str
 ) -> None:
-    """Only a blocked loop and an error that closed the group need a restart."""
+    """A blocked loop, an error that closed the group and functions without end need a restart."""
     health = judge(GroupStatus(group_id="g", **facts), LIMITS)
     assert (health.live, health.ready) == (live, ready)
     assert reason in "; ".join(health.reasons)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
 
@@ -146,6 +146,7 @@ class BackgroundGroup:
         before_end: awaited in the loop when the group has closed and the block was left.
         on_loop_end: called in the thread when the loop has ended.
         body_stack: returns the stack of the loop's body in the program.
+        outlasting: returns the names of threads that outlast the last generation; in any thread.
 
     Attributes:
         trio: the trio group.
@@ -167,6 +168,7 @@ class BackgroundGroup:
         before_end: Callable[[], Awaitable[object]],
         on_loop_end: Callable[[], object],
         body_stack: Callable[[], str],
+        outlasting: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         if default_runtime_factory.get() is not None:
             raise UsageError(
@@ -175,6 +177,7 @@ class BackgroundGroup:
             )
         self.trio = ConsumerGroup(config, runtime=runtime, on_event=on_event)
         self.trio._body_stack = body_stack  # noqa: SLF001
+        self.trio._outlasting = outlasting  # noqa: SLF001
         self.loop = BackgroundLoop(
             f"kgroup-{config.group_id}",
             self._main,

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import atexit
 import threading
+from collections.abc import Sequence
 from typing import Self, final
 
-import attrs
 import trio
 
 from kgroup import arguments, functions
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError, short_list
+from kgroup.errors import GroupClosedError, UsageError
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
 from kgroup.logs import EventLog
 from kgroup.monitors import Monitors
 from kgroup.runtime import Runtime
-from kgroup.status import GroupStatus, Phase
+from kgroup.status import GroupStatus
 from kgroup.threaded.generation import Generation
 from kgroup.threaded.generation_threads import GenerationThreads
 from kgroup.threaded.slot import Slot
@@ -93,6 +93,7 @@ class ConsumerGroup(GroupTwin):
             before_end=self._until_reported,
             on_loop_end=self._on_loop_end,
             body_stack=self._body_stack,
+            outlasting=self._outlasting,
         )
         self._group, self._loop = self._background.trio, self._background.loop
         others = [one for one in (self._group.event_file, on_event) if one is not None]
@@ -216,12 +217,7 @@ class ConsumerGroup(GroupTwin):
 
         If the background thread is blocked, the second call says so.
         """
-        status = self._background.status()
-        threads = [] if self._threads is None else self._threads.running()
-        if status.phase is Phase.IDLE and threads:
-            detail = f"handler threads still run: {short_list(threads)}"
-            return attrs.evolve(status, phase=Phase.DRAINING, detail=detail)
-        return status
+        return self._background.status()
 
     def __repr__(self) -> str:
         text = repr(self._group)
@@ -281,6 +277,9 @@ class ConsumerGroup(GroupTwin):
         """Set `ending` when the loop has ended: if it died, nothing else notifies the threads."""
         if self._threads is not None:
             self._threads.ending.set()
+
+    def _outlasting(self) -> Sequence[str]:
+        return () if self._threads is None else self._threads.running()
 
     def _body_stack(self) -> str:
         return "(no thread)" if self._threads is None else self._threads.stack_of_body()
