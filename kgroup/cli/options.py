@@ -154,6 +154,11 @@ def cluster_of(bootstrap_servers: str | None, file: str | os.PathLike[str] | Non
     return found
 
 
+def secrets_given(*fields: str) -> list[str]:
+    """The names of the environment variables that are set, of those of these fields."""
+    return [SECRETS[field] for field in fields if os.environ.get(SECRETS[field])]
+
+
 def security_of(file: str | os.PathLike[str] | None) -> Security:
     """The settings of the connections of a command, from the file of ``--config`` if there is one.
 
