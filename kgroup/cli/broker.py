@@ -233,6 +233,8 @@ def broker(
     _refuse_without_effect(
         write_ca=write_ca, tls=security["tls"], certificate=security["certificate"]
     )
+    if security["session_lifetime"] is not None and not security["users"]:
+        raise click.UsageError("--session-lifetime has no effect: without --user no client logs in")
     _refuse_unknown_users(security["users"], acls, super_users)
     try:
         check_listener(host, port, brokers)

@@ -2,9 +2,9 @@
 
 librdkafka reports a certificate that is not accepted without the reason, and most ports that are
 not Kafka's as a time-out. kgroup's own connection has an error with the reason and what to do. It
-sends what librdkafka sends: with TLS and the login that the settings ask for, or not at all. Brokers
-answer ApiVersions on every port, so one Metadata follows it: only that shows that a port asks for a
-login.
+sends what librdkafka sends: with TLS and the login that the settings ask for, or not at all.
+Brokers answer ApiVersions on every port, so one Metadata follows it: only that shows that a port
+asks for a login.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ text by what kgroup says of its own connections in the same case; so it adds to 
 refused what to do about it. Where librdkafka does not know the reason, as with certificates,
 ``address_in`` says where another connection finds it.
 
-Source: librdkafka 2.16's ``rdkafka_sasl.c``, ``rdkafka_request.c`` (``rd_kafka_handle_SaslHandshake``
-and ``rd_kafka_handle_SaslAuthenticate``), ``rdkafka_ssl.c`` (``rd_kafka_transport_ssl_handshake``),
-``rdkafka_transport.c`` (``rd_kafka_transport_framed_recv``) and ``rdkafka_broker.c``, which begins
-each text with the broker's name.
+Source: librdkafka 2.16's ``rdkafka_sasl.c``, ``rdkafka_request.c``, ``rdkafka_ssl.c``
+(``rd_kafka_transport_ssl_handshake``), ``rdkafka_transport.c``
+(``rd_kafka_transport_framed_recv``) and ``rdkafka_broker.c``, which begins each text with the
+broker's name.
 """
 
 from __future__ import annotations
