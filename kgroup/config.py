@@ -408,11 +408,12 @@ class GroupConfig:
         """
         properties = source if isinstance(source, Properties) else Properties(source)
         del source
-        read = properties.settings(Part.GROUP, fields)
-        _refuse_missing({**read, **fields})
-        if "security" not in fields:
-            read["security"] = Security.from_properties(properties)
-        return cls(**{**read, **fields})
+        with properties.naming_errors(fields):
+            read = properties.settings(Part.GROUP, fields)
+            _refuse_missing({**read, **fields})
+            if "security" not in fields:
+                read["security"] = Security.from_properties(properties)
+            return cls(**{**read, **fields})
 
     @property
     def longest_close(self) -> float:

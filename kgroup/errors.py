@@ -89,13 +89,18 @@ class ConfigError(UsageError, TypeError, ValueError):
         field: the name of the setting.
         value: the value that the program gave.
         allowed: which values are allowed, in words.
+        source: the file that has the setting, or lacks it; empty if a program gave it.
     """
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}={short_repr(value)} is refused: {allowed}")
+    def __init__(self, field: str, value: object, allowed: str, source: str = "") -> None:
+        fault = f"{field}={short_repr(value)} is refused"
+        if source:
+            fault = f"{source}: {field} is missing" if value is None else f"{source}: {fault}"
+        super().__init__(f"{fault}: {allowed}")
         self.field = field
         self.value = value
         self.allowed = allowed
+        self.source = source
 
 
 @final

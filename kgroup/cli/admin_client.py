@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kgroup import bounds
-from kgroup.cli.options import one_line
+from kgroup.cli.options import one_line, secrets_given
 from kgroup.cli.own_connection import why_not_connected
 from kgroup.cli.signals import run_whole
 from kgroup.error_codes import code_name
@@ -34,6 +34,7 @@ from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
 from kgroup.wire.librdkafka_texts import address_in, explained
+from kgroup.wire.login_advice import CHECK_PASSWORD
 from kgroup.wire.logins import Logins
 from kgroup.worker_thread import WorkerThread
 
@@ -212,7 +213,15 @@ class ConnectionErrors:
             said = one_line_of(self._last)
             # A login is not repeated: librdkafka's text has what the broker said.
             found = self._found() if self._last.code() == KafkaError._SSL else ""  # noqa: SLF001
-            raise ClusterError(f"the connection was refused: {found or said}")
+            raise ClusterError(f"the connection was refused: {found or said}{self._overridden()}")
+
+    def _overridden(self) -> str:
+        """Which environment variables give what a refused login was made with."""
+        assert self._last is not None  # a login was refused
+        names = secrets_given("username", "password")
+        if not names or CHECK_PASSWORD not in one_line_of(self._last):
+            return ""
+        return f" ({' and '.join(names)} of the environment took precedence over --config)"
 
     def reason(self) -> str:
         """Why there is no answer, as far as it can be found out; otherwise empty."""

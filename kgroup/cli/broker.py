@@ -32,6 +32,13 @@ __all__ = ["broker"]
 _DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
 _ANYTHING: Final = "*"
 _DENIES: Final = "deny:"
+_OPTIONS: Final = {
+    "tls": "--tls",
+    "certificate": "--certificate",
+    "key": "--key",
+    "session_lifetime": "--session-lifetime",
+}
+"""Fields of ``BrokerSecurity``, and the options that give them."""
 _USERS_VARIABLE: Final = "KGROUP_BROKER_USERS"
 
 
@@ -233,6 +240,8 @@ def broker(
     _refuse_without_effect(
         write_ca=write_ca, tls=security["tls"], certificate=security["certificate"]
     )
+    if security["session_lifetime"] is not None and not security["users"]:
+        raise click.UsageError("--session-lifetime has no effect: without --user no client logs in")
     _refuse_unknown_users(security["users"], acls, super_users)
     try:
         check_listener(host, port, brokers)
@@ -243,7 +252,7 @@ def broker(
             super_users=super_users,
         )
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(_by_options(error)) from error
     trio.run(
         partial(
             _run,
@@ -256,6 +265,15 @@ def broker(
             write_ca=write_ca,
         )
     )
+
+
+def _by_options(error: ConfigError) -> str:
+    """An error about settings of the broker's security, in terms of the options."""
+    option = _OPTIONS.get(error.field)
+    if option is None:
+        return str(error)
+    given = option if error.value is True else f"{option} {short_repr(error.value)}"
+    return f"{given} is refused: {error.allowed.replace('tls=True', '--tls')}"
 
 
 def _refuse_without_effect(*, write_ca: Path | None, tls: bool, certificate: str | None) -> None:
@@ -320,6 +338,8 @@ async def _run(
             raise click.ClickException(
                 f"cannot listen on {where}: {error.strerror or error}"
             ) from error
+        except ConfigError as error:
+            raise click.ClickException(_by_options(error)) from error
         except UsageError as error:
             raise click.ClickException(str(error)) from error
 

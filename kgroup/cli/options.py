@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any, Final, final
 
 import click
@@ -18,6 +20,7 @@ from kgroup.bounds import Bound
 from kgroup.errors import ConfigError, short_repr
 from kgroup.security.properties import Properties
 from kgroup.security.settings import Security
+from kgroup.security.ssl_contexts import client_context
 
 _STDIN: Final = "-"
 SECRETS: Final = {
@@ -26,6 +29,11 @@ SECRETS: Final = {
     "key_password": "KGROUP_KEY_PASSWORD",
 }
 """Fields of ``Security``, and the environment variables that set them beside ``--config``."""
+_NO_FUNCTION: Final = (
+    ". A command takes no function: it logs in with a client certificate, by SCRAM or PLAIN, or by"
+    " OAUTHBEARER with a client's id and secret"
+)
+"""What an error about a login that only programs have adds in a command."""
 _LONGEST: Final = 1000
 """The most characters of an error's text that are printed."""
 
@@ -146,12 +154,19 @@ def cluster_of(bootstrap_servers: str | None, file: str | os.PathLike[str] | Non
     if bootstrap_servers is not None or file is None:
         return bootstrap_servers
     try:
-        found: str | None = Properties(file).setting("bootstrap_servers")
-        if found is not None:
-            bounds.refuse_servers("bootstrap.servers", bounds.servers(found))
+        properties = Properties(file)
+        with properties.naming_errors():
+            found: str | None = properties.setting("bootstrap_servers")
+            if found is not None:
+                bounds.refuse_servers("bootstrap_servers", bounds.servers(found))
     except ConfigError as error:
-        raise click.UsageError(f"--config {file}: {one_line(error)}") from None
+        raise click.UsageError(f"--config {one_line(error)}") from None
     return found
+
+
+def secrets_given(*fields: str) -> list[str]:
+    """The names of the environment variables that are set, of those of these fields."""
+    return [SECRETS[field] for field in fields if os.environ.get(SECRETS[field])]
 
 
 def security_of(file: str | os.PathLike[str] | None) -> Security:
@@ -162,21 +177,54 @@ def security_of(file: str | os.PathLike[str] | None) -> Security:
     """
     if file is None:
         return Security()
+    return _security(Properties(file))
+
+
+def _security(properties: Properties) -> Security:
+    with _naming_variables():
+        return Security.from_properties(properties, **_secrets())
+
+
+def _secrets() -> dict[str, str]:
+    """The fields that environment variables give."""
     variables = ((field, os.environ.get(name)) for field, name in SECRETS.items())
-    return Security.from_properties(file, **{field: text for field, text in variables if text})
+    return {field: text for field, text in variables if text}
+
+
+@contextmanager
+def _naming_variables() -> Iterator[None]:
+    """Let an error about a field that an environment variable gave name the variable."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.field not in _secrets():
+            raise
+        name = f"the environment variable {SECRETS[error.field]}"
+        translated = ConfigError(name, error.value, error.allowed)
+    else:
+        return
+    raise translated from None
 
 
 def check_config(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """A callback for ``--config``: check the file before any work.
 
     Raises:
-        BadParameter: it cannot be read, or a property is refused.
+        BadParameter: it, or a file that it names, cannot be read, or a property is refused.
     """
     del context, option
+    if value is None:
+        return None
     try:
-        security_of(value)
+        properties = Properties(value)
+        security = _security(properties)
+        if security.protocol.tls:
+            # Of a file that cannot be read librdkafka would say less.
+            with _naming_variables(), properties.naming_errors(_secrets()):
+                client_context(security)
     except ConfigError as error:
-        raise click.BadParameter(one_line(error)) from None
+        text = one_line(error)
+        raise click.BadParameter(text + (_NO_FUNCTION if "token=..." in text else "")) from None
     return value
 
 

@@ -3,11 +3,14 @@
 librdkafka reports a certificate that is not accepted without the reason, and most ports that are
 not Kafka's as a time-out. kgroup's own connection has an error with the reason and what to do. It
 sends what librdkafka sends: with TLS and the login that the settings ask for, or not at all.
+Brokers answer ApiVersions on every port, so one Metadata follows it: only that shows that a port
+asks for a login.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import trio
@@ -19,6 +22,7 @@ from kgroup.errors import KgroupError, TransportError
 from kgroup.security.settings import Security, SecurityProtocol
 from kgroup.wire.connection import Connection
 from kgroup.wire.login import ConnectionSecurity
+from kgroup.wire.metadata_request import metadata_fields
 from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
@@ -28,6 +32,8 @@ _TIMEOUT: Final = 3.0
 """Seconds for one broker, if the command itself has more."""
 _MOST: Final = 3
 """The most brokers that are tried."""
+_NO_TOPICS: Final = partial(metadata_fields, ())
+"""A request that every user may send, and that changes nothing."""
 _ADVICE: Final = "; --config gives the protocol and the login"
 
 
@@ -43,11 +49,12 @@ def why_not_connected(
         client_id: the client's name.
 
     Returns:
-        the failure in one line; empty if each of them accepts a connection.
+        the failure in one line; empty if each of them answers a request.
     """
 
     async def first_failure() -> KgroupError | None:
         secured = ConnectionSecurity(security, WorkerThread())
+        limit = min(timeout, _TIMEOUT)
         for host, port in map(split_address, [*addresses][:_MOST]):
             try:
                 connection = await Connection.open(
@@ -55,19 +62,22 @@ def why_not_connected(
                     host,
                     port,
                     client_id=client_id,
-                    timeout=min(timeout, _TIMEOUT),
+                    timeout=limit,
                     security=secured,
                 )
+                try:
+                    await connection.request("metadata", _NO_TOPICS, timeout=limit)
+                finally:
+                    await connection.aclose()
             except KgroupError as error:
                 return error
-            await connection.aclose()
         await trio.lowlevel.checkpoint()
         return None
 
     failure = run_whole(first_failure)
     if failure is None:
         return ""
-    plain = security.protocol is SecurityProtocol.PLAINTEXT
+    unset = security.protocol in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
     # Hints name the protocols of Security, which a command is not given.
     to_set = isinstance(failure, TransportError) and "protocol" in failure.hint
-    return one_line(failure) + (_ADVICE if plain and to_set else "")
+    return one_line(failure) + (_ADVICE if unset and to_set else "")

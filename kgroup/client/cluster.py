@@ -36,6 +36,7 @@ from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartitio
 from kgroup.wire.broker_connection import BrokerConnection
 from kgroup.wire.codec import milliseconds
 from kgroup.wire.login import ConnectionSecurity
+from kgroup.wire.metadata_request import metadata_fields
 from kgroup.worker_thread import compute_inline
 
 EARLIEST: Final = -2
@@ -311,15 +312,9 @@ class Cluster:
         return metadata
 
     async def _request_metadata(self, topics: frozenset[str] | None) -> Any:
-        fields = {
-            "topics": None if topics is None else [{"name": name} for name in sorted(topics)],
-            "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
         return await self.request_from_any(
             "metadata",
-            lambda version: _metadata_fields(fields, version),
+            partial(metadata_fields, topics),
             partial(_checked_metadata, wanted=topics),
         )
 
@@ -481,17 +476,6 @@ def _checked_metadata(answer: Any, wanted: frozenset[str] | None) -> Any:
     if not getattr(answer, "error_code", 0):
         responses.check_metadata(answer, wanted)
     return answer
-
-
-def _metadata_fields(fields: Mapping[str, Any], version: int) -> Mapping[str, Any]:
-    kept = dict(fields)
-    if version < 8 or version > 10:  # KIP-430 put it there, KIP-700 took it out again
-        del kept["include_cluster_authorized_operations"]
-    if version < 8:
-        del kept["include_topic_authorized_operations"]
-    if version >= 10 and kept["topics"] is not None:  # KIP-516
-        kept["topics"] = [{"topic_id": None, **topic} for topic in kept["topics"]]
-    return kept
 
 
 def _coordinator_fields(group_id: str, version: int) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from kgroup.config import GroupConfig
 from kgroup.records.buffer import LIBRDKAFKA_PART
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import SecurityProtocol
+from kgroup.wire.librdkafka_texts import explained
 
 LARGEST_QUEUE_KILOBYTES: Final = 2_097_151
 """The largest ``queued.max.messages.kbytes`` that librdkafka accepts."""
@@ -209,5 +210,22 @@ class RepeatFilter(logging.Filter):
         return True
 
 
+_THREAD_END: Final = "]: "
+"""Between the thread of a line, which librdkafka's clients log, and its text."""
+
+
+@final
+class ExplainingFilter(logging.Filter):
+    """Replaces what misleads in a line, as in the events about the same failure."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the line, if it misleads; all are logged."""
+        begins, mark, text = record.getMessage().partition(_THREAD_END)
+        if (said := explained(text)) != text:
+            record.msg, record.args = f"{begins}{mark}{said}", ()
+        return True
+
+
 LOGGER: Final = logging.getLogger("kgroup.librdkafka")
 LOGGER.addFilter(RepeatFilter())
+LOGGER.addFilter(ExplainingFilter())

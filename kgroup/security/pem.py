@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,30 @@ from kgroup.errors import ConfigError
 from kgroup.security.secret import Secret, secret
 
 _BEGINNING: Final = "-----BEGIN "
+
+
+_LONGEST_MARK: Final = 32
+_FORMS: Final = (
+    (re.compile(rb"\xfe\xed\xfe\xed|\xce\xce\xce\xce"), "a JKS store"),
+    (re.compile(rb"\x30[\x80-\x84]"), "a PKCS#12 store, or a file in DER"),
+    (re.compile(rb"\s*-----BEGIN |Bag Attributes"), "a file in PEM"),
+)
+"""How files of certificates and keys begin."""
+
+
+def form_of(data: bytes) -> str:
+    """What a file with certificates or keys is, by its first bytes; empty if it is none."""
+    return next((form for beginning, form in _FORMS if beginning.match(data)), "")
+
+
+def why_unreadable(place: str, error: Exception) -> str:
+    """Why nothing can be read there: another form than PEM, or else what OpenSSL says."""
+    try:
+        with Path(place).open("rb") as file:
+            form = form_of(file.read(_LONGEST_MARK))
+    except (OSError, ValueError):
+        form = ""
+    return f"it is {form}, and must be PEM" if form and "PEM" not in form else str(error)
 
 
 def is_pem(value: str) -> bool:
@@ -56,7 +81,8 @@ def load_authorities(context: ssl.SSLContext, ca: str | None) -> None:
         else:
             context.load_verify_locations(cafile=ca)
     except (ssl.SSLError, OSError, ValueError) as error:
-        raise ConfigError("ca", brief(ca), f"no certificates can be read: {error}") from None
+        why = str(error) if is_pem(ca) else why_unreadable(ca, error)
+        raise ConfigError("ca", brief(ca), f"no certificates can be read: {why}") from None
 
 
 def brief(given: str) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
@@ -19,7 +20,9 @@ from kgroup.errors import ConfigError, short_repr
 from kgroup.security.config_providers import resolve
 from kgroup.security.jaas import LoginModule, parse_jaas
 from kgroup.security.other_logins import instead_of
+from kgroup.security.pem import form_of
 from kgroup.security.properties_file import decode, parse
+from kgroup.security.property_errors import FieldNames
 from kgroup.security.property_table import BY_NAME, Part, Row
 from kgroup.security.secret import Hidden, Secret
 from kgroup.security.token_properties import token_provider
@@ -47,23 +50,48 @@ class Properties:
 
     def __init__(self, source: Any) -> None:
         self._values: dict[str, Secret] = {}
+        file = ""
         if isinstance(source, Mapping):
             pairs, fault = _of_mapping(source)
             place = "the mapping"
         else:
-            place = short_repr(os.fspath(source)) if isinstance(source, str | os.PathLike) else "?"
+            place = "?"
+            if isinstance(source, str | os.PathLike):
+                file = os.fsdecode(source)
+                place = short_repr(file)
             pairs, fault = _of_file(source)
         del source
         if fault:
             raise ConfigError("properties", Hidden(place), fault)
         for name, value in pairs:
             if name not in BY_NAME and not name.startswith(_PROVIDER_SETTINGS):
-                raise ConfigError(name, Hidden("..."), _unknown(name))
+                raise ConfigError(name, Hidden("..."), _unknown(name), file)
             if self._values.setdefault(name, value) != value:
-                raise ConfigError(name, Hidden("..."), "it is given twice; leave one out")
+                raise ConfigError(name, Hidden("..."), "it is given twice; leave one out", file)
+        self._names = FieldNames(self._values.keys(), file)
 
     def __repr__(self) -> str:
         return f"<properties {', '.join(self._values)}>"
+
+    @contextmanager
+    def naming_errors(self, given: Collection[str] = ()) -> Iterator[None]:
+        """Let errors about settings name the property, and the file.
+
+        Args:
+            given: the names of fields that the program gives itself; errors about them stay.
+
+        Raises:
+            ConfigError: one was raised inside; this one says it in terms of the properties.
+        """
+        try:
+            yield
+        except ConfigError as error:
+            if error.field in given:
+                raise
+            translated = self._names.translated(error)
+        else:
+            return
+        raise translated from None
 
     def settings(self, part: Part, given: Mapping[str, Any]) -> dict[str, Any]:
         """The fields that properties of one part set.
@@ -131,9 +159,7 @@ class Properties:
         if str(getattr(mechanism, "value", mechanism)).upper() == "OAUTHBEARER" or (
             module is not None and module.name == _OAUTHBEARER_MODULE
         ):
-            token = token_provider(self.settings(Part.TOKEN, given), module)
-            if token is not None:
-                fields["token"] = token
+            fields["token"] = token_provider(self.settings(Part.TOKEN, given), module)
         return fields
 
 
@@ -160,7 +186,10 @@ def _attempt(function: Callable[[str], T], value: Secret) -> tuple[T | None, str
 
 def _of_file(source: Any) -> tuple[list[tuple[str, Secret]], str]:
     try:
-        pairs = parse(decode(Path(source).read_bytes()))
+        data = Path(source).read_bytes()
+        if form := form_of(data):
+            return [], f"it is {form}, and no property file: give one that names it"
+        pairs = parse(decode(data))
     except OSError as error:
         return [], f"the file cannot be read: {error.strerror}"
     except (TypeError, ValueError) as error:
@@ -207,7 +236,10 @@ def _read(name: str, row: Row, value: Secret) -> Any:
 
 
 def _unknown(name: object) -> str:
-    words = "neither Kafka's Java client nor librdkafka has such a property"
+    words = (
+        "neither Kafka's Java client nor librdkafka has such a property; remove it, or correct its"
+        " name"
+    )
     return words + bounds.did_you_mean(name, BY_NAME)
 
 
@@ -228,11 +260,13 @@ def _pem_store(store: str, place: str, kind: str | None) -> str:
             f" ssl.{store}.type=PEM too",
         )
     is_pkcs12 = (kind or "").upper() == "PKCS12" or (kind is None and suffix in (".p12", ".pfx"))
-    old, pem = shlex.quote(place), shlex.quote(str(Path(place).with_suffix(".pem")))
+    new = Path(place).with_suffix(".pem")
+    old, pem = shlex.quote(place), shlex.quote(str(new))
+    written = str(new).replace("\\", "\\\\")  # as a property file has it
     pkcs12 = shlex.quote(str(Path(place).with_suffix(".p12")))
     if store == "truststore":
         command = f"keytool -list -rfc -keystore {old} > {pem}"
-        after = f"ssl.ca.location={pem}"
+        after = f"ssl.ca.location={written}"
     else:
         command = f"openssl pkcs12 -in {old if is_pkcs12 else pkcs12} -out {pem}"
         if not is_pkcs12:
@@ -240,7 +274,7 @@ def _pem_store(store: str, place: str, kind: str | None) -> str:
                 f"keytool -importkeystore -srckeystore {old} -destkeystore {pkcs12}"
                 f" -deststoretype PKCS12 && {command}"
             )
-        after = f"ssl.certificate.location={pem} and ssl.key.password"
+        after = f"ssl.certificate.location={written} and ssl.key.password"
     raise ConfigError(
         f"ssl.{store}.location",
         place,

@@ -112,13 +112,13 @@ def host_names(text: str) -> bool:
 
 def assignors(text: str) -> tuple[str, ...]:
     """The names of assignors, of a list of classes or of names."""
-    names = [piece.strip().removeprefix(_MODULE).lower() for piece in text.split(",")]
-    if unknown := [name for name in names if name not in _ASSIGNORS]:
+    names = [piece.strip().removeprefix(_MODULE) for piece in text.split(",")]
+    if unknown := [name for name in names if name.lower() not in _ASSIGNORS]:
         raise ValueError(
             f"{unknown[0]!r:.100} is no assignor of Kafka; give your own by"
             " from_properties(..., assignors=[...])"
         )
-    return tuple(_ASSIGNORS[name] for name in names)
+    return tuple(_ASSIGNORS[name.lower()] for name in names)
 
 
 def offset_reset(text: str) -> str:

@@ -218,7 +218,8 @@ class Security:
         plain = attrs.fields_dict(cls).keys() - {"password", "key", "key_password"}
         given = {name: value if name in plain else secret(value) for name, value in fields.items()}
         del fields
-        return cls(**{**properties.security(given), **given})
+        with properties.naming_errors(given):
+            return cls(**{**properties.security(given), **given})
 
     @property
     def dynamic(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kgroup.errors import ConfigError
-from kgroup.security.pem import brief, is_pem, load_authorities
+from kgroup.security.pem import brief, is_pem, load_authorities, why_unreadable
 from kgroup.security.secret import Secret
 from kgroup.security.settings import Security, TlsVersion
 
@@ -81,7 +81,7 @@ def _load_certificate(
             raise ConfigError(
                 field,
                 brief(certificate) if field == "certificate" else key,
-                f"no certificate with its private key can be read: {error}",
+                f"no certificate with its private key can be read: {why_unreadable(chain, error)}",
             ) from None
 
 

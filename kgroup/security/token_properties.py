@@ -37,8 +37,8 @@ _EXTENSION: Final = "extension_"
 _NEEDED: Final = ("token_endpoint", "client_id", "client_secret")
 
 
-def token_provider(fields: Mapping[str, Any], module: LoginModule | None) -> TokenProvider | None:
-    """Make the function that fetches tokens; None if the properties name no way to get one.
+def token_provider(fields: Mapping[str, Any], module: LoginModule | None) -> TokenProvider:
+    """Make the function that fetches tokens.
 
     Args:
         fields: the fields that properties set; the client's secret is a `Secret`.
@@ -57,8 +57,6 @@ def token_provider(fields: Mapping[str, Any], module: LoginModule | None) -> Tok
     given = dict(fields)
     if module is not None:
         _add_options(given, module)
-    if not given:
-        return None
     for name in _NEEDED:
         if name not in given:
             raise ConfigError(

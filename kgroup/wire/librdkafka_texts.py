@@ -2,12 +2,14 @@
 
 librdkafka takes each certificate that is not accepted for one of an unknown authority, and each
 answer of another program for a response that is too large. ``explained`` replaces such a part of a
-text by what kgroup says of its own connections in the same case. Where librdkafka does not know the
-reason, as with certificates, ``address_in`` says where another connection finds it.
+text by what kgroup says of its own connections in the same case; so it adds to a login that was
+refused what to do about it. Where librdkafka does not know the reason, as with certificates,
+``address_in`` says where another connection finds it.
 
-Source: librdkafka 2.16's ``rdkafka_ssl.c`` (``rd_kafka_transport_ssl_handshake``),
-``rdkafka_transport.c`` (``rd_kafka_transport_framed_recv``) and ``rdkafka_broker.c``, which begins
-each text with the broker's name.
+Source: librdkafka 2.16's ``rdkafka_sasl.c``, ``rdkafka_request.c``, ``rdkafka_ssl.c``
+(``rd_kafka_transport_ssl_handshake``), ``rdkafka_transport.c``
+(``rd_kafka_transport_framed_recv``) and ``rdkafka_broker.c``, which begins each text with the
+broker's name.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ from collections.abc import Callable
 from typing import Final
 
 from kgroup.security.settings import SecurityProtocol
+from kgroup.wire.login_advice import CHECK_PASSWORD, CHECK_TOKEN, no_login, use_mechanism
 from kgroup.wire.port_hints import unknown_port
 from kgroup.wire.tls import NO_TLS_HERE, REFUSED_BY_BROKER, check_client_certificate
 
 _BROKER: Final = re.compile(
     r"(?:(?P<protocol>\w+)://)?(?P<address>\S+:[0-9]{1,5})/(?P<node>bootstrap|[0-9]+): "
 )
+_ABOUT_TOKEN: Final = re.compile(r"OAUTHBEARER|token|\{", re.IGNORECASE)
+"""How brokers refuse a token: by a text, or in JSON (RFC 7628)."""
 _SIZE: Final = struct.Struct(">i")
 _BOOTSTRAP: Final = "bootstrap"
 Broker = re.Match[str] | None
@@ -80,6 +85,19 @@ def _refused(found: re.Match[str], _: Broker) -> str:
     return meaning and f"the broker refused the TLS connection: {check_client_certificate(meaning)}"
 
 
+def _no_login(found: re.Match[str], broker: Broker) -> str:
+    return f"{found['begins']}: {no_login(_protocol(broker))}"
+
+
+def _other_mechanisms(found: re.Match[str], _: Broker) -> str:
+    return f"{found['begins']}: {use_mechanism(found['enabled'].strip())}"
+
+
+def _login_refused(found: re.Match[str], _: Broker) -> str:
+    advice = CHECK_TOKEN if _ABOUT_TOKEN.search(found["reason"]) else CHECK_PASSWORD
+    return f"{found[0].rstrip(' .')}; {advice}"
+
+
 def _protocol(broker: Broker) -> SecurityProtocol:
     name = (broker and broker["protocol"]) or SecurityProtocol.PLAINTEXT.value
     try:
@@ -110,6 +128,24 @@ _MEANINGS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Broker], 
     (
         re.compile(r"(\w[\w ]+: )?error:\w+:[^:]*:[^:]*:\w+ alert (?P<alert>[a-z ]+).*"),
         _refused,
+    ),
+    (
+        re.compile(
+            r"(?P<begins>SASL [\w-]+ mechanism handshake failed): Broker: Request not valid in"
+            r" current SASL state.*"
+        ),
+        _no_login,
+    ),
+    (
+        re.compile(
+            r"(?P<begins>SASL [\w-]+ mechanism handshake failed): Broker: Unsupported SASL"
+            r" mechanism: broker's supported mechanisms:(?P<enabled>.*)"
+        ),
+        _other_mechanisms,
+    ),
+    (
+        re.compile(r"SASL authentication error: (?P<reason>.*)"),
+        _login_refused,
     ),
 )
 """Parts of texts that mislead, and the function that says what is meant; "" keeps the text."""

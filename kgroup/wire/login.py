@@ -26,6 +26,7 @@ from kgroup.security.plain import PlainLogin
 from kgroup.security.scram import ScramLogin
 from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol
 from kgroup.security.ssl_context_cache import SslContexts
+from kgroup.wire.login_advice import CHECK_PASSWORD, no_login, use_mechanism
 from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.tls import open_tls
 from kgroup.worker_thread import compute_inline
@@ -161,7 +162,7 @@ class ConnectionSecurity:
         login = _login(mechanism, given)
         answer = await send(_HANDSHAKE, {"mechanism": mechanism.value})
         if answer.error_code:
-            raise _handshake_error(answer, mechanism, broker)
+            raise _handshake_error(answer, mechanism, broker, self.protocol)
         message: bytes | None = login.first()
         lifetime = 0.0
         for _ in range(_MOST_ROUNDS):
@@ -202,13 +203,14 @@ def _login(mechanism: SaslMechanism, given: Token | Credentials) -> Login:
     return ScramLogin(mechanism, given)
 
 
-def _handshake_error(answer: Any, mechanism: SaslMechanism, broker: str) -> AuthenticationError:
-    enabled = ", ".join(sorted(str(name) for name in answer.mechanisms)) or "none"
+def _handshake_error(
+    answer: Any, mechanism: SaslMechanism, broker: str, protocol: SecurityProtocol
+) -> AuthenticationError:
     code = int(answer.error_code)
     if code == ErrorCode.ILLEGAL_SASL_STATE:
-        reason = "this port has no login; use protocol SSL or PLAINTEXT, or another port"
+        reason = no_login(protocol)
     else:
-        reason = f"the broker has these mechanisms: {enabled:.500}; use one of them"
+        reason = use_mechanism(", ".join(sorted(str(name) for name in answer.mechanisms)))
     return _failed(code, mechanism, broker, reason)
 
 
@@ -219,7 +221,7 @@ def _refused(
     if isinstance(login, OauthBearerLogin):
         reason = f"{reason:.200}; {login.refusal()}"
     else:
-        reason = f"{reason:.200}; check user name and password"
+        reason = f"{reason:.200}; {CHECK_PASSWORD}"
     return _failed(int(answer.error_code), mechanism, broker, reason)
 
 

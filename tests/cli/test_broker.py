@@ -197,6 +197,11 @@ def test_a_port_in_use_is_a_clear_error() -> None:
         ),
         (["--acl", "alice:read:topic:a"], "without --user every client is the user ANONYMOUS"),
         (["--user", "root:a", "--super-user", "rot"], "--super-user names the user 'rot'"),
+        (["--session-lifetime", "5"], "--session-lifetime has no effect: without --user"),
+        (
+            ["--certificate", "b.pem"],
+            "--certificate 'b.pem' is refused: it has no effect without --tls",
+        ),
         (["--user", "root:a", "--super-user", "*"], "--super-user names the user '*'"),
     ],
 )
@@ -236,5 +241,15 @@ def test_a_certificate_that_cannot_be_read_is_a_clear_error(tmp_path: Path) -> N
     """The error names the option's file."""
     ended = invoke("--tls", "--certificate", str(tmp_path / "none.pem"))
     assert ended.exit_code == 1
-    assert "none.pem" in ended.output
+    assert "--certificate " in ended.output
+    assert "none.pem' is refused: no certificate" in ended.output
     assert "Traceback" not in ended.output
+
+
+def test_no_program_that_makes_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the option and what to install."""
+    monkeypatch.setitem(sys.modules, "trustme", None)
+    ended = invoke("--listen", "127.0.0.1:0", "--tls")
+    assert ended.exit_code == 1
+    assert "--tls is refused: without a certificate trustme makes one" in ended.output
+    assert "pip install trustme" in ended.output

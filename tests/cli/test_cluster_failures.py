@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, final
 
+import attrs
 import pytest
 import trio
 import trustme
@@ -155,7 +156,57 @@ async def test_a_wrong_password_ends_the_command(tmp_path: Path, command: list[s
     async with cluster(tmp_path, SECURITY) as here:
         said = await here.refusal(*command, login=("alice", "wrong"))
         assert "the connection was refused" in said
-        assert "Authentication failed" in said
+        assert "check user name and password" in said
+        assert "KGROUP" not in said
+
+
+async def test_a_wrong_password_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the variable, which took precedence over a file that is right."""
+    async with cluster(tmp_path, SECURITY) as here:
+        monkeypatch.setenv("KGROUP_PASSWORD", "wrong")
+        said = await here.refusal("groups", "list")
+        assert "(KGROUP_PASSWORD of the environment took precedence over --config)" in said
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("command", [["groups", "list"], ["consume", "orders"]])
+async def test_no_login_at_a_port_that_wants_one(
+    tmp_path: Path, command: list[str], tls: bool
+) -> None:
+    """Such a port answers ApiVersions; the error says that it asks for a login, and by what."""
+    listener, properties = server_certificate(tmp_path, "127.0.0.1")
+    file = tmp_path / "client.properties"
+    file.write_text(properties if tls else "")
+    security = attrs.evolve(listener, users={"alice": "a"}) if tls else SECURITY
+    async with serve_cluster(1, security=security) as broker:
+        given = [*command, "--bootstrap-servers", broker.bootstrap_servers, "--timeout=1"]
+        result = await trio.to_thread.run_sync(
+            partial(CliRunner().invoke, main, [*given, "--config", str(file)])
+        )
+    assert result.exit_code == 1
+    expected = f"asks for a login: use protocol {'SASL_SSL' if tls else 'SASL_PLAINTEXT'}"
+    assert expected in result.stderr
+    assert "--config gives the protocol and the login" in result.stderr
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+async def test_a_login_at_a_port_without_it(tmp_path: Path, mechanism: str) -> None:
+    """The error says that the port has no login, or which mechanisms it has."""
+    file = tmp_path / "client.properties"
+    file.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+        "sasl.username=alice\nsasl.password=a\n"
+    )
+    given = ["groups", "list", "--config", str(file)]
+    async with serve_cluster(1) as broker:
+        result = await Cluster(broker, tmp_path).run(*given)
+    assert "this port has no login; use protocol PLAINTEXT" in result.stderr
+    security = BrokerSecurity(users={"alice": "a"}, mechanisms=["SCRAM-SHA-256"])
+    async with serve_cluster(1, security=security) as broker:
+        result = await Cluster(broker, tmp_path).run(*given)
+    assert "the broker has these mechanisms: SCRAM-SHA-256; use one of them" in result.stderr
 
 
 def server_certificate(folder: Path, *names: str) -> tuple[BrokerSecurity, str]:

@@ -41,7 +41,15 @@ def test_secrets_from_the_environment(file: Path, monkeypatch: pytest.MonkeyPatc
     [
         (None, "does not exist"),
         ("sasl.passwrod=hunter2\n", "did you mean 'sasl.password'"),
-        (SECURE + "sasl.password=hunter2\n", "username=None is refused"),
+        (SECURE + "sasl.password=hunter2\n", "sasl.username is missing: this login needs it"),
+        (
+            "security.protocol=SSL\nssl.ca.location=/nowhere.pem\n",
+            "ssl.ca.location='/nowhere.pem' is refused: no certificates can be read: [Errno 2]",
+        ),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism=AWS_MSK_IAM\n",
+            "A command takes no function: it logs in with a client certificate, by SCRAM",
+        ),
     ],
 )
 def test_a_wrong_file_is_a_usage_error(
@@ -105,3 +113,30 @@ def test_a_file_without_a_usable_cluster(
     result = CliRunner().invoke(main, [*command, f"--config={file}"])
     assert result.exit_code == 2, result.output
     assert expected in " ".join(result.output.split())
+
+
+def test_a_jks_store_as_pem(file: Path, tmp_path: Path) -> None:
+    """The error says what the file is, before librdkafka sees it."""
+    store = tmp_path / "store.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    file.write_text(
+        f"security.protocol=SSL\nssl.truststore.location={store}\nssl.truststore.type=PEM\n"
+    )
+    given = ["groups", "list", "--bootstrap-servers=h:1", f"--config={file}"]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "ssl.truststore.location=" in said
+    assert "no certificates can be read: it is a JKS store, and must be PEM" in said
+
+
+def test_a_variable_that_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the variable, because the file does not have the value."""
+    file.write_text("security.protocol=PLAINTEXT\n")
+    monkeypatch.setenv("KGROUP_PASSWORD", "hunter2")
+    given = ["groups", "list", "--bootstrap-servers=h:1", f"--config={file}"]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "the environment variable KGROUP_PASSWORD=<secret> is refused: protocol" in said
+    assert "hunter2" not in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 import confluent_kafka
 import pytest
@@ -14,8 +14,14 @@ from kgroup.records.librdkafka_settings import (
     MOST_REMEMBERED,
     REPEAT_INTERVAL,
     SETTINGS,
+    ExplainingFilter,
     RepeatFilter,
     consumer_settings,
+)
+
+TOO_LARGE: Final = (
+    "Receive failed: Invalid response size 352518912 (0..100000000): increase"
+    " receive.message.max.bytes"
 )
 
 
@@ -111,3 +117,23 @@ def test_the_logger_has_the_filter(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(5):
         LOGGER.error("%s of this test", REFUSED)
     assert len([one for one in caplog.messages if "of this test" in one]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"{TOO_LARGE} (after 0ms in state APIVERSION_QUERY)",
+            "the answer is no response of a Kafka broker. The answer is a TLS record: ",
+        ),
+        ("100 % of this stays", "100 % of this stays"),
+    ],
+)
+def test_a_line_that_misleads(text: str, expected: str) -> None:
+    """It says what the event about the failure says; other lines stay as they are."""
+    thread = "[thrd:[::1]:9092/bootstrap]: [::1]:9092/bootstrap: "
+    line = ("FAIL", f"{thread}{text}")
+    record = logging.LogRecord("x", logging.ERROR, "", 0, "%s [c] %s", line, None)
+    assert ExplainingFilter().filter(record)
+    assert record.getMessage().startswith(f"FAIL [c] {thread}{expected}")
+    assert "receive.message.max.bytes" not in record.getMessage()

@@ -10,6 +10,9 @@ import pytest
 from kgroup.wire.librdkafka_texts import address_in, explained
 
 OPENSSL: Final = "error:0A000086:SSL routines::"
+HANDSHAKE: Final = "SASL SCRAM-SHA-256 mechanism handshake failed"
+NOT_VALID: Final = "Broker: Request not valid in current SASL state"
+SUPPORTED: Final = "broker's supported mechanisms:"
 ALERT_48: Final = "tlsv1 alert unknown ca: SSL alert number 48"
 ALERT_116: Final = "tlsv13 alert certificate required: SSL alert number 116"
 UNTRUSTED: Final = (
@@ -65,7 +68,6 @@ def test_a_text_that_misleads(text: str, expected: str) -> None:
     [
         "",
         "b:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused",
-        "sasl_ssl://b:1/bootstrap: SASL authentication error: Authentication failed",
         # A broker that has answered before may send as much.
         f"b:1/7: {too_large(bytes((7, 0, 0, 0)))}",
         too_large(bytes((7, 0, 0, 0))),
@@ -76,6 +78,34 @@ def test_a_text_that_misleads(text: str, expected: str) -> None:
 def test_other_texts_stay(text: str) -> None:
     """What librdkafka says well, or what is not certainly wrong, is passed on."""
     assert explained(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "SASL authentication error: Authentication failed: Invalid username or password.",
+            "Invalid username or password; check user name and password",
+        ),
+        (
+            'SASL authentication error: {"status":"invalid_token"}',
+            "; check the token's issuer, audience, scope and lifetime",
+        ),
+        (
+            f"{HANDSHAKE}: {NOT_VALID}: {SUPPORTED} ",
+            f"{HANDSHAKE}: this port has no login; use protocol SSL, or another port",
+        ),
+        (
+            f"{HANDSHAKE}: Broker: Unsupported SASL mechanism: {SUPPORTED} PLAIN,OAUTHBEARER",
+            f"{HANDSHAKE}: the broker has these mechanisms: PLAIN,OAUTHBEARER; use one of them",
+        ),
+    ],
+)
+def test_a_login_that_is_refused(text: str, expected: str) -> None:
+    """The text says what to do, as kgroup says it of its own connections."""
+    said = explained(f"sasl_ssl://b:1/bootstrap: {text}")
+    assert said.startswith("sasl_ssl://b:1/bootstrap: SASL ")
+    assert said.endswith(expected)
 
 
 def test_the_address_of_a_text() -> None:

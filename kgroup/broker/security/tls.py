@@ -77,7 +77,7 @@ def _make_certificate(context: ssl.SSLContext, hosts: Iterable[str]) -> str:
             "tls",
             True,  # the value of the setting
             "without a certificate trustme makes one, which is not installed: pip install"
-            " 'kgroup[kafka]', or give certificate and key",
+            " 'kgroup[kafka]' or pip install trustme, or give certificate and key",
         ) from error
     authority = trustme.CA()
     names = dict.fromkeys([*_ALWAYS, *(host for host in hosts if not _is_anywhere(host))])
