@@ -32,6 +32,7 @@ async def test_a_member_writes_its_events(tmp_path: Path, autojump_clock: MockCl
     assert [json.loads(one)["event"] for one in lines][-2:] == ["GenerationEnded", "Left"]
     (joined,) = [one for one in map(json.loads, lines) if one["event"] == "Joined"]
     assert joined["session_timeout"] == group.config.session_timeout
+    assert joined["group_instance_id"] is None
     entries, refused = read([file])
     assert refused == 0
     (member,) = story_of(entries).members

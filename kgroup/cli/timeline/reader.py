@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
+
+_MEMBER_ID: Final = re.compile(r"(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""A member id as Kafka makes it."""
 
 
 @final
@@ -42,6 +46,17 @@ class Entry:
     def is_warning(self) -> bool:
         """Whether the event is a warning."""
         return self.fields.get("level") == "WARNING"
+
+    @property
+    def instance(self) -> str:
+        """The member's ``group_instance_id``, for a ``Joined``; empty without one.
+
+        An older file has it only in the member id, which begins with it, or with the client id.
+        """
+        if "group_instance_id" in self.fields:
+            return str(self.fields["group_instance_id"] or "")
+        found = _MEMBER_ID.fullmatch(str(self.fields.get("member_id", "")))
+        return "" if found is None or found[1] == self.fields["client_id"] else found[1]
 
 
 def read(paths: Iterable[Path]) -> tuple[list[Entry], int]:

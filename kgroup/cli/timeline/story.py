@@ -11,7 +11,8 @@ has a million commits and thousands of generations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, final
 
 import attrs
@@ -168,7 +169,7 @@ def story_of(entries: Sequence[Entry]) -> Story:
     for entry in entries:
         by_member.setdefault(entry.member, []).append(entry)
     rebalances, rejoins = changes_of(entries)
-    silences = Silences(rebalances, rejoins, entries[-1].at)
+    silences = Silences(rebalances, rejoins, entries)
     return Story(
         group_id=entries[0].group_id,
         begin=entries[0].at,
@@ -243,6 +244,8 @@ def _with_silences(spans: list[Span], silences: Sequence[Silence]) -> list[Span]
     if silences and spans and spans[-1].kind == UNKNOWN:
         # A killed member worked, and had nothing to report, until the earliest possible moment.
         spans[-1] = attrs.evolve(spans[-1], end=max(spans[-1].end, silences[-1].begin))
+    for one in silences:
+        spans = list(_without(spans, one))
     gone = [
         Span(
             begin=one.begin,
@@ -256,6 +259,25 @@ def _with_silences(spans: list[Span], silences: Sequence[Silence]) -> list[Span]
         for one in silences
     ]
     return sorted([*spans, *gone], key=lambda span: span.begin)
+
+
+def _without(spans: Sequence[Span], silence: Silence) -> Iterator[Span]:
+    """The phases of a member, of which it was in none during a silence.
+
+    If it had lost its partitions then, it was in none until it joined again.
+    """
+    again = next(
+        (one.begin for one in spans if one.begin >= silence.end and one.phase == JOINING), math.inf
+    )
+    until = again if silence.lost else silence.end
+    for span in spans:
+        if span.end <= silence.begin or span.begin >= until:
+            yield span
+            continue
+        if span.begin < silence.begin:
+            yield attrs.evolve(span, end=silence.begin)
+        if span.end > until:
+            yield attrs.evolve(span, begin=until)
 
 
 def _generation_before(entry: Entry, phase: str, spans: Sequence[Span]) -> int:

@@ -91,7 +91,7 @@ FILLS: Final[Mapping[str, Fill]] = {
     SILENT: Fill(
         colour="#fbe3df",
         lines='<path d="M1 2H3M5 6H7" stroke="#d98b80" stroke-width="2"/>',
-        words="gone without leaving: its partitions stand still until its session ends",
+        words="gone or frozen, and still a member: its partitions stand still",
         label="stands still",
     ),
     JOINING: Fill(colour="#c3cfdb", words="joins"),
