@@ -1,6 +1,7 @@
 """Makes of a group's events what is drawn: spans of each member, marks, and rebalances.
 
-``rebalances`` finds the rebalances, and ``silences`` when members were gone without having left.
+``rebalances`` finds the rebalances, ``silences`` when members were gone without having left, and
+``gaps`` what the files do not have.
 
 No I/O. A member is in one phase at a time; the table ``PHASES`` says which event begins which. The
 end of a generation gives its span a kind, by which it is coloured; the table ``ENDS`` says which.
@@ -17,6 +18,7 @@ from typing import Final, final
 
 import attrs
 
+from kgroup.cli.timeline.gaps import Gap, gaps_of
 from kgroup.cli.timeline.reader import Entry
 from kgroup.cli.timeline.rebalances import Rebalance, cause_of, changes_of, partitions_of
 from kgroup.cli.timeline.silences import Silence, Silences
@@ -154,6 +156,7 @@ class Story:
         end: of the last one.
         members: the rows.
         rebalances: in order.
+        gaps: the generations of which members are missing, in order.
     """
 
     group_id: str
@@ -161,6 +164,7 @@ class Story:
     end: float
     members: Sequence[Member]
     rebalances: Sequence[Rebalance]
+    gaps: Sequence[Gap]
 
 
 def story_of(entries: Sequence[Entry]) -> Story:
@@ -176,6 +180,7 @@ def story_of(entries: Sequence[Entry]) -> Story:
         end=entries[-1].at,
         members=[_member(name, own, list(silences.of(own))) for name, own in by_member.items()],
         rebalances=rebalances,
+        gaps=list(gaps_of(entries)),
     )
 
 

@@ -353,3 +353,25 @@ def test_an_older_file_has_the_instance_in_the_member_id(tmp_path: Path) -> None
         ],
     )
     assert (first.instance, second.instance, third.instance) == ("shop-1", "", "a")
+
+
+@pytest.mark.parametrize("notified", [True, False])
+def test_a_group_that_was_empty(tmp_path: Path, notified: bool) -> None:
+    """Its next rebalance begins when the first member joins, and not when the last ones left."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *drained(110.0, "a", 1, "closed"),
+        line(110.2, "a", "Left", 1, notified=notified),
+        *joined(170.0, "b", 2, "t-0"),
+    ]
+    _, second = story_of(entries(tmp_path, lines)).rebalances
+    assert (second.begin, second.end) == (170.0, 170.5)
+
+
+def test_a_static_member_absent_from_a_generation_is_not_missing(tmp_path: Path) -> None:
+    """The leader counts it as a member until its session ends."""
+    lines = [
+        *as_instance(joined(100.0, "a", 1, "t-0"), "i"),
+        line(110.0, "b", "Joined", 2, leader=True, members=2),
+    ]
+    assert story_of(entries(tmp_path, lines)).gaps == []
