@@ -30,7 +30,7 @@ _SIGNALLED: Final = 128
 """Shells report a process that a signal ended as this plus the signal's number."""
 
 
-def _page_of(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+def _page_of(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
     """The page, unless its name is a mistake: the demo would end, and write nothing."""
     if value is not None:
         refuse_to_overwrite(value, option="--timeline")

@@ -115,24 +115,28 @@ def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]
 def _foundings(entries: Sequence[Entry]) -> list[float]:
     """When the group began to have members, as far as the files show; the first entry counts.
 
-    A static member that has stopped remains one until its session ends.
+    A static member that has stopped, and one whose events end, remain members until their sessions
+    end.
     """
+    last = {entry.member: place for place, entry in enumerate(entries)}
     founded = [entries[0].at]
     until: dict[str, float] = {}
     sessions: dict[str, float] = {}
-    for entry in entries:
+    for place, entry in enumerate(entries):
         if entry.event not in _SIGNS_OF_LIFE:
             continue
         if until and max(until.values()) < entry.at:
             until.clear()
             founded.append(entry.at)
-        until[entry.member] = math.inf
         if entry.event == "Joined":
             given = entry.fields.get("session_timeout")
             sessions[entry.member] = float(given) if isinstance(given, int | float) else math.inf
-        elif entry.event == "Left":
-            stays = entry.fields.get("notified") is False
-            until[entry.member] = entry.at + (sessions.get(entry.member, math.inf) if stays else 0)
+        if entry.event == "Left" and entry.fields.get("notified") is not False:
+            until[entry.member] = entry.at
+        elif entry.event == "Left" or last[entry.member] == place:
+            until[entry.member] = entry.at + sessions.get(entry.member, math.inf)
+        else:
+            until[entry.member] = math.inf
     return founded
 
 
