@@ -79,7 +79,7 @@ from kgroup.generation.member_context import MemberContext
 from kgroup.generation.states import State, StateMachine
 from kgroup.interfaces import Task
 from kgroup.notifier import Notifier
-from kgroup.tracebacks import StartedCall, what_raised, raise_outside
+from kgroup.tracebacks import StartedCall, raise_outside, what_raised
 from kgroup.types import Cause, End, Membership
 
 T = TypeVar("T")
