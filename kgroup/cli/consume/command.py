@@ -248,8 +248,9 @@ def notice_of(group: Group | None) -> str:
     number = len(group.members)
     members = "1 member" if number == 1 else f"{number} members"
     return (
-        f"group {group.group_id!r} has {members}: this command joins them, is assigned some of their"
-        " partitions, and commits what it prints. To read without taking part, leave --group away"
+        f"group {group.group_id!r} has {members}: this command joins them, is assigned some of"
+        " their partitions, and commits what it prints. To read without taking part, leave --group"
+        " away"
     )
 
 

@@ -15,6 +15,7 @@ from kgroup.cli.timeline.picture import svg
 from kgroup.cli.timeline.reader import groups_of, of_group, read
 from kgroup.cli.timeline.story import Story, story_of
 from kgroup.cli.timeline.style import counted
+from kgroup.errors import short_repr
 
 _SUFFIXES: Final = (".html", ".htm", ".svg")
 
@@ -55,12 +56,13 @@ def refuse_to_overwrite(out: Path, files: Sequence[Path] = (), option: str = "--
         UsageError: it is one of the files, no page and no picture by its name, or a file that is
             neither.
     """
+    name = short_repr(str(out))
     hint = f"name the page first, as in {option} timeline.html"
     if any(out.exists() and one.samefile(out) for one in files):
-        raise click.UsageError(f"{option} {out} is one of the files of events; {hint}")
+        raise click.UsageError(f"{option} {name} is one of the files of events; {hint}")
     if out.suffix.lower() not in _SUFFIXES:
         raise click.UsageError(
-            f"{option} {out} ends with {out.suffix or 'no suffix'}; only pages (.html, .htm) and"
+            f"{option} {name} ends with {short_repr(out.suffix) if out.suffix else 'no suffix'}; only pages (.html, .htm) and"
             f" pictures (.svg) are written; {hint}"
         )
     if out.is_file():
@@ -68,7 +70,7 @@ def refuse_to_overwrite(out: Path, files: Sequence[Path] = (), option: str = "--
             begin = file.read(1000)
         if begin.strip() and not begin.lstrip().startswith(b"<"):
             raise click.UsageError(
-                f"{option} {out} exists, and is no page or picture that could be replaced; {hint}"
+                f"{option} {name} exists, and is no page or picture that could be replaced; {hint}"
             )
 
 

@@ -201,7 +201,7 @@ def test_ticks_are_round_numbers(length: float, step: float) -> None:
     ("name", "content", "words"),
     [
         ("events", None, "is one of the files of events"),
-        ("page.png", None, "ends with .png; only pages (.html, .htm) and pictures (.svg)"),
+        ("page.png", None, "ends with '.png'; only pages (.html, .htm) and pictures (.svg)"),
         ("page", None, "ends with no suffix"),
         ("other.html", '{"at": 1}', "exists, and is no page or picture"),
     ],
