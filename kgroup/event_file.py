@@ -2,8 +2,9 @@
 
 A line has the event's own fields (``Event.as_dict``), and when and in which process it happened:
 ``at`` in seconds since 1970, ``client_id``, ``host``, ``pid`` and ``member``. A ``Joined`` also has
-the member's ``session_timeout``: after it the coordinator removes a member that is gone. Members of
-several processes may share a file, because each line is appended by one call.
+the member's ``session_timeout``, after which the coordinator removes a member that is gone, and its
+``group_instance_id``, by which a reader finds the process that replaced another. Members of several
+processes may share a file, because each line is appended by one call.
 
 INVARIANT: two members of one process that are open at the same time, in one group and with one
 ``client_id``, have different numbers as their ``member``, so that a reader can tell them apart. The
@@ -41,6 +42,7 @@ class EventFile:
         group_id: the group.
         client_id: the member's name.
         session_timeout: the member's, in seconds.
+        group_instance_id: the member's; None without one.
         wall_clock: gives the time, in seconds since 1970.
     """
 
@@ -50,10 +52,14 @@ class EventFile:
         group_id: str,
         client_id: str,
         session_timeout: float,
+        group_instance_id: str | None,
         wall_clock: Clock,
     ) -> None:
         self._path = path
-        self._session_timeout = session_timeout
+        self._of_joined = {
+            "session_timeout": session_timeout,
+            "group_instance_id": group_instance_id,
+        }
         self._key = (group_id, client_id)
         self._process = {"client_id": client_id, "host": socket.gethostname(), "pid": os.getpid()}
         self._number = 0  # while the file is open, at least 1
@@ -102,7 +108,7 @@ class EventFile:
         at = round(self._wall_clock.now(), 6)
         line = {"at": at, **self._process, "member": self._number, **event.as_dict()}
         if isinstance(event, Joined):
-            line["session_timeout"] = self._session_timeout
+            line.update(self._of_joined)
         with self._lock:
             if self._file is not None:
                 self._file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -497,8 +497,10 @@ class LoopBlocked(Event):
     def message(self) -> str:
         """See ``Event``."""
         return (
-            f"the event loop was blocked, or the process was suspended, for {self.seconds:.1f} s;"
-            " meanwhile no heartbeat was sent. Move blocking work to a thread"
+            "the process was suspended, or kgroup's event loop was blocked, for"
+            f" {self.seconds:.1f} s; meanwhile no heartbeat was sent. If the program was not"
+            " suspended, move blocking work to a thread; with kgroup.threaded and kgroup.aio, whose loop has a thread of its own,"
+            " something held the interpreter lock"
         )
 
 

@@ -146,6 +146,7 @@ class ConsumerGroup:
                 config.group_id,
                 config.client_id,
                 config.session_timeout,
+                config.group_instance_id,
                 clock,
             )
             handlers.append(self.event_file)

@@ -32,8 +32,9 @@ async def test_a_member_writes_its_events(tmp_path: Path, autojump_clock: MockCl
     assert [json.loads(one)["event"] for one in lines][-2:] == ["GenerationEnded", "Left"]
     (joined,) = [one for one in map(json.loads, lines) if one["event"] == "Joined"]
     assert joined["session_timeout"] == group.config.session_timeout
-    entries, refused = read([file])
-    assert refused == 0
+    assert joined["group_instance_id"] is None
+    entries, (source,) = read([file])
+    assert source.refused == 0
     (member,) = story_of(entries).members
     assert [one.generation_id for one in member.spans if one.phase == RUNNING] == [1]
 
@@ -45,8 +46,8 @@ async def test_members_share_a_file(tmp_path: Path, autojump_clock: MockClock) -
         for name in ("a", "b"):
             async with here.group(events_to=str(file), client_id=name) as group:
                 await group.next()
-    entries, refused = read([file])
-    assert refused == 0
+    entries, (source,) = read([file])
+    assert source.refused == 0
     assert len(story_of(entries).members) == 2
 
 

@@ -263,8 +263,10 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"seconds": 12.34},
         WARNING,
         (
-            "the event loop was blocked, or the process was suspended, for 12.3 s;"
-            " meanwhile no heartbeat was sent. Move blocking work to a thread"
+            "the process was suspended, or kgroup's event loop was blocked, for 12.3 s;"
+            " meanwhile no heartbeat was sent. If the program was not suspended, move blocking work"
+            " to a thread; with kgroup.threaded and kgroup.aio, whose loop has a thread of its own,"
+            " something held the interpreter lock"
         ),
     ),
     (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -41,7 +41,7 @@ def show(
 
     Args:
         fetch: returns the object for JSON, and prints it for people.
-        as_json: which of the two to print.
+        as_json: which of the two to print; with ``every``, JSON has the time, ``at``, in UTC.
         every: seconds between two calls; None for one call.
 
     Raises:
@@ -58,7 +58,7 @@ def show(
             click.echo(f"{_now()}: {error}", err=True)
         else:
             if as_json:
-                write_json(found)
+                write_json(found if every is None else {"at": _utc(), **found})
             elif every is None:
                 printed(shown)
             else:
@@ -75,6 +75,10 @@ def _refresh(shown: Console, printed: Callable[[Console], None]) -> None:
         printed(shown)
     shown.clear()  # does nothing where the output is no terminal
     click.echo(f"{_now()}\n{captured.get()}")
+
+
+def _utc() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _now() -> str:

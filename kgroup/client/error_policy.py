@@ -472,8 +472,10 @@ _HINTS: Final[Mapping[tuple[Request, int], str]] = {
     ),
     **{
         (request, ErrorCode.FENCED_INSTANCE_ID): (
-            "another process joined with the same group_instance_id and replaced this member; give"
-            " each process its own group_instance_id"
+            "another process joined with the same group_instance_id and replaced this member. If a"
+            " supervisor started it in place of this process, after a freeze for example, all is"
+            " well, and this process should end; otherwise give each process its own"
+            " group_instance_id"
         )
         for request in (Request.JOIN, Request.SYNC, Request.HEARTBEAT, Request.COMMIT)
     },

@@ -33,17 +33,19 @@ _OTHER_PROGRAMS: Final = (
 
 _UNKNOWN_PORT: Final[Mapping[SecurityProtocol, str]] = {
     SecurityProtocol.PLAINTEXT: (
-        "If this repeats, the port may belong to a listener that expects TLS or a login, or to"
-        " another program than Kafka: use protocol SSL, SASL_SSL or SASL_PLAINTEXT, or another port"
+        "If this repeats, the broker may hang, or the port may belong to a listener that expects"
+        " TLS or a login, or to another program than Kafka: use protocol SSL, SASL_SSL or"
+        " SASL_PLAINTEXT, or another port"
     ),
     SecurityProtocol.SASL_PLAINTEXT: (
-        "If this repeats, the port may belong to a listener that expects TLS, or to another program"
-        " than Kafka: use protocol SASL_SSL, or another port"
+        "If this repeats, the broker may hang, or the port may belong to a listener that expects"
+        " TLS, or to another program than Kafka: use protocol SASL_SSL, or another port"
     ),
     **dict.fromkeys(
         (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL),
-        "The port speaks TLS; if this repeats, it may expect a client certificate, or belong to"
-        " another program than Kafka: set Security.certificate, or use another port",
+        "The port speaks TLS; if this repeats, the broker may hang, or the port may expect a client"
+        " certificate, or belong to another program than Kafka: set Security.certificate,"
+        " or use another port",
     ),
 }
 """For a connection on which nothing was answered; with TLS, the handshake has succeeded."""

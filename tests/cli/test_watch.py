@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -59,11 +61,13 @@ def test_without_watch_it_is_shown_once(
 def test_a_later_failure_does_not_end_it(
     capsys: pytest.CaptureFixture[str], waits: list[float]
 ) -> None:
-    """The failure is reported on standard error, and the next attempt follows."""
+    """The failure is reported on standard error, the next attempt follows, and lines have times."""
     with pytest.raises(EndOfTestError):
         show(fetches("one", ClusterError("no answer"), "two"), as_json=True, every=2.5)
     said = capsys.readouterr()
-    assert said.out == '{"found": "one"}\n{"found": "two"}\n'
+    shown = [json.loads(line) for line in said.out.splitlines()]
+    assert [one["found"] for one in shown] == ["one", "two"]
+    assert all(datetime.fromisoformat(one["at"]).tzinfo == UTC for one in shown)
     assert said.err.endswith(": no answer\n")
     assert waits == [2.5] * 3
 

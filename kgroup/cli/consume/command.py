@@ -16,6 +16,8 @@ from kgroup.cli.admin_client import NO_OFFSET, AdminConnection, ClusterError, Re
 from kgroup.cli.cluster_options import clustered, isolation_option, text
 from kgroup.cli.consume.formats import Format, Record, as_json, as_text
 from kgroup.cli.consume.reading import BEGINNING, END, Reading, Source
+from kgroup.cli.groups.cluster import GroupCluster
+from kgroup.cli.groups.values import Group
 from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import Whole, security_of
 from kgroup.cli.positions import Position, PositionKind, TopicChoice, chosen, position_of
@@ -115,10 +117,14 @@ def consume(
             "with --group the group decides on partitions and positions: use it without"
             " --partition, and with --from earliest or latest; `kgroup groups reset` sets offsets"
         )
+    security = security_of(config_file)
+    cluster = GroupCluster(bootstrap_servers, security, timeout)
+    if group_id is not None:
+        _warn_of_members(cluster, group_id)
     source = _source(
-        AdminConnection(bootstrap_servers, security_of(config_file), timeout),
+        cluster.connection,
         bootstrap_servers=bootstrap_servers,
-        security=security_of(config_file),
+        security=security,
         topics=topics,
         group_id=group_id,
         begin=begin,
@@ -206,7 +212,12 @@ def _positions(
             raise ClusterError(f"the offsets of {one} cannot be requested: {log.fault}")
         positions[one] = min(max(begin.value, log.start), log.end)
         if positions[one] != begin.value:
-            _warn(f"{one} has the offsets {log.start} to {log.end}: begins at {positions[one]}")
+            has = (
+                f"has the offsets {log.start} to {log.end - 1}"
+                if log.end > log.start
+                else f"is empty, and its next offset is {log.end}"
+            )
+            _warn(f"{one} {has}: begins at {positions[one]}")
     return positions
 
 
@@ -215,6 +226,32 @@ def _known(partition: TopicPartition, offset: int | Refusal) -> int:
         why = offset.explained("DESCRIBE", topic=partition.topic)
         raise ClusterError(f"the offsets of {partition} cannot be requested: {why}")
     return END if offset == NO_OFFSET else offset
+
+
+def _warn_of_members(cluster: GroupCluster, group_id: str) -> None:
+    """Say that the command takes partitions from the group's members, if it has some.
+
+    A user who may not describe the group may still join it.
+    """
+    try:
+        notice = notice_of(cluster.find(group_id))
+    except ClusterError:
+        return
+    if notice:
+        _warn(notice)
+
+
+def notice_of(group: Group | None) -> str:
+    """What joining this group does to its members; empty if it has none."""
+    if group is None or not group.members:
+        return ""
+    number = len(group.members)
+    members = "1 member" if number == 1 else f"{number} members"
+    return (
+        f"group {group.group_id!r} has {members}: this command joins them, is assigned some of"
+        " their partitions, and commits what it prints. To read without taking part, leave --group"
+        " away"
+    )
 
 
 def _warn(text: str) -> None:

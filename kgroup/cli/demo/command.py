@@ -24,10 +24,17 @@ from kgroup.cli.demo.display import Display, print_report
 from kgroup.cli.demo.run import run_demo
 from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
 from kgroup.cli.options import FilePath, Whole, cluster_of, config_option, servers
-from kgroup.cli.timeline.command import stories_of, write
+from kgroup.cli.timeline.command import refuse_to_overwrite, stories_of, write
 
 _SIGNALLED: Final = 128
 """Shells report a process that a signal ended as this plus the signal's number."""
+
+
+def _page_of(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    """The page, unless its name is a mistake: the demo would end, and write nothing."""
+    if value is not None:
+        refuse_to_overwrite(value, option="--timeline")
+    return value
 
 
 @click.command()
@@ -76,6 +83,7 @@ _SIGNALLED: Final = 128
     "--timeline",
     "page",
     type=FilePath(dir_okay=False, path_type=Path),
+    callback=_page_of,
     help="Draw what the workers did, as `kgroup timeline --out` does.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the account as JSON in the last line.")

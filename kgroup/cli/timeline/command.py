@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
 from kgroup.cli.options import FilePath
+from kgroup.cli.timeline.gaps import in_words as missing_of
 from kgroup.cli.timeline.page import html
 from kgroup.cli.timeline.picture import svg
 from kgroup.cli.timeline.reader import groups_of, of_group, read
 from kgroup.cli.timeline.story import Story, story_of
+from kgroup.cli.timeline.style import counted
+from kgroup.errors import short_repr
+
+_SUFFIXES: Final = (".html", ".htm", ".svg")
 
 
 @click.command()
@@ -26,7 +32,7 @@ from kgroup.cli.timeline.story import Story, story_of
     type=FilePath(dir_okay=False, path_type=Path),
     default=Path("timeline.html"),
     show_default=True,
-    help="An HTML page that needs no other file; or, if it ends with .svg, the picture alone.",
+    help="An HTML page (.html) that needs no other file, or the picture alone (.svg).",
 )
 @click.option("--group", "group_id", help="Draw this group only.  [default: all in the files]")
 def timeline(files: Sequence[Path], out: Path, group_id: str | None) -> None:
@@ -34,9 +40,38 @@ def timeline(files: Sequence[Path], out: Path, group_id: str | None) -> None:
 
     FILES are those that the setting events_to names, of one or many members.
     """
+    refuse_to_overwrite(out, files)
     stories = stories_of(files, group_id)
+    for story in stories:
+        if story.gaps:
+            click.echo(f"group {story.group_id}: {missing_of(story.gaps)}", err=True)
     write(stories, out)
     click.echo(f"{out}: {', '.join(_summary(story) for story in stories)}")
+
+
+def refuse_to_overwrite(out: Path, files: Sequence[Path] = (), option: str = "--out") -> None:
+    """Refuse names of the page that are a mistake: the shell gives all files of a pattern as FILES.
+
+    Raises:
+        UsageError: it is one of the files, no page and no picture by its name, or a file that is
+            neither.
+    """
+    name = short_repr(str(out))
+    hint = f"name the page first, as in {option} timeline.html"
+    if any(out.exists() and one.samefile(out) for one in files):
+        raise click.UsageError(f"{option} {name} is one of the files of events; {hint}")
+    if out.suffix.lower() not in _SUFFIXES:
+        raise click.UsageError(
+            f"{option} {name} ends with {short_repr(out.suffix) if out.suffix else 'no suffix'}; only pages (.html, .htm) and"
+            f" pictures (.svg) are written; {hint}"
+        )
+    if out.is_file():
+        with out.open("rb") as file:
+            begin = file.read(1000)
+        if begin.strip() and not begin.lstrip().startswith(b"<"):
+            raise click.UsageError(
+                f"{option} {name} exists, and is no page or picture that could be replaced; {hint}"
+            )
 
 
 def stories_of(files: Sequence[Path], group_id: str | None = None) -> list[Story]:
@@ -46,12 +81,17 @@ def stories_of(files: Sequence[Path], group_id: str | None = None) -> list[Story
         ClickException: a file cannot be read, or there is nothing to draw.
     """
     try:
-        entries, refused = read(files)
+        entries, sources = read(files)
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
     groups = groups_of(entries)
-    if refused:
-        click.echo(f"{refused} lines are no events of kgroup and are left out", err=True)
+    for one in sources:
+        if one.looks_like:
+            click.echo(f"{one.path} {one.looks_like}", err=True)
+        elif one.refused:
+            verb = "is no event" if one.refused == 1 else "are no events"
+            lines = counted(one.refused, "line")
+            click.echo(f"{one.path}: {lines} {verb} of kgroup, and left out", err=True)
     if group_id is not None and group_id not in groups:
         known = ", ".join(groups[:20]) or "none"
         raise click.ClickException(f"the files have no events of group {group_id!r}: {known}")
@@ -69,7 +109,7 @@ def write(stories: Sequence[Story], out: Path) -> None:
     Raises:
         ClickException: the file cannot be written, or several groups are to be in one picture.
     """
-    if out.suffix == ".svg":
+    if out.suffix.lower() == ".svg":
         if len(stories) > 1:
             groups = ", ".join(story.group_id for story in stories)
             raise click.ClickException(
@@ -86,6 +126,6 @@ def write(stories: Sequence[Story], out: Path) -> None:
 
 def _summary(story: Story) -> str:
     return (
-        f"group {story.group_id} with {len(story.members)} members and"
-        f" {len(story.rebalances)} generations"
+        f"group {story.group_id} with {counted(len(story.members), 'member')} and"
+        f" {counted(len(story.rebalances), 'generation')}"
     )

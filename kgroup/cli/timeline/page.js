@@ -40,6 +40,7 @@ function timeline(section) {
   const shapes = [...svg.querySelectorAll("rect[data-a], text[data-a]")].map((shape) => (
     { shape, a: Number(shape.dataset.a), b: Number(shape.dataset.b), shown: true }));
   const lines = [...svg.querySelectorAll("line.tick")], texts = [...svg.querySelectorAll("text.tick")];
+  const clocks = [...svg.querySelectorAll("text.clock")], began = Number(svg.dataset.begin);
   const groups = [];
   const marks = JSON.parse(section.querySelector("script.marks").textContent);
   const rows = [...svg.querySelectorAll("g.row")].map((row, number) => readRow(row, marks[number]));
@@ -55,12 +56,21 @@ function timeline(section) {
     let commits = [];
     for (const group of row.querySelectorAll("g.marks")) {
       const kind = group.dataset.kind;
-      const list = lists[kind].map(([at, text]) => ({ a: at, b: at, text: `${at.toFixed(3)} s, ${text}` }));
+      const list = lists[kind].map(([at, text]) => ({ a: at, b: at, text: `${moment(at)}, ${text}` }));
       groups.push({ group, list });
       if (kind === "commit") commits = list; else items.push(...list);
     }
     items.sort((one, other) => one.a - other.a);
     return { name: row.dataset.name, y: Number(row.dataset.y), items, commits };
+  }
+
+  // The time of day in UTC. A picture without script has it too, so it cannot be the reader's own.
+  function clock(seconds, digits) {
+    const at = new Date(Math.round((began + seconds) * 1000)).toISOString();
+    return at.slice(11, digits ? Math.min(20 + digits, 23) : 19);
+  }
+  function moment(seconds) {
+    return `${seconds.toFixed(3)} s (${clock(seconds, 3)} UTC)`;
   }
 
   const x = (seconds) => left + ((seconds - from) / (to - from)) * plot;
@@ -95,6 +105,7 @@ function timeline(section) {
     drawSelection();
     const digits = Math.max(1, Math.ceil(2 - Math.log10(to - from)));
     range.textContent = `${from.toFixed(digits)} s to ${to.toFixed(digits)} s`;
+    range.title = `${clock(from, 3)} to ${clock(to, 3)} UTC`;
   }
 
   function placeText(shape, begin, end, text) {
@@ -118,7 +129,7 @@ function timeline(section) {
       let text = first.text;
       if (next - index > 1) {
         mark.setAttribute("stroke-width", 2.5);
-        text = `${next - index} ${plural} from ${first.a.toFixed(3)} s to ${last.a.toFixed(3)} s; the first: ${text}`;
+        text = `${next - index} ${plural} from ${moment(first.a)} to ${moment(last.a)}; the first: ${text}`;
       }
       mark.appendChild(element("title", {})).textContent = text;
       made.push(mark);
@@ -132,14 +143,16 @@ function timeline(section) {
     const step = tickStep(to - from, most), first = Math.ceil(from / step);
     const digits = Math.max(0, -Math.floor(Math.log10(step)));
     lines.forEach((line, number) => {
-      const seconds = (first + number) * step, at = x(seconds), text = texts[number];
-      for (const shape of [line, text]) {
+      const seconds = (first + number) * step, at = x(seconds), text = texts[number], time = clocks[number];
+      for (const shape of [line, text, time]) {
         shape.setAttribute("visibility", seconds <= to ? "visible" : "hidden");
       }
       line.setAttribute("x1", at);
       line.setAttribute("x2", at);
       text.setAttribute("x", at);
       text.textContent = `${seconds.toFixed(digits)} s`;
+      time.setAttribute("x", at);
+      time.textContent = clock(seconds, digits);
     });
   }
 

@@ -14,12 +14,13 @@ from html import escape
 from importlib import resources
 from typing import Final
 
-from kgroup.cli.timeline.picture import extent, keys, patterns, svg, text_of
+from kgroup.cli.timeline.picture import clock, extent, keys, patterns, svg, text_of
 from kgroup.cli.timeline.story import COMMIT, Member, Story
 from kgroup.cli.timeline.style import SHAPES
 
 _REBALANCES: Final = (
     "at, s",
+    "UTC",
     "to generation",
     "took, s",
     "members learned of it after, s",
@@ -29,6 +30,7 @@ _REBALANCES: Final = (
 _PHASES: Final = (
     "member",
     "from, s",
+    "UTC",
     "for, s",
     "phase",
     "generation",
@@ -37,7 +39,7 @@ _PHASES: Final = (
     "kind of end",
     "end",
 )
-_EVENTS: Final = ("at, s", "member", "event", "what happened")
+_EVENTS: Final = ("at, s", "UTC", "member", "event", "what happened")
 
 
 def html(stories: Sequence[Story]) -> str:
@@ -124,6 +126,7 @@ def _rebalances(story: Story) -> Iterator[Sequence[str]]:
     for one in story.rebalances:
         yield (
             f"{one.begin - story.begin:.3f}",
+            clock(story, one.begin - story.begin),
             str(one.generation_id),
             f"{one.end - one.begin:.3f}",
             _seconds(one.learned),
@@ -142,6 +145,7 @@ def _phases(story: Story) -> Iterator[Sequence[str]]:
             yield (
                 member.name,
                 f"{span.begin - story.begin:.3f}",
+                clock(story, span.begin - story.begin),
                 f"{span.end - span.begin:.3f}",
                 span.phase,
                 "" if span.generation_id < 0 else str(span.generation_id),
@@ -162,7 +166,7 @@ def _commits(member: Member) -> Iterator[int]:
 def _events(story: Story) -> list[Sequence[str]]:
     """All marks but commits, which are too many for a table; the phases count them."""
     return [
-        (f"{at - story.begin:.3f}", name, event, text)
+        (f"{at - story.begin:.3f}", clock(story, at - story.begin), name, event, text)
         for at, name, event, text in sorted(
             (mark.at, member.name, mark.event, mark.text)
             for member in story.members

@@ -21,6 +21,7 @@ from html import escape
 from itertools import chain
 from typing import Final
 
+from kgroup.cli.timeline.gaps import in_words as missing_of
 from kgroup.cli.timeline.rebalances import Rebalance
 from kgroup.cli.timeline.story import (
     RUNNING,
@@ -42,6 +43,7 @@ from kgroup.cli.timeline.style import (
     PAPER,
     SHAPES,
     Shape,
+    counted,
     fill_of,
 )
 
@@ -58,7 +60,7 @@ ROW: Final = 88
 LAG_LANE: Final = 18
 BAR_LANE: Final = 27
 BAR: Final = 16
-BOTTOM: Final = 30
+BOTTOM: Final = 44
 TICKS: Final = 10
 _PER_CHARACTER: Final = 7
 """Pixels that a character of a label needs at most."""
@@ -75,7 +77,7 @@ def svg(story: Story, number: int = 1, *, alone: bool = True) -> str:
         number: of the picture in its page: ids in it end with the number.
         alone: whether it has a heading and a legend. The page has these as text, which wraps.
     """
-    length = max(story.end - story.begin, 1e-3)
+    length = length_of(story)
     top = GAP + (HEAD + LEGEND_LINE * _legend_lines() if alone else 0)
     height = top + ROW * len(story.members) + BOTTOM
 
@@ -89,7 +91,7 @@ def svg(story: Story, number: int = 1, *, alone: bool = True) -> str:
     parts = chain(
         _head(story, height, length, number),
         _legend(story, number) if alone else (),
-        _axis(length, top, height, x),
+        _axis(story, top, height, x),
         [f'<g clip-path="url(#plot-{number})">'],
         chain.from_iterable(_rebalance(story, one, top, height, x) for one in story.rebalances),
         ["</g>"],
@@ -99,22 +101,41 @@ def svg(story: Story, number: int = 1, *, alone: bool = True) -> str:
     return "\n".join(parts)
 
 
+def length_of(story: Story) -> float:
+    """The seconds that the picture is wide."""
+    return max(story.end - story.begin, 1e-3)
+
+
 def heading(story: Story) -> str:
     """What the picture shows, in one line."""
     return f"group {story.group_id}: {extent(story)}"
 
 
 def extent(story: Story) -> str:
-    """How many members the picture shows, and when they ran."""
+    """How many members the picture shows, when they ran, and which ones are missing."""
     begin = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.begin))
-    return f"{len(story.members)} members, {story.end - story.begin:.1f} s from {begin}"
+    text = f"{counted(len(story.members), 'member')}, {story.end - story.begin:.1f} s from {begin}"
+    return f"{text}; {missing_of(story.gaps)}" if story.gaps else text
+
+
+def clock(story: Story, seconds: float, digits: int = 3) -> str:
+    """The time of day of some seconds since the first event, in UTC."""
+    at = round(story.begin + seconds, digits)
+    fraction = f"{at % 1:.{digits}f}"[1:] if digits else ""
+    return time.strftime("%H:%M:%S", time.gmtime(math.floor(at))) + fraction
+
+
+def moment(story: Story, seconds: float) -> str:
+    """Some seconds since the first event, and the time of day."""
+    return f"{seconds:.3f} s ({clock(story, seconds)} UTC)"
 
 
 def _head(story: Story, height: int, length: float, number: int) -> Iterator[str]:
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
         ' font-family="system-ui, sans-serif" font-size="12" role="img"'
-        f' data-left="{LEFT}" data-right="{RIGHT}" data-length="{length:.6f}">'
+        f' data-left="{LEFT}" data-right="{RIGHT}" data-length="{length:.6f}"'
+        f' data-begin="{story.begin:.6f}">'
     )
     yield f"<title>{escape(heading(story))}</title>"
     # A mark at the first or last moment is drawn whole.
@@ -187,7 +208,9 @@ def _legend_lines() -> int:
     return max(line for _, line in _legend_places()) + 1
 
 
-def _axis(length: float, top: int, height: int, x: Scale) -> Iterator[str]:
+def _axis(story: Story, top: int, height: int, x: Scale) -> Iterator[str]:
+    """Lines at round numbers of seconds, with the seconds and, below these, the time of day."""
+    length = length_of(story)
     step = tick_step(length)
     digits = max(0, -math.floor(math.log10(step)))
     for number in range(TICKS + 1):
@@ -198,8 +221,12 @@ def _axis(length: float, top: int, height: int, x: Scale) -> Iterator[str]:
             f' y2="{height - BOTTOM + 4}" stroke="{LINE}"{hidden}/>'
         )
         yield (
-            f'<text class="tick faint" x="{x(seconds)}" y="{height - 10}" text-anchor="middle"'
+            f'<text class="tick faint" x="{x(seconds)}" y="{height - 24}" text-anchor="middle"'
             f' fill="{FAINT}"{hidden}>{seconds:.{digits}f} s</text>'
+        )
+        yield (
+            f'<text class="clock faint" x="{x(seconds)}" y="{height - 9}" text-anchor="middle"'
+            f' font-size="10" fill="{FAINT}"{hidden}>{clock(story, seconds, digits)}</text>'
         )
 
 
@@ -219,7 +246,7 @@ def _rebalance(story: Story, one: Rebalance, top: int, height: int, x: Scale) ->
         end,
         x,
         f'class="band" y="{top - 6}" height="{height - top - BOTTOM + 10}" fill="{BAND}"',
-        in_words(one),
+        f"{in_words(one)}; from {moment(story, begin)}",
     )
 
 
@@ -243,11 +270,11 @@ def _row(story: Story, member: Member, y: int, number: int, x: Scale) -> Iterato
     yield f'<g clip-path="url(#plot-{number})">'
     yield from _lags(story, member, y + LAG_LANE, x)
     for span in member.spans:
-        yield from _span(span, story.begin, y + BAR_LANE, number, x)
+        yield from _span(span, story, y + BAR_LANE, number, x)
     for kind, shape in SHAPES.items():
         marks = [mark for mark in member.marks if mark.kind == kind]
         if marks:
-            yield from _marks(kind, shape, marks, story.begin, y, x)
+            yield from _marks(kind, shape, marks, story, y, x)
     yield "</g></g>"
 
 
@@ -283,14 +310,16 @@ def _finite(seconds: float) -> str:
     return f"{seconds:.6f}" if seconds < math.inf else "Infinity"
 
 
-def _span(span: Span, story_begin: float, y: int, number: int, x: Scale) -> Iterator[str]:
-    begin, end = span.begin - story_begin, span.end - story_begin
+def _span(span: Span, story: Story, y: int, number: int, x: Scale) -> Iterator[str]:
+    begin, end = span.begin - story.begin, span.end - story.begin
     name = fill_of(span)
-    words = f"{span.phase} for {end - begin:.3f} s, from {begin:.3f} s"
+    words = f"{span.phase} for {end - begin:.3f} s, from {moment(story, begin)}"
     if span.generation_id >= 0:
         words += f", generation {span.generation_id}"
     if span.partitions:
-        words += f", {len(span.partitions)} partitions: {', '.join(span.partitions[:20])}"
+        words += (
+            f", {counted(len(span.partitions), 'partition')}: {', '.join(span.partitions[:20])}"
+        )
     if span.text:
         words += f"; {span.text}"
     group = f'<g class="item span" data-kind="{name}">'
@@ -321,9 +350,10 @@ def _label(span: Span, begin: float, end: float, y: int, x: Scale) -> str:
 
 
 def _marks(
-    kind: str, shape: Shape, marks: Sequence[Mark], begin: float, y: int, x: Scale
+    kind: str, shape: Shape, marks: Sequence[Mark], story: Story, y: int, x: Scale
 ) -> Iterator[str]:
     """The marks of one kind in a row."""
+    begin = story.begin
     height = y + shape.lane
     yield (
         f'<g class="marks {kind}" {shape.paint} data-kind="{kind}" data-y="{height}"'
@@ -331,12 +361,12 @@ def _marks(
     )
     for group in together([x(mark.at - begin) for mark in marks], shape.cell):
         first, last = marks[group[0]], marks[group[-1]]
-        words = f"{first.at - begin:.3f} s, {text_of(first)}"
+        words = f"{moment(story, first.at - begin)}, {text_of(first)}"
         wide = ""
         if len(group) > 1:
             words = (
-                f"{len(group)} {shape.plural} from {first.at - begin:.3f} s to"
-                f" {last.at - begin:.3f} s; the first: {text_of(first)}"
+                f"{len(group)} {shape.plural} from {moment(story, first.at - begin)} to"
+                f" {moment(story, last.at - begin)}; the first: {text_of(first)}"
             )
             wide = ' stroke-width="2.5"'
         yield (

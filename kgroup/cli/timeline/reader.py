@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
+
+_MEMBER_ID: Final = re.compile(r"(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""A member id as Kafka makes it."""
+
+_COMPRESSED: Final = "is compressed by {0}: unpack it first"
+_NO_EVENTS: Final = "has no line that is an event of kgroup, as the setting events_to writes them"
+_KINDS: Final = (
+    (re.compile(rb"\x1f\x8b"), _COMPRESSED.format("gzip")),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), _COMPRESSED.format("zstd")),
+    (re.compile(rb"BZh"), _COMPRESSED.format("bzip2")),
+    (re.compile(rb"\xfd7zXZ"), _COMPRESSED.format("xz")),
+    (re.compile(rb"PK\x03\x04"), "is a zip archive: unpack it first"),
+    (re.compile(rb"\s*<(!doctype html|html)", re.IGNORECASE), "is an HTML page"),
+    (re.compile(rb"\s*<(svg|\?xml)", re.IGNORECASE), "is a picture (SVG)"),
+    (re.compile(rb"\s*[{\[]"), f"has JSON, but it {_NO_EVENTS}"),
+    (re.compile(rb"[^\x00\n]*\x00"), "is binary, and no file of events"),
+)
+"""How files begin that are often given by mistake, and what is said of them."""
 
 
 @final
@@ -43,9 +62,38 @@ class Entry:
         """Whether the event is a warning."""
         return self.fields.get("level") == "WARNING"
 
+    @property
+    def instance(self) -> str:
+        """The member's ``group_instance_id``, for a ``Joined``; empty without one.
 
-def read(paths: Iterable[Path]) -> tuple[list[Entry], int]:
-    """The entries of some files in the order of their time, and how many lines are no events.
+        An older file has it only in the member id, which begins with it, or with the client id.
+        """
+        if "group_instance_id" in self.fields:
+            return str(self.fields["group_instance_id"] or "")
+        found = _MEMBER_ID.fullmatch(str(self.fields.get("member_id", "")))
+        return "" if found is None or found[1] == self.fields["client_id"] else found[1]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Source:
+    """What one file had.
+
+    Attributes:
+        path: the file.
+        events: how many of its lines are events.
+        refused: how many are none; blank ones do not count.
+        looks_like: what it seems to be, if it has no events.
+    """
+
+    path: Path
+    events: int
+    refused: int
+    looks_like: str
+
+
+def read(paths: Iterable[Path]) -> tuple[list[Entry], list[Source]]:
+    """The entries of some files in the order of their time, and what each file had.
 
     A process that was killed may leave a part of a line.
 
@@ -53,15 +101,27 @@ def read(paths: Iterable[Path]) -> tuple[list[Entry], int]:
         OSError: a file cannot be read.
     """
     entries: list[Entry] = []
-    refused = 0
+    sources: list[Source] = []
     for path in paths:
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        before, refused = len(entries), 0
+        content = path.read_bytes()
+        for line in content.decode(errors="replace").splitlines():
             entry = _entry(line)
             if entry is None:
                 refused += bool(line.strip())
             else:
                 entries.append(entry)
-    return sorted(entries, key=lambda one: one.at), refused
+        events = len(entries) - before
+        looks_like = "" if events else kind_of(content)
+        sources.append(Source(path=path, events=events, refused=refused, looks_like=looks_like))
+    return sorted(entries, key=lambda one: one.at), sources
+
+
+def kind_of(content: bytes) -> str:
+    """What a file seems to be that has no events."""
+    if not content.strip():
+        return "is empty"
+    return next((words for begin, words in _KINDS if begin.match(content)), _NO_EVENTS)
 
 
 def _entry(line: str) -> Entry | None:

@@ -9,11 +9,14 @@ departure is a sign:
 - A static member that stops drains, and tells the coordinator nothing. Nor does a member that is
   killed while it drains.
 
-Such an event would make the next rebalance seem as long as the time that lies between them.
+Such an event would make the next rebalance seem as long as the time that lies between them. So
+would the departures of a group's last members, if the group is started again later: in between it
+was empty, and a rebalance of an empty group begins with the first join.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -25,6 +28,8 @@ from kgroup.cli.timeline.reader import Entry
 from kgroup.types import Cause
 
 SIGNS: Final = ("Joining", "Left", "GenerationDraining")
+_SIGNS_OF_LIFE: Final = (*SIGNS, "Joined", "GenerationStarted", "GenerationEnded", "Committed")
+"""Events that show that a member is in the group, or comes or goes."""
 
 
 @final
@@ -83,10 +88,12 @@ def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]
     late = _ends_after_the_next_start(entries, starts)
     signs = [one for place, one in enumerate(entries) if one.event in SIGNS and place not in quiet]
     times = [one.at for one in signs]
+    founded = _foundings(entries)
     found: list[Rebalance] = []
     since = entries[0].at
     for number, started in starts.items():
         first, last = started[0].at, started[-1].at
+        since = max(since, founded[bisect_right(founded, first) - 1])
         own = signs[bisect_left(times, since) : bisect_right(times, first)]
         begin = own[0].at if own else first
         found.append(
@@ -103,6 +110,34 @@ def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]
         )
         since = last
     return found, rejoins
+
+
+def _foundings(entries: Sequence[Entry]) -> list[float]:
+    """When the group began to have members, as far as the files show; the first entry counts.
+
+    A static member that has stopped, and one whose events end, remain members until their sessions
+    end.
+    """
+    last = {entry.member: place for place, entry in enumerate(entries)}
+    founded = [entries[0].at]
+    until: dict[str, float] = {}
+    sessions: dict[str, float] = {}
+    for place, entry in enumerate(entries):
+        if entry.event not in _SIGNS_OF_LIFE:
+            continue
+        if until and max(until.values()) < entry.at:
+            until.clear()
+            founded.append(entry.at)
+        if entry.event == "Joined":
+            given = entry.fields.get("session_timeout")
+            sessions[entry.member] = float(given) if isinstance(given, int | float) else math.inf
+        if entry.event == "Left" and entry.fields.get("notified") is not False:
+            until[entry.member] = entry.at
+        elif entry.event == "Left" or last[entry.member] == place:
+            until[entry.member] = entry.at + sessions.get(entry.member, math.inf)
+        else:
+            until[entry.member] = math.inf
+    return founded
 
 
 def partitions_of(assigned: Entry) -> Sequence[str]:

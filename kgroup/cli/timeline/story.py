@@ -1,6 +1,7 @@
 """Makes of a group's events what is drawn: spans of each member, marks, and rebalances.
 
-``rebalances`` finds the rebalances, and ``silences`` when members were gone without having left.
+``rebalances`` finds the rebalances, ``silences`` when members were gone without having left, and
+``gaps`` what the files do not have.
 
 No I/O. A member is in one phase at a time; the table ``PHASES`` says which event begins which. The
 end of a generation gives its span a kind, by which it is coloured; the table ``ENDS`` says which.
@@ -11,11 +12,13 @@ has a million commits and thousands of generations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, final
 
 import attrs
 
+from kgroup.cli.timeline.gaps import Gap, gaps_of
 from kgroup.cli.timeline.reader import Entry
 from kgroup.cli.timeline.rebalances import Rebalance, cause_of, changes_of, partitions_of
 from kgroup.cli.timeline.silences import Silence, Silences
@@ -153,6 +156,7 @@ class Story:
         end: of the last one.
         members: the rows.
         rebalances: in order.
+        gaps: the generations of which members are missing, in order.
     """
 
     group_id: str
@@ -160,6 +164,7 @@ class Story:
     end: float
     members: Sequence[Member]
     rebalances: Sequence[Rebalance]
+    gaps: Sequence[Gap]
 
 
 def story_of(entries: Sequence[Entry]) -> Story:
@@ -168,13 +173,14 @@ def story_of(entries: Sequence[Entry]) -> Story:
     for entry in entries:
         by_member.setdefault(entry.member, []).append(entry)
     rebalances, rejoins = changes_of(entries)
-    silences = Silences(rebalances, rejoins, entries[-1].at)
+    silences = Silences(rebalances, rejoins, entries)
     return Story(
         group_id=entries[0].group_id,
         begin=entries[0].at,
         end=entries[-1].at,
         members=[_member(name, own, list(silences.of(own))) for name, own in by_member.items()],
         rebalances=rebalances,
+        gaps=list(gaps_of(entries)),
     )
 
 
@@ -243,6 +249,8 @@ def _with_silences(spans: list[Span], silences: Sequence[Silence]) -> list[Span]
     if silences and spans and spans[-1].kind == UNKNOWN:
         # A killed member worked, and had nothing to report, until the earliest possible moment.
         spans[-1] = attrs.evolve(spans[-1], end=max(spans[-1].end, silences[-1].begin))
+    for one in silences:
+        spans = list(_without(spans, one))
     gone = [
         Span(
             begin=one.begin,
@@ -256,6 +264,25 @@ def _with_silences(spans: list[Span], silences: Sequence[Silence]) -> list[Span]
         for one in silences
     ]
     return sorted([*spans, *gone], key=lambda span: span.begin)
+
+
+def _without(spans: Sequence[Span], silence: Silence) -> Iterator[Span]:
+    """The phases of a member, of which it was in none during a silence.
+
+    If it had lost its partitions then, it was in none until it joined again.
+    """
+    again = next(
+        (one.begin for one in spans if one.begin >= silence.end and one.phase == JOINING), math.inf
+    )
+    until = again if silence.lost else silence.end
+    for span in spans:
+        if span.end <= silence.begin or span.begin >= until:
+            yield span
+            continue
+        if span.begin < silence.begin:
+            yield attrs.evolve(span, end=silence.begin)
+        if span.end > until:
+            yield attrs.evolve(span, begin=until)
 
 
 def _generation_before(entry: Entry, phase: str, spans: Sequence[Span]) -> int:

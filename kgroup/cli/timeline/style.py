@@ -91,7 +91,7 @@ FILLS: Final[Mapping[str, Fill]] = {
     SILENT: Fill(
         colour="#fbe3df",
         lines='<path d="M1 2H3M5 6H7" stroke="#d98b80" stroke-width="2"/>',
-        words="gone without leaving: its partitions stand still until its session ends",
+        words="gone or frozen, and still a member: its partitions stand still",
         label="stands still",
     ),
     JOINING: Fill(colour="#c3cfdb", words="joins"),
@@ -99,6 +99,11 @@ FILLS: Final[Mapping[str, Fill]] = {
     DRAINING: Fill(colour="#e8a33d", words="drains"),
     WAITING: Fill(colour="#dde3e9", words="backs off"),
 }
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in words."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def fill_of(span: Span) -> str:

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from kgroup.cli import main
+from kgroup.cli.consume.command import notice_of
+from kgroup.cli.groups.values import Group, Member
 from kgroup.testing import admin
 from kgroup.types import TopicPartition
 from tests.brokers import EMBEDDED, Kafka, unique
@@ -135,7 +137,7 @@ def test_a_group_continues_where_it_ended(kafka: Kafka, topic: str) -> None:
 def test_a_place_outside_the_log_is_reported(kafka: Kafka, topic: str) -> None:
     """It begins at the nearest offset there is, and says so on standard error."""
     result = run(kafka, topic, "--partition", "0", "--from", "100", "--until-end")
-    assert result.stderr == f"{topic}-0 has the offsets 0 to 10: begins at 10\n"
+    assert result.stderr == f"{topic}-0 has the offsets 0 to 9: begins at 10\n"
 
 
 @once
@@ -203,3 +205,12 @@ def test_a_value_of_any_kind(kafka: Kafka, topic: str) -> None:
     given = [topic, "--partition", "0", "--from", str(RECORDS), "--until-end"]
     shown = run(kafka, *given).stdout.splitlines()
     assert shown[1::2] == ["(null)", "", "0xff"]
+
+
+def test_a_group_that_has_members() -> None:
+    """The reader learns that the command takes part, and how to read without that."""
+    member = Member(member_id="m", client_id="c", host="h", partitions=())
+    assert notice_of(None) == ""
+    assert notice_of(Group(group_id="g", state="Empty", protocol="classic")) == ""
+    group = Group(group_id="g", state="Stable", protocol="classic", members=(member, member))
+    assert "group 'g' has 2 members: this command joins them" in notice_of(group)

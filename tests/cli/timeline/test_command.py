@@ -76,7 +76,10 @@ def test_the_picture_has_every_span_where_it_belongs(tmp_path: Path) -> None:
         assert width == pytest.approx(max((end - begin) / length * PLOT, 1), abs=0.1)
     titles = [one.text or "" for one in root.iter(f"{SVG}title")]
     assert any(
-        re.match(r"running for 9.500 s, from 1.000 s, generation 1, 2 partitions", one)
+        re.match(
+            r"running for 9.500 s, from 1.000 s \(00:01:41.000 UTC\), generation 1, 2 partitions",
+            one,
+        )
         for one in titles
     )
 
@@ -101,7 +104,7 @@ def test_files_without_events(tmp_path: Path) -> None:
     """The error says how to get some."""
     result = run(tmp_path, ["nothing"])
     assert result.exit_code == 1
-    assert "1 lines are no events" in result.output
+    assert "events has no line that is an event of kgroup" in result.output
     assert "GroupConfig(events_to=...)" in result.output
 
 
@@ -140,8 +143,11 @@ def test_the_time_after_a_death_is_drawn(tmp_path: Path) -> None:
     assert widths == pytest.approx([0.5, 0.7])
     run(tmp_path, stopped_and_killed())
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<td>70.000</td><td>30.700</td><td>silent</td><td>1</td><td>t-2</td>" in page
-    assert "<td>100.000</td><td>2</td><td>0.700</td>" in page
+    assert (
+        "<td>70.000</td><td>00:02:50.000</td><td>30.700</td><td>silent</td><td>1</td><td>t-2</td>"
+        in page
+    )
+    assert "<td>100.000</td><td>00:03:20.000</td><td>2</td><td>0.700</td>" in page
 
 
 def test_the_legend_has_all_that_is_drawn(tmp_path: Path) -> None:
@@ -189,3 +195,58 @@ def test_ticks_are_round_numbers(length: float, step: float) -> None:
     """There are at most ten of them."""
     assert tick_step(length) == pytest.approx(step)
     assert tick_step(length) * TICKS >= length
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("events", None, "is one of the files of events"),
+        ("page.png", None, "ends with '.png'; only pages (.html, .htm) and pictures (.svg)"),
+        ("page", None, "ends with no suffix"),
+        ("other.html", '{"at": 1}', "exists, and is no page or picture"),
+    ],
+)
+def test_a_name_of_the_page_that_is_a_mistake(
+    tmp_path: Path, name: str, content: str | None, words: str
+) -> None:
+    """No file of events is overwritten, and nothing is written in another format than asked for."""
+    if content is not None:
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    result = run(tmp_path, two_members(), "--out", str(tmp_path / name))
+    assert result.exit_code == 2
+    assert words in result.output
+    assert (tmp_path / "events").read_text(encoding="utf-8") == "\n".join(two_members())
+    if content is not None:
+        assert (tmp_path / name).read_text(encoding="utf-8") == content
+
+
+def test_a_page_is_replaced(tmp_path: Path) -> None:
+    """A page of an earlier run is no mistake."""
+    assert run(tmp_path, two_members()).exit_code == 0
+    assert run(tmp_path, two_members()).exit_code == 0
+
+
+def test_members_that_are_not_in_the_files(tmp_path: Path) -> None:
+    """The page, the picture and the command say how many are missing."""
+    lines = [
+        line(1.0, "a", "Joined", 7, leader=True, members=3),
+        line(2.0, "a", "GenerationStarted", 7),
+        line(3.0, "b", "Committed", 7),
+        line(9.0, "a", "Committed", 7),
+    ]
+    words = "1 of 3 members of generation 7 are not in these files"
+    result = run(tmp_path, lines)
+    assert f"group g: {words}" in result.stderr
+    assert words in (tmp_path / "page.html").read_text(encoding="utf-8")
+    run(tmp_path, lines, "--out", str(tmp_path / "picture.svg"))
+    assert words in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    complete = [line(1.0, "a", "Joined", 7, leader=True, members=1), *lines[1:2]]
+    assert "not in these files" not in run(tmp_path, complete).output
+
+
+def test_the_axis_has_the_time_of_day(tmp_path: Path) -> None:
+    """Below the seconds it is in UTC, as readers find it in logs."""
+    run(tmp_path, two_members(), "--out", str(tmp_path / "picture.svg"))
+    root = ET.parse(tmp_path / "picture.svg").getroot()  # noqa: S314 - our own file
+    clocks = [one.text for one in root.iter(f"{SVG}text") if one.get("class") == "clock faint"]
+    assert clocks[:3] == ["00:01:40", "00:01:45", "00:01:50"]

@@ -247,13 +247,13 @@ def test_fingers_move_and_zoom_the_picture(page: Page) -> None:
 def test_pointing_shows_details(page: Page) -> None:
     """The line of details has the member, and what the shape under the mouse is."""
     expected = {
-        ".span[data-kind=planned] rect": "a (h, 7): running for 9.500 s, from 1.000 s",
+        ".span[data-kind=planned] rect": "running for 9.500 s, from 1.000 s (00:01:41.000 UTC)",
         ".span[data-kind=raised] rect": "GenerationEnded happened",
         ".picture rect.lag": "a (h, 7): learned of the rebalance to generation 2 after 0.500 s",
-        ".span[data-kind=silent] rect": "b (h, 7): silent for 19.200 s, from 12.000 s",
-        "g.refusal path": "33.000 s, CommitRefused: refused: t-0",
-        "g.commit path": "10.400 s, Committed: Committed happened",
-        "g.join path": "0.500 s, Joined: Joined happened",
+        ".span[data-kind=silent] rect": "silent for 19.200 s, from 12.000 s (00:01:52.000 UTC)",
+        "g.refusal path": "33.000 s (00:02:13.000 UTC), CommitRefused: refused: t-0",
+        "g.commit path": "10.400 s (00:01:50.400 UTC), Committed: Committed happened",
+        "g.join path": "0.500 s (00:01:40.500 UTC), Joined: Joined happened",
         ".picture .band": "rebalance to generation 1",
     }
     for selector, words in expected.items():
@@ -267,9 +267,9 @@ def test_reading_without_a_mouse(page: Page) -> None:
     focus(page)
     assert detail(page).startswith("a (h, 7): joining for 0.500 s")
     page.press("n")
-    assert "0.500 s, Joined" in detail(page) or "starting" in detail(page)
+    assert "0.500 s (00:01:40.500 UTC), Joined" in detail(page) or "starting" in detail(page)
     page.press("c")
-    assert "10.400 s, Committed" in detail(page)
+    assert "10.400 s (00:01:50.400 UTC), Committed" in detail(page)
     page.press("ArrowDown")
     assert detail(page).startswith("b (h, 7): joining")
     page.press("ArrowUp")
@@ -279,7 +279,7 @@ def test_reading_without_a_mouse(page: Page) -> None:
         page.press("+")
     for _ in range(25):
         page.press("n")
-    assert "40.000 s, BackingOff" in detail(page)
+    assert "40.000 s (00:02:20.000 UTC), BackingOff" in detail(page)
     assert seen(page).endswith("40.00 s")
     for _ in range(25):
         page.press("p")

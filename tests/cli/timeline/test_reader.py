@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from pathlib import Path
 
 import pytest
 
-from kgroup.cli.timeline.reader import groups_of, of_group, read
+from kgroup.cli.timeline.reader import groups_of, kind_of, of_group, read
 from tests.cli.timeline.lines import line
 
 
@@ -14,13 +17,16 @@ def test_files_are_read_together(tmp_path: Path) -> None:
     """The events of several members are in the order of their time."""
     (tmp_path / "a").write_text(line(2.0, "a", "Joining") + "\n" + line(4.0, "a", "Left") + "\n")
     (tmp_path / "b").write_text(line(3.0, "b", "Joining", group_id="other") + "\n")
-    entries, refused = read([tmp_path / "a", tmp_path / "b"])
+    entries, sources = read([tmp_path / "a", tmp_path / "b"])
     assert [(one.at, one.member) for one in entries] == [
         (2.0, "a (h, 7)"),
         (3.0, "b (h, 7)"),
         (4.0, "a (h, 7)"),
     ]
-    assert refused == 0
+    assert [(one.events, one.refused, one.looks_like) for one in sources] == [
+        (2, 0, ""),
+        (1, 0, ""),
+    ]
     assert groups_of(entries) == ["g", "other"]
     assert [one.at for one in of_group(entries, "g")] == [2.0, 4.0]
 
@@ -46,6 +52,27 @@ def test_what_is_no_event_is_left_out_and_counted(tmp_path: Path, wrong: str) ->
     """A killed process leaves a part of a line; blank lines do not count."""
     file = tmp_path / "events"
     file.write_text(f"{wrong}\n{line(1.0, 'a', 'Joining')}\n", encoding="utf-8")
-    entries, refused = read([file])
+    entries, (source,) = read([file])
     assert len(entries) == 1
-    assert refused == (1 if wrong else 0)
+    assert source.refused == (1 if wrong else 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (gzip.compress(b"{}"), "gzip: unpack it first"),
+        (bz2.compress(b"{}"), "bzip2: unpack it first"),
+        (lzma.compress(b"{}"), "xz: unpack it first"),
+        (b"PK\x03\x04...", "zip archive"),
+        (b"<!DOCTYPE html><html>", "HTML page"),
+        (b"<svg xmlns", "picture"),
+        (b'{"at": 1}\n', "has JSON, but it has no line"),
+        (b"\x7fELF\x00", "binary"),
+        (b"2026-11-25 INFO joined\n", "has no line that is an event"),
+        (b"", "is empty"),
+    ],
+    ids=range(10),
+)
+def test_a_file_without_events_is_recognised(content: bytes, words: str) -> None:
+    """The reader learns what the file is, and what to do with it."""
+    assert words in kind_of(content)

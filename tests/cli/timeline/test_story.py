@@ -264,3 +264,114 @@ def test_a_static_member_that_opens_its_group_again(tmp_path: Path) -> None:
         line(120.0, "a", "Committed", 1),
     ]
     assert silences(tmp_path, lines) == {"a": [(110.2, 115.0)]}
+
+
+def frozen(session: float) -> list[str]:
+    """A member is frozen from 110 to 170; another has its partitions after its session."""
+    return [
+        *joined(100.0, "a", 1, "t-0"),
+        *joined(100.0, "b", 1, "t-1"),
+        *drained(110.0 + session, "a", 1),
+        *joined(110.2 + session, "a", 2, "t-0", "t-1"),
+        line(170.0, "b", "LoopBlocked", 1, level="WARNING", seconds=60.0),
+        ended(170.1, "b", 1, "membership lost"),
+        line(170.2, "b", "Joining"),
+        line(171.0, "a", "Committed", 2),
+    ]
+
+
+def works(folder: Path, lines: list[str], name: str) -> list[tuple[float, float, str]]:
+    """When a member worked, and the kind of the generation's end."""
+    members = story_of(entries(folder, lines)).members
+    (member,) = (one for one in members if one.name.split()[0] == name)
+    return [(one.begin, one.end, one.kind) for one in member.spans if one.phase == RUNNING]
+
+
+def test_a_frozen_member_works_until_it_was_frozen(tmp_path: Path) -> None:
+    """Its partitions stand still until others work; from then on it owns nothing."""
+    lines = frozen(30.0)
+    assert silences(tmp_path, lines) == {"a": [], "b": [(110.0, 140.7)]}
+    assert works(tmp_path, lines, "b") == [(100.5, 110.0, LOST)]
+    (_, member) = story_of(entries(tmp_path, lines)).members
+    (gone,) = (one for one in member.spans if one.phase == SILENT)
+    assert "frozen for 60.0 s" in gone.text
+    assert "others worked in generation 2; from then on it owned nothing" in gone.text
+
+
+def test_a_frozen_member_that_keeps_its_partitions(tmp_path: Path) -> None:
+    """They stand still until it goes on, in the same generation."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        line(130.0, "a", "LoopBlocked", 1, level="WARNING", seconds=20.0),
+        *drained(150.0, "a", 1),
+    ]
+    assert silences(tmp_path, lines) == {"a": [(110.0, 130.0)]}
+    assert works(tmp_path, lines, "a") == [(100.5, 110.0, PLANNED), (130.0, 150.0, PLANNED)]
+
+
+def as_instance(lines: list[str], name: str) -> list[str]:
+    """The lines of a static member."""
+    return [one.replace("{", f'{{"group_instance_id": "{name}", ', 1) for one in lines]
+
+
+def test_a_static_member_that_is_replaced_works_until_its_successor_joins(tmp_path: Path) -> None:
+    """It learns of it later; its partitions wait for the successor, and not for the end."""
+    lines = [
+        *as_instance(joined(100.0, "a", 1, "t-0"), "i"),
+        *as_instance(joined(110.0, "b", 1, "t-0"), "i"),
+        ended(115.0, "a", 1, "fenced"),
+        line(115.1, "a", "Left", 1, notified=False),
+        line(130.0, "b", "Committed", 1),
+    ]
+    assert silences(tmp_path, lines) == {"a": [(110.1, 110.5)], "b": []}
+    assert works(tmp_path, lines, "a") == [(100.5, 110.1, LOST)]
+
+
+def test_a_frozen_static_member_that_is_replaced(tmp_path: Path) -> None:
+    """Its partitions stand still until the successor works."""
+    lines = [
+        *as_instance(joined(100.0, "a", 1, "t-0"), "i"),
+        *as_instance(joined(115.0, "b", 1, "t-0"), "i"),
+        line(130.0, "a", "LoopBlocked", 1, level="WARNING", seconds=20.0),
+        ended(130.1, "a", 1, "fenced"),
+        line(130.2, "a", "Left", 1, notified=False),
+        line(140.0, "b", "Committed", 1),
+    ]
+    assert silences(tmp_path, lines) == {"a": [(110.0, 115.5)], "b": []}
+    assert works(tmp_path, lines, "a") == [(100.5, 110.0, LOST)]
+
+
+def test_an_older_file_has_the_instance_in_the_member_id(tmp_path: Path) -> None:
+    """Kafka makes the id of a static member of it, and of a dynamic one of the client id."""
+    number = "250b420f-80f5-4597-acea-3a3630476662"
+    first, second, third = entries(
+        tmp_path,
+        [
+            line(1.0, "a", "Joined", 1, member_id=f"shop-1-{number}"),
+            line(1.0, "a", "Joined", 1, member_id=f"a-{number}"),
+            line(1.0, "a", "Joined", 1, member_id=f"a-{number}", group_instance_id="a"),
+        ],
+    )
+    assert (first.instance, second.instance, third.instance) == ("shop-1", "", "a")
+
+
+@pytest.mark.parametrize("notified", [True, False])
+def test_a_group_that_was_empty(tmp_path: Path, notified: bool) -> None:
+    """Its next rebalance begins when the first member joins, and not when the last ones left."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *drained(110.0, "a", 1, "closed"),
+        line(110.2, "a", "Left", 1, notified=notified),
+        *joined(170.0, "b", 2, "t-0"),
+    ]
+    _, second = story_of(entries(tmp_path, lines)).rebalances
+    assert (second.begin, second.end) == (170.0, 170.5)
+
+
+def test_a_static_member_absent_from_a_generation_is_not_missing(tmp_path: Path) -> None:
+    """The leader counts it as a member until its session ends."""
+    lines = [
+        *as_instance(joined(100.0, "a", 1, "t-0"), "i"),
+        line(110.0, "b", "Joined", 2, leader=True, members=2),
+    ]
+    assert story_of(entries(tmp_path, lines)).gaps == []
