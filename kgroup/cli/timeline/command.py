@@ -62,8 +62,9 @@ def refuse_to_overwrite(out: Path, files: Sequence[Path] = (), option: str = "--
         raise click.UsageError(f"{option} {name} is one of the files of events; {hint}")
     if out.suffix.lower() not in _SUFFIXES:
         raise click.UsageError(
-            f"{option} {name} ends with {short_repr(out.suffix) if out.suffix else 'no suffix'}; only pages (.html, .htm) and"
-            f" pictures (.svg) are written; {hint}"
+            f"{option} {name} ends with"
+            f" {short_repr(out.suffix) if out.suffix else 'no suffix'}; only pages (.html, .htm)"
+            f" and pictures (.svg) are written; {hint}"
         )
     if out.is_file():
         with out.open("rb") as file:
