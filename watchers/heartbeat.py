@@ -121,13 +121,19 @@ class Heartbeats:
                 return end
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait, and detect that the event loop was blocked or the process suspended."""
+        """Wait, and detect that the event loop was blocked or the process suspended.
+
+        That is reported also if the wait is cancelled: the function that has blocked the loop may
+        be the first to notice that the lease is over, which ends the generation.
+        """
         before = self._pace.clock.now()
-        await trio.sleep(seconds)
-        late = self._pace.clock.now() - before - seconds
-        self._was_suspended = late > _SUSPENDED or self._lease.left <= 0
-        if late > self._pace.session_timeout * _BLOCKED_PART:
-            self._emitter.emit(LoopBlocked, seconds=late)
+        try:
+            await trio.sleep(seconds)
+        finally:
+            late = self._pace.clock.now() - before - seconds
+            self._was_suspended = late > _SUSPENDED or self._lease.left <= 0
+            if late > self._pace.session_timeout * _BLOCKED_PART:
+                self._emitter.emit(LoopBlocked, seconds=late)
 
     async def _heartbeat_with_retries(self, *, rebalance_ends: bool) -> End | None:
         """Send one heartbeat, with retries; return the end of the generation if it brings one."""

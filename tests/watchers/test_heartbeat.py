@@ -245,6 +245,23 @@ async def test_a_loop_that_stood_still_is_named(autojump_clock: MockClock) -> No
     assert it.blocked == pytest.approx([11])
 
 
+@pytest.mark.parametrize(("seconds", "named"), [(13.0, [12.5]), (9.0, []), (0.0, [])])
+async def test_a_loop_that_stood_still_is_named_also_if_the_generation_ends_first(
+    autojump_clock: MockClock, seconds: float, named: list[float]
+) -> None:
+    """What has blocked it may notice before the heartbeat does that the lease is over."""
+    clock = Jumping()
+    it = Beating(clock=clock)
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(it.beats.until_rebalance)
+            await trio.sleep(10.3)  # within a wait for the next heartbeat
+            clock.jumped += seconds
+            scope.cancel()
+    # The wait that was cut short would have gone on for a part of the interval.
+    assert it.blocked == pytest.approx(named, abs=1)
+
+
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_process_suspended_past_its_lease_sends_one_heartbeat(
     autojump_clock: MockClock, known: bool
