@@ -48,12 +48,16 @@ class Store:
     def starts(
         self, partitions: tuple[kgroup.TopicPartition, ...]
     ) -> dict[kgroup.TopicPartition, int]:
-        """Where each partition continues, if anything of it was written."""
+        """Where each partition continues: at its beginning if nothing of it was written.
+
+        Without an offset here, kgroup would take the one that the group has committed. If the
+        database is new or was deleted, it does not have the records before that.
+        """
         with self._connect() as database:
             rows = database.execute("SELECT topic, partition, next_offset FROM progress").fetchall()
         found = {kgroup.TopicPartition(topic, number): at for topic, number, at in rows}
         self._next = {one: found[one] for one in partitions if one in found}
-        return self._next
+        return {one: self._next.get(one, 0) for one in partitions}
 
     def write(self, generation: Generation, batch: kgroup.Batch) -> None:
         """Write the records that are not there yet, and the new progress, in one transaction."""

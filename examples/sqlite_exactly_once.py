@@ -43,12 +43,16 @@ class Store:
 
     def starts(
         self, partitions: tuple[kgroup.TopicPartition, ...]
-    ) -> dict[kgroup.TopicPartition, int | None]:
-        """Where each partition continues; None for one of which nothing was written."""
+    ) -> dict[kgroup.TopicPartition, int]:
+        """Where each partition continues: at its beginning if nothing of it was written.
+
+        Without an offset here, kgroup would take the one that the group has committed. If the
+        database is new or was deleted, it does not have the records before that.
+        """
         with closing(self._connect()) as database:
-            starts = {one: self._progress(database, one)[0] for one in partitions}
-        self._next = {one: offset for one, offset in starts.items() if offset is not None}
-        return starts
+            found = {one: self._progress(database, one)[0] for one in partitions}
+        self._next = {one: offset for one, offset in found.items() if offset is not None}
+        return {one: self._next.get(one, 0) for one in partitions}
 
     def write(self, generation: Generation, batch: kgroup.Batch) -> None:
         """Write the records that are not there yet, and the new progress, in one transaction."""

@@ -106,7 +106,7 @@ def test_an_older_generation_is_refused(example: Any, tmp_path: Path) -> None:
     """It writes until a newer generation has written anything, even no record, and nothing then."""
     path = tmp_path / "orders.db"
     old, new = example.Store(str(path)), example.Store(str(path))
-    assert new.starts((P0,)) == {P0: None}
+    assert new.starts((P0,)) == {P0: 0}
     old.write(OLD, a_batch(0, range(5)))
     # The new owner does not know that, and goes on where it was.
     new.write(NEW, a_batch(0, range(4)))
@@ -116,6 +116,17 @@ def test_an_older_generation_is_refused(example: Any, tmp_path: Path) -> None:
     new.write(NEW, a_batch(4, range(4, 20)))
     assert in_table(path) == [(P0, at) for at in range(20)]
     assert new.starts((P0,)) == {P0: 20}
+
+
+def test_a_database_that_was_deleted_gets_every_record_again(example: Any, tmp_path: Path) -> None:
+    """It begins where the topic does, not where the group has committed."""
+    path = tmp_path / "orders.db"
+    example.Store(str(path)).write(OLD, a_batch(0, range(5)))
+    path.unlink()
+    new = example.Store(str(path))
+    assert new.starts((P0,)) == {P0: 0}
+    new.write(NEW, a_batch(3, range(3, 8)))  # the log does not begin at 0 any more
+    assert in_table(path) == [(P0, at) for at in range(3, 8)]
 
 
 def test_a_member_whose_generation_id_repeats_repeats_nothing(example: Any, tmp_path: Path) -> None:
