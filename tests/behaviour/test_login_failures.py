@@ -168,7 +168,7 @@ CASES: Final = (
         "a login where none is",
         "plain",
         login(protocol="SASL_PLAINTEXT", ca=None),
-        "this port has no login; use protocol SSL or PLAINTEXT",
+        "this port has no login; use protocol PLAINTEXT, or another port",
     ),
     Case("unknown CA", "tls", login(ca=pem(FOREIGN)), "local issuer certificate; set Security.ca"),
     Case("expired broker", "expired", login(), "certificate has expired; renew it on the broker"),
