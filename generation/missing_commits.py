@@ -37,10 +37,11 @@ async def report_missing_commits(
     while True:
         before = positions.finished_ranges
         await trio.sleep(REPORTED_AFTER)
+        now = positions.finished_ranges
         late = [
             partition
             for partition, (_, end) in before.items()
-            if partition in positions.finished_ranges and not positions.is_committed(partition, end)
+            if partition in now and not positions.is_committed(partition, end)
         ]
         if late:
             report(tuple(sorted(late)))

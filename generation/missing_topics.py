@@ -19,13 +19,12 @@ import trio
 from kgroup.errors import BrokerError, TransportError
 from kgroup.events import PatternsUnmatched, TopicsMissing
 from kgroup.generation.member_context import MemberContext
+from kgroup.types import LONGEST_TOPIC
 
 REPEATED_AFTER: Final = 300.0
 """Seconds between two reports."""
 _MOST_COMPARED: Final = 10
 """The most topics or patterns for which near names are looked for, among all names."""
-_LONGEST_NAME: Final = 249
-"""Kafka's limit for a topic's name. No more of a pattern is compared."""
 _SYNTAX: Final = re.compile(r"\\?[^\w-]")
 """What a pattern has beside the letters of a name."""
 
@@ -117,7 +116,7 @@ def find_partly_matched(
         # An empty part of a name says nothing.
         near = [name for name in names if (found_in := pattern.search(name)) and found_in.group()]
         near = near or difflib.get_close_matches(
-            _SYNTAX.sub("", pattern.pattern)[:_LONGEST_NAME], names, n=1
+            _SYNTAX.sub("", pattern.pattern)[:LONGEST_TOPIC], names, n=1
         )
         if near:
             found[pattern.pattern] = near[0]

@@ -287,7 +287,7 @@ class GenerationRunner:
         """Ask once for each topic of which this follower has no partition.
 
         Only the leader requests the group's topics. If a follower may not read one that it
-        subscribes to, or has misspelt its name, nobody would tell it before it leads the group.
+        subscribes to, or has misspelt its name, it would get no error until it leads the group.
 
         Raises:
             BrokerError: this member may not read a topic of its own.

@@ -35,7 +35,7 @@ SERVERS: Final = (
     f"it must name 1 to {MOST_SERVERS} brokers as 'host:port', separated by commas or in a list"
 )
 _LEAST_MEANT: Final = 0.1
-"""Seconds; nobody who gives 15 means 15 ms."""
+"""The shortest duration, in seconds, that a number is taken to mean in milliseconds: 15 is not."""
 _LONGEST_NAME: Final = 100
 """As much of an unknown name is compared with the known ones: the time grows with its length."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}")

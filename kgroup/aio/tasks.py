@@ -67,9 +67,9 @@ class ProgramTask(Generic[T]):
         fn: the function.
         args: its arguments.
         around: a block in which the function is called.
-        alone: whether nobody awaits the task, who would get a CancelledError of the function. Then
-            one that the task itself was not cancelled for is an error: it comes from another task,
-            which the function awaited.
+        alone: whether the task has no caller that awaits it. Then a CancelledError of the function
+            is an error, unless the task itself was cancelled: it comes from another task or a
+            future, which the function awaited.
 
     Attributes:
         name: the function's name.

@@ -17,6 +17,7 @@ from kgroup.cli.cluster_options import clustered, isolation_option, text
 from kgroup.cli.consume.formats import Format, Record, as_json, as_text
 from kgroup.cli.consume.reading import BEGINNING, END, Reading, Source
 from kgroup.cli.groups.cluster import GroupCluster
+from kgroup.cli.groups.report import members
 from kgroup.cli.groups.values import Group
 from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import Whole, security_of
@@ -245,12 +246,10 @@ def notice_of(group: Group | None) -> str:
     """What joining this group does to its members; empty if it has none."""
     if group is None or not group.members:
         return ""
-    number = len(group.members)
-    members = "1 member" if number == 1 else f"{number} members"
     return (
-        f"group {group.group_id!r} has {members}: this command joins them, is assigned some of"
-        " their partitions, and commits what it prints. To read without taking part, leave --group"
-        " away"
+        f"group {group.group_id!r} has {members(len(group.members))}: this command joins them, is"
+        " assigned some of their partitions, and commits what it prints. To read without taking"
+        " part, leave --group away"
     )
 
 
