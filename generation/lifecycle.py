@@ -448,15 +448,8 @@ class Lifecycle:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """A scope like `until_ended`, in which a stale error of this generation is not raised."""
-        with self.until_ended():
-            try:
-                yield
-            except BaseException as error:
-                rest = without_stale_errors(error, self.recorded_end)
-                if rest is error:
-                    raise
-                if rest is not None:
-                    raise_outside(rest, rest.__context__)
+        with self.until_ended(), not_raising_stale_errors(lambda: self.recorded_end):
+            yield
 
     @contextmanager
     def commit_scope(self) -> Iterator[trio.CancelScope]:
@@ -566,6 +559,23 @@ class Lifecycle:
         config = self._member.config
         rebalance = config.rebalance_timeout - self.lease.unconfirmed_for - DRAIN_MARGIN
         return max(0.0, min(config.drain_timeout, rebalance))
+
+
+@contextmanager
+def not_raising_stale_errors(end: Callable[[], End | None]) -> Iterator[None]:
+    """A block that raises no errors which only say that its generation has ended.
+
+    Args:
+        end: returns the generation's recorded end, if it has one.
+    """
+    try:
+        yield
+    except BaseException as error:
+        rest = without_stale_errors(error, end())
+        if rest is error:
+            raise
+        if rest is not None:
+            raise_outside(rest, rest.__context__)
 
 
 def without_stale_errors(error: E, end: End | None) -> E | None:

@@ -62,14 +62,12 @@ from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase, StatusRecorder
 from kgroup.tracebacks import raise_outside
 from kgroup.types import Cause, End
+from kgroup.watchers.heartbeat import LATE_PART
 from kgroup.wire.logins import Logins, logins_of
 from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
 _UNSUBSCRIBED: Final = "the program unsubscribed"
-LATE_PART: Final = 1 / 3
-"""The part of the session timeout after which the body of a loop that does not return is reported:
-the same as for heartbeats that are late."""
 _FORCE: Final = 1.0
 """Seconds for the record source to end, after the member has left and closed its connections."""
 

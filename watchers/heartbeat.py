@@ -36,7 +36,9 @@ MAX_QUICK: Final = 5
 MAX_THROTTLE_PART: Final = 1 / 3
 """The longest throttle time that is obeyed, as a part of the session timeout: after a longer one,
 the coordinator would remove the very member that it throttled."""
-_BLOCKED_PART: Final = 1 / 3
+LATE_PART: Final = 1 / 3
+"""The part of the session timeout after which a blocked event loop is reported, and the body of a
+loop over the group that does not return."""
 _SUSPENDED: Final = 1.0
 
 
@@ -132,7 +134,7 @@ class Heartbeats:
         finally:
             late = self._pace.clock.now() - before - seconds
             self._was_suspended = late > _SUSPENDED or self._lease.left <= 0
-            if late > self._pace.session_timeout * _BLOCKED_PART:
+            if late > self._pace.session_timeout * LATE_PART:
                 self._emitter.emit(LoopBlocked, seconds=late)
 
     async def _heartbeat_with_retries(self, *, rebalance_ends: bool) -> End | None:

@@ -22,10 +22,10 @@ from kgroup.config import GroupConfig
 from kgroup.events import Event, TaskStillRunning
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.lifecycle import inside_of, without_stale_errors
+from kgroup.generation.lifecycle import inside_of, not_raising_stale_errors
 from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
-from kgroup.tracebacks import StartedCall, raise_outside
+from kgroup.tracebacks import StartedCall
 from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -303,14 +303,8 @@ class Generation(GenerationTwin):
         if self._work_cancelled:
             asyncio.get_running_loop().call_soon(block.cancel)
         try:
-            with block:
+            with not_raising_stale_errors(lambda: self.end), block:
                 yield
-        except BaseException as error:
-            rest = without_stale_errors(error, self.end)
-            if rest is error:
-                raise
-            if rest is not None:
-                raise_outside(rest, rest.__context__)
         finally:
             self._blocks.discard(block)
 

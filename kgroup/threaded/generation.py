@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack, final
 
@@ -15,12 +15,11 @@ from kgroup.background.generation import GenerationTwin, listed
 from kgroup.functions import check_plain
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.lifecycle import inside_of, without_stale_errors
+from kgroup.generation.lifecycle import inside_of, not_raising_stale_errors
 from kgroup.generation.scopes import may_end_early
 from kgroup.threaded.generation_threads import GenerationThreads
 from kgroup.threaded.handlers import Handler
 from kgroup.threaded.records import Records
-from kgroup.tracebacks import raise_outside
 from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class Generation(GenerationTwin):
         A `StaleGenerationError` of this generation ends the block and is not raised, so that the
         loop continues with the next generation. Nothing is cancelled, because threads cannot be.
         """
-        return may_end_early(self._scope())
+        return may_end_early(not_raising_stale_errors(lambda: self.end))
 
     def records(
         self,
@@ -216,17 +215,6 @@ class Generation(GenerationTwin):
         return True
 
     # In the caller's thread.
-
-    @contextmanager
-    def _scope(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            rest = without_stale_errors(error, self.end)
-            if rest is error:
-                raise
-            if rest is not None:
-                raise_outside(rest, rest.__context__)
 
     def _run(
         self,

@@ -6,7 +6,8 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.events import BodyStillRunning, GenerationEnded
-from kgroup.group import LATE_PART, ConsumerGroup
+from kgroup.group import ConsumerGroup
+from kgroup.watchers.heartbeat import LATE_PART
 from tests.group.harness import harness
 
 
