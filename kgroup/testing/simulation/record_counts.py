@@ -1,7 +1,7 @@
 """Counts the records of one simulation: written, processed, and why the others were not processed.
 
 Not every record that was written can be processed: members that read only committed records never
-get those of an aborted transaction, and a topic is deleted with what nobody has read yet. Without
+get those of an aborted transaction, and a topic is deleted with its unread records. Without
 these counts the difference between what was written and what was processed looks like a loss.
 """
 
