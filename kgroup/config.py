@@ -348,10 +348,10 @@ class GroupConfig:
         default=30.0,
         validator=bounds.seconds(),
         metadata=_documented(
-            "How long a commit is retried while the coordinator is unavailable, moves or does not"
-            " answer, so that the restart of a broker fails no handler. The end of the drain ends"
-            " it earlier. Workers of `run` and `serve` then commit again while the generation"
-            " runs."
+            "How long a commit is retried while the coordinator is unavailable or moves, so that"
+            " the restart of a broker fails no handler. The end of the drain ends it earlier."
+            " A request that is not answered within request_timeout is not sent again, but workers"
+            " of `run` and `serve` commit again while the generation runs."
         ),
     )
     max_buffered_bytes: int = attrs.field(

@@ -288,7 +288,8 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         ErrorCode.TRANSACTION_ABORTABLE: _REFUSE,
         # A second request with the same generation id has the same effect, or is refused.
         TransportFailure.LOST: _RETRY_MOVED,
-        TransportFailure.TIMED_OUT: _RETRY_MOVED,
+        # But it may arrive after later commits. Whether to send one is for the caller to decide.
+        TransportFailure.TIMED_OUT: _REFUSE,
         TransportFailure.INVALID: _RETRY_AFTER_LOOKUP,
     },
     Request.FETCH_OFFSETS: {

@@ -130,7 +130,7 @@ async def test_the_deadline_passes_before_anything_was_sent(autojump_clock: Mock
     "after",
     [
         [LOST] * 100,
-        [RequestTimeoutError("no answer", sent=True)] * 100,
+        [RequestTimeoutError("no answer", sent=True)],
         [UnsupportedVersionError("too old")],
         [{P0: ErrorCode.UNKNOWN_MEMBER_ID}],
     ],
@@ -220,10 +220,9 @@ async def test_an_error_of_the_whole_response_counts_for_each_partition(
 async def test_a_time_out_before_the_request_was_sent(autojump_clock: MockClock) -> None:
     """A request that was not sent is known not to be applied."""
     fake = FakeGeneration()
-    fake.coordinator.replies = [RequestTimeoutError("not connected", sent=False)] * 100
+    fake.coordinator.replies = [RequestTimeoutError("not connected", sent=False)]
     made = attempt(fake, at(p0=1))
-    with trio.move_on_after(3):
-        await made.run()
+    await made.run()
     error = made.outcome(at(p0=1))
     assert isinstance(error, CommitFailedError)
     assert error.partitions[P0].name == "NETWORK_EXCEPTION"

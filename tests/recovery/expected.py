@@ -15,6 +15,7 @@ from kgroup.client.error_policy import Action, MemberId, Reaction, Request, Tran
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
+    CommitUnknownError,
     KgroupError,
     StaleGenerationError,
 )
@@ -105,7 +106,7 @@ def _raised_by_commit(
     if reaction.action in (Action.LOST, Action.FAIL):
         return StaleGenerationError
     if reaction.action is Action.REFUSE:
-        return CommitFailedError
+        return CommitUnknownError if failure is TransportFailure.TIMED_OUT else CommitFailedError
     return None
 
 
@@ -123,4 +124,6 @@ def reported(
         return False, False
     if request is Request.COMMIT and not isinstance(failure, TransportFailure):
         return reaction.action is Action.RETRY, reaction.action is not Action.RETRY
+    if request is Request.COMMIT and failure is TransportFailure.TIMED_OUT:
+        return False, True  # its outcome is unknown
     return True, False

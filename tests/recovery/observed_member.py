@@ -241,8 +241,6 @@ _SITUATIONS: Final[dict[Request, Situation]] = {
 _OWN: Final[dict[Request, dict[str, object]]] = {
     # Requests to leaders are repeated only while the hand-over waits for them.
     Request.LIST_OFFSETS: {"request_timeout": 0.5},
-    # A commit that nothing answers is sent again within commit_timeout.
-    Request.COMMIT: {"request_timeout": 1.0},
     Request.DESCRIBE: {"group_instance_id": "one", "watch_partition_changes": True},
 }
 

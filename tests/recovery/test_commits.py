@@ -210,7 +210,7 @@ async def test_an_invalid_offset_is_refused(autojump_clock: MockClock, bad: Any)
 
 
 async def test_an_answer_that_never_comes_is_unknown(autojump_clock: MockClock) -> None:
-    """After commit_timeout the outcome is unknown, and the same commit can be made again."""
+    """After request_timeout the outcome is unknown, and the same commit can be made again."""
     async with harness() as here:
         observed = ObservedMember(here, **QUICK)
         async with observed.group() as group:

@@ -20,6 +20,7 @@ from kgroup.client.error_policy import (
 from kgroup.error_codes import ErrorCode, code_name
 from kgroup.errors import (
     CommitFailedError,
+    CommitUnknownError,
     FencedInstanceError,
     GroupFullError,
     InconsistentProtocolError,
@@ -279,12 +280,7 @@ BY_KAFKA = [
     ),
     (Request.COMMIT, ErrorCode.NOT_COORDINATOR, Expect(wire=[FIND, ("offset_commit", KEPT)])),
     (Request.COMMIT, ErrorCode.OFFSET_METADATA_TOO_LARGE, Expect(wire=[], call=CommitFailedError)),
-    # A request that timed out costs the connection, and a DisconnectException is retriable.
-    (
-        Request.COMMIT,
-        TransportFailure.TIMED_OUT,
-        Expect(wire=[FIND, ("offset_commit", KEPT)]),
-    ),
+    (Request.COMMIT, TransportFailure.TIMED_OUT, Expect(wire=[], call=CommitUnknownError)),
     # OffsetFetchResponseHandler, and KIP-447.
     (
         Request.FETCH_OFFSETS,
