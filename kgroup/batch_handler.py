@@ -14,7 +14,8 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.errors import UsageError, in_one_line
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import CommitFailedError, CommitUnknownError, UsageError, in_one_line
 from kgroup.functions import name_of
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import described, explain
@@ -172,6 +173,13 @@ def committing(handle: Callable[..., object], done: Batch, membership: Any) -> I
     what = f"committing {described(done)}"
     with _not_by(handle, what, membership, "it was processed, and may be read again"):
         yield
+
+
+def can_commit_again(error: CommitUnknownError | CommitFailedError) -> bool:
+    """Whether a commit failed only because the coordinator was not reached, or did not answer."""
+    if isinstance(error, CommitUnknownError):
+        return True
+    return all(one.code == ErrorCode.NETWORK_EXCEPTION for one in error.partitions.values())
 
 
 @contextmanager

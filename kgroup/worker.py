@@ -29,6 +29,7 @@ import trio
 from kgroup import arguments
 from kgroup.batch_handler import (
     Progress,
+    can_commit_again,
     committing,
     explained,
     left_of,
@@ -37,7 +38,7 @@ from kgroup.batch_handler import (
     reading,
 )
 from kgroup.config import GroupConfig
-from kgroup.errors import CommitUnknownError, UsageError, in_one_line
+from kgroup.errors import CommitFailedError, CommitUnknownError, UsageError, in_one_line
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_async, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS, Generation
@@ -224,9 +225,9 @@ async def _commit(generation: Any, done: Batch) -> None:
     while True:
         try:
             await generation.commit({done.partition: done.next_offset})
-        except CommitUnknownError:
-            # The event has reported it. To commit the same offsets again is safe.
-            if generation.ending.is_set():
+        except (CommitUnknownError, CommitFailedError) as error:
+            # The event has reported it.
+            if generation.ending.is_set() or not can_commit_again(error):
                 raise
         else:
             return

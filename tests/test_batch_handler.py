@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from kgroup.batch_handler import Progress, explained, left_of, processed
-from kgroup.errors import UsageError
+from kgroup.batch_handler import Progress, can_commit_again, explained, left_of, processed
+from kgroup.client.error_policy import Request, broker_error
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import CommitFailedError, CommitUnknownError, UsageError
 from kgroup.interfaces import Batch
 from kgroup.types import TopicPartition
 
@@ -92,3 +94,21 @@ def test_an_exception_says_for_which_records() -> None:
     assert note.startswith(
         "handle raised this for offset 4 of orders-3, in generation 7 of group 'g'"
     )
+
+
+@pytest.mark.parametrize(
+    ("codes", "again"),
+    [
+        ([ErrorCode.NETWORK_EXCEPTION], True),
+        ([ErrorCode.NETWORK_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED], False),
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], False),
+    ],
+)
+def test_what_a_worker_commits_again(codes: list[ErrorCode], again: bool) -> None:
+    """Only what did not reach the coordinator, or was not answered, is committed again."""
+    refused = {
+        TopicPartition("t", number): broker_error(Request.COMMIT, code)
+        for number, code in enumerate(codes)
+    }
+    assert can_commit_again(CommitFailedError("refused", refused)) is again
+    assert can_commit_again(CommitUnknownError("no answer"))

@@ -228,6 +228,38 @@ async def test_a_commit_that_nothing_answers_is_made_again(autojump_clock: MockC
         assert len(here.events_of(GenerationStarted)) == 1
 
 
+async def test_a_commit_to_a_broker_that_hangs_is_made_again(autojump_clock: MockClock) -> None:
+    """It answers nothing for 15 s, and no new connection: the worker goes on after that."""
+    async with harness() as here, trio.open_nursery() as nursery:
+        await here.append(5)
+        found: list[int] = []
+
+        async def hang() -> None:
+            fault = here.broker.slow(600.0)
+            await trio.sleep(15)
+            fault.cancel()
+            await here.broker.disconnect()
+            await here.broker.start()
+            await here.append(5)
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            await trio.lowlevel.checkpoint()
+            found.extend(values(batch.messages))
+            if len(found) == 5:
+                nursery.start_soon(hang)
+                await trio.sleep(1)
+            else:
+                group.shutdown()
+
+        async with here.group(commit_timeout=3.0, request_timeout=2.0) as group:
+            await kgroup.serve(group, handle)
+        assert found == [*range(5), *range(5)]
+        assert await here.committed() == {P0: 10}
+        assert len(here.events_of(GenerationStarted)) == 1
+        reasons = [event.reason for event in here.events_of(CommitRefused)]
+        assert any("NETWORK_EXCEPTION" in reason for reason in reasons)
+
+
 async def test_a_function_that_is_not_async(autojump_clock: MockClock) -> None:
     """The error names the function and what to call in its place."""
     async with harness() as here:

@@ -22,6 +22,7 @@ from typing import Final, final
 from kgroup import arguments
 from kgroup.batch_handler import (
     Progress,
+    can_commit_again,
     committing,
     explained,
     left_of,
@@ -30,7 +31,7 @@ from kgroup.batch_handler import (
     reading,
 )
 from kgroup.config import GroupConfig
-from kgroup.errors import CommitUnknownError
+from kgroup.errors import CommitFailedError, CommitUnknownError
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS
@@ -197,9 +198,9 @@ def _commit(generation: Generation, done: Batch) -> None:
     while True:
         try:
             generation.commit({done.partition: done.next_offset})
-        except CommitUnknownError:
-            # The event has reported it. To commit the same offsets again is safe.
-            if generation.ending.is_set():
+        except (CommitUnknownError, CommitFailedError) as error:
+            # The event has reported it.
+            if generation.ending.is_set() or not can_commit_again(error):
                 raise
         else:
             return
