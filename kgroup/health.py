@@ -130,7 +130,9 @@ def _failed(status: GroupStatus, _: HealthLimits) -> str | None:
 
 
 def _outlasted(status: GroupStatus, limits: HealthLimits) -> str | None:
-    longest = max(limits.hanging, limits.stuck)
+    # Where no time is too long for a batch, it is still too long for one that cannot be committed.
+    stuck = 0.0 if limits.stuck == math.inf else limits.stuck
+    longest = max(limits.hanging, stuck)
     if status.phase is not Phase.DRAINING or status.without_generation <= longest:
         return None
     return (
