@@ -92,3 +92,15 @@ def test_an_exception_says_for_which_records() -> None:
     assert note.startswith(
         "handle raised this for offset 4 of orders-3, in generation 7 of group 'g'"
     )
+
+
+def test_a_function_for_records_that_is_called_with_a_batch() -> None:
+    """A note says what it should be passed to."""
+    progress = Progress(handle, batch_of(4))
+    message: Any = progress.batch
+    with (
+        pytest.raises(AttributeError) as raised,
+        explained(progress, SimpleNamespace(generation_id=7, group_id="g")),
+    ):
+        message.value()
+    assert "is passed as retrying(handle)" in raised.value.__notes__[1]

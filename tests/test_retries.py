@@ -42,6 +42,24 @@ async def serve(here: Harness, handle: object, until: int, **options: object) ->
         await kgroup.serve(group, kgroup.retrying(handle, **options))  # type: ignore[arg-type]
 
 
+async def test_a_function_for_batches_that_is_called_with_a_record(
+    autojump_clock: MockClock,
+) -> None:
+    """A note says what it should be passed to."""
+    async with harness() as here:
+        await here.append(1)
+
+        async def handle(_: Generation, batch: Any) -> None:
+            await trio.lowlevel.checkpoint()
+            for _message in batch:
+                """Process it."""
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 1, attempts=1)
+        (error,) = raised.value.exceptions
+        assert "one for batches is passed to run or serve itself" in error.__notes__[1]
+
+
 async def test_a_record_that_fails_twice(autojump_clock: MockClock) -> None:
     """It is tried again after growing pauses, before the records that follow it."""
     async with harness() as here:
