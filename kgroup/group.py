@@ -469,6 +469,8 @@ class ConsumerGroup:
                 third of ``GroupConfig.session_timeout``.
             stuck_after: nor if a handler has had a batch for so long; None means that this is not
                 judged. It is not interrupted: ``GroupConfig.max_processing_time`` would do that.
+                If one runs on after its generation for longer than this and ``hanging_after``, the
+                member is not live, because only a restart brings it back.
 
         Raises:
             ArgumentError: an argument is not a number of seconds.

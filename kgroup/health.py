@@ -71,7 +71,8 @@ class HealthLimits:
         hanging: a member that has been without a generation for longer is not ready.
         unconfirmed: nor is one of which no heartbeat has been confirmed for longer.
         stuck: nor is one with a handler that has had its batch for longer. If it runs on for longer
-            after its generation, the member is not live.
+            than this, if it is not infinite, and than ``hanging`` after its generation, the member
+            is not live.
     """
 
     blocked: float
