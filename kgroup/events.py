@@ -500,8 +500,8 @@ class LoopBlocked(Event):
         return (
             "the process was suspended, or kgroup's event loop was blocked, for"
             f" {self.seconds:.1f} s; meanwhile no heartbeat was sent. If the program was not"
-            " suspended, move blocking work to a thread; with kgroup.threaded and kgroup.aio, whose loop has a thread of its own,"
-            " something held the interpreter lock"
+            " suspended, move blocking work to a thread; with kgroup.threaded and kgroup.aio, whose"
+            " loop has a thread of its own, something held the interpreter lock"
         )
 
 

@@ -30,7 +30,7 @@ LONGEST_OUTPUT: Final = 3000
 WORK: Final = {
     "assign": ("kgroup.cli.assign.command.fetch_group", "kgroup.cli.assign.command.evaluate"),
     "broker": ("kgroup.cli.broker.serve_cluster",),
-    "consume": ("kgroup.cli.consume.command.AdminConnection",),
+    "consume": ("kgroup.cli.consume.command.GroupCluster",),
     "demo": ("kgroup.cli.demo.command._run_until_signal", "kgroup.cli.demo.command.require_spark"),
     "groups": ("kgroup.cli.groups.command.connect",),
     "simulate": (

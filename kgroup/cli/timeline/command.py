@@ -61,9 +61,10 @@ def refuse_to_overwrite(out: Path, files: Sequence[Path] = (), option: str = "--
     if any(out.exists() and one.samefile(out) for one in files):
         raise click.UsageError(f"{option} {name} is one of the files of events; {hint}")
     if out.suffix.lower() not in _SUFFIXES:
+        ending = short_repr(out.suffix) if out.suffix else "no suffix"
         raise click.UsageError(
-            f"{option} {name} ends with {short_repr(out.suffix) if out.suffix else 'no suffix'}; only pages (.html, .htm) and"
-            f" pictures (.svg) are written; {hint}"
+            f"{option} {name} ends with {ending}; only pages (.html, .htm) and pictures"
+            f" (.svg) are written; {hint}"
         )
     if out.is_file():
         with out.open("rb") as file:
