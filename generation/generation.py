@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, fin
 import trio
 
 from kgroup import arguments
+from kgroup.client.subscription import Topics
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, short_list
 from kgroup.events import Event
@@ -443,3 +444,14 @@ class Generation(MembershipView):
         for partition in named:
             self._positions.check_owned(partition)
         return named
+
+
+def subscription_of(generation: object) -> Topics:
+    """What a generation's member subscribes to now, for kgroup's modules; any thread may call it.
+
+    Args:
+        generation: of any package; the program's own tests may pass anything.
+    """
+    # Those of threads and of asyncio call one of trio.
+    of_trio = getattr(generation, "_generation", generation)
+    return of_trio._member.subscription.topics if isinstance(of_trio, Generation) else ()  # noqa: SLF001

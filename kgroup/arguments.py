@@ -159,6 +159,11 @@ def offsets(value: object) -> dict[TopicPartition, OffsetAndMetadata]:
         wanted = "it must be a mapping of kgroup.TopicPartition to an int or an OffsetAndMetadata"
         raise ArgumentError("offsets", value, wanted)
     given: Offsets = value
+    for one in given:
+        if not isinstance(one, TopicPartition):
+            raise ArgumentError(
+                "offsets", value, f"its key {one!r} must be a kgroup.TopicPartition"
+            )
     return {partition("offsets", one): _position(one, at) for one, at in given.items()}
 
 

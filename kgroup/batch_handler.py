@@ -144,6 +144,11 @@ def explained(progress: Progress, membership: Any) -> Iterator[None]:
             " committed, so the records will be read again",
             records=f"for {described(failed)}",
         )
+        if isinstance(error, AttributeError) and error.obj is batch:
+            error.add_note(
+                f"{progress.raises} is called with a batch, over which it can iterate; one for"
+                " single records is passed as retrying(handle)"
+            )
         raise
     finally:
         _progress.reset(before)

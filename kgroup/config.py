@@ -373,7 +373,9 @@ class GroupConfig:
         validator=bounds.optional(bounds.seconds()),
         metadata=_documented(
             "If set, a handler that holds a batch for longer ends the generation, with the cause"
-            " 'processing stuck', so that other members get the partitions of a stuck handler."
+            " 'processing stuck', so that other members get the partitions of a stuck handler. A"
+            " thread, or a task that ignores its cancellation, keeps this member out of the group"
+            " until it returns or the process is restarted; `health()` is then not live."
         ),
     )
     offset_retention: float | None = attrs.field(

@@ -13,6 +13,7 @@ INVARIANT: a record that the producer still has, and may yet deliver, is not giv
 from __future__ import annotations
 
 import difflib
+import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
 
 from kgroup import arguments
+from kgroup.client.subscription import Topics
 from kgroup.errors import ArgumentError, DeadLetterError, UsageError, creation, in_one_line
 from kgroup.events import DeadLetterTopicMissing
 from kgroup.interfaces import Message
@@ -86,11 +88,48 @@ class DeadLetters:
         self._timeout = arguments.seconds("timeout", timeout)
         self._checked = threading.Lock()
         """Taken, and never released, by the one call that looks for the topic."""
+        self._unread_by: Topics = ()
+        """The last subscription that was checked, and does not have the topic."""
 
     @property
     def topic(self) -> str:
         """The topic's name."""
         return self._topic
+
+    def check_unread(self, subscription: Topics, group_id: str) -> None:
+        """Check that a group does not read the topic; call it before each batch.
+
+        Such a group would read each record that it parks, fail again, and park it again.
+
+        Args:
+            subscription: the names and patterns to which its member subscribes.
+            group_id: the group.
+
+        Raises:
+            UsageError: it reads the topic.
+        """
+        if subscription is self._unread_by:
+            return
+        for topic in subscription:
+            if (how := self._read_by(topic)) is not None:
+                raise UsageError(
+                    f"group {group_id!r} would read its own dead letters, and park them"
+                    f" again and again: topic {self._topic!r} of DeadLetters {how}"
+                )
+        self._unread_by = subscription
+
+    def _read_by(self, topic: str | re.Pattern[str]) -> str | None:
+        """How a name or pattern subscribes to the topic, and what to do; None if it does not."""
+        if isinstance(topic, str):
+            is_named = "is one to which it subscribes. Give DeadLetters a topic of its own"
+            return is_named if topic == self._topic else None
+        if not topic.fullmatch(self._topic):
+            return None
+        return (
+            f"matches the pattern {topic.pattern!r} to which it subscribes. Give DeadLetters a"
+            " topic that the pattern does not match, or let the pattern leave it out, by"
+            f" (?!{re.escape(self._topic)}$) before the rest"
+        )
 
     @property
     def unchecked(self) -> bool:

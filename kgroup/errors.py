@@ -43,7 +43,10 @@ def in_one_line(error: BaseException) -> str:
     """
     name = type(error).__name__
     if isinstance(error, BaseExceptionGroup):
-        return f"{name} ({short_list(error.exceptions, in_one_line, '; ')})"
+        listed = "; ".join(in_one_line(one) for one in error.exceptions[:_MOST_LISTED])
+        rest = len(error.exceptions) - _MOST_LISTED
+        others = f"; and {count_of(rest, 'more error')}" if rest > 0 else ""
+        return f"{name} ({listed}{others})"
     try:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
@@ -61,6 +64,11 @@ def short_list(
     more = len(things) - most
     listed = between.join(map(word, islice(things, most)))
     return listed + (f" and {more:,} more" if more > 0 else "")
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number of things, such as ``2 more errors``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def creation(topic: str) -> str:

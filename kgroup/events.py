@@ -398,7 +398,8 @@ class GenerationEnded(Event):
 
     Attributes:
         end: why it ended.
-        cut_short: whether tasks were still running after the drain, and were cancelled.
+        cut_short: whether functions were still running after the drain. Tasks were then cancelled;
+            threads cannot be, and run on.
     """
 
     end: End
@@ -413,7 +414,7 @@ class GenerationEnded(Event):
     def message(self) -> str:
         """See ``Event``."""
         lost = "" if self.end.can_commit else ", and its partitions are lost"
-        cut = "; tasks that were still running after the drain were cancelled"
+        cut = "; functions were still running after the drain"
         return f"generation ended{lost} ({self.end}){cut if self.cut_short else ''}"
 
 

@@ -178,7 +178,8 @@ class ConsumerGroup:
         self._done = trio.Event()
         self._changed = Notifier()
         self._outlasting: Callable[[], Sequence[str]] = tuple
-        """The names of the program's threads that outlast the last generation, if it has any."""
+        """The names of the program's threads, or tasks of asyncio, that the last generation has
+        left to run, or still runs; trio's own are not among them."""
         self._body_stack: Callable[[], str] = self._stack_of_holder
         """The stack of the loop's body; kgroup.threaded and kgroup.aio, where it is in another
         thread, have their own."""
@@ -420,8 +421,8 @@ class ConsumerGroup:
         runner, recorder = self._runner, self._recorder
         blocked = None if self._probe is None else self._probe.blocked()
         phase, detail = self._phase(runner, loop_ended=self._probe is not None and blocked is None)
-        if phase is Phase.IDLE and (threads := self._outlasting()):
-            phase, detail = Phase.DRAINING, f"handler threads still run: {short_list(threads)}"
+        if phase in (Phase.IDLE, Phase.DRAINING) and (names := self._outlasting()):
+            phase, detail = Phase.DRAINING, f"still running: {short_list(names)}"
         known: dict[str, Any] = {}
         now = self._runtime.clock.now()
         if runner is not None:
@@ -466,6 +467,8 @@ class ConsumerGroup:
                 third of ``GroupConfig.session_timeout``.
             stuck_after: nor if a handler has had a batch for so long; None means that this is not
                 judged. It is not interrupted: ``GroupConfig.max_processing_time`` would do that.
+                If one runs on after its generation for longer than this and ``hanging_after``, the
+                member is not live, because only a restart brings it back.
 
         Raises:
             ArgumentError: an argument is not a number of seconds.

@@ -71,7 +71,8 @@ class HealthLimits:
         hanging: a member that has been without a generation for longer is not ready.
         unconfirmed: nor is one of which no heartbeat has been confirmed for longer.
         stuck: nor is one with a handler that has had its batch for longer. If it runs on for longer
-            after its generation, the member is not live.
+            than this, if it is not infinite, and than ``hanging`` after its generation, the member
+            is not live.
     """
 
     blocked: float
@@ -130,7 +131,9 @@ def _failed(status: GroupStatus, _: HealthLimits) -> str | None:
 
 
 def _outlasted(status: GroupStatus, limits: HealthLimits) -> str | None:
-    longest = max(limits.hanging, limits.stuck)
+    # Where no time is too long for a batch, it is still too long for one that cannot be committed.
+    stuck = 0.0 if limits.stuck == math.inf else limits.stuck
+    longest = max(limits.hanging, stuck)
     if status.phase is not Phase.DRAINING or status.without_generation <= longest:
         return None
     return (

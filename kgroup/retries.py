@@ -19,7 +19,7 @@ from kgroup.batch_handler import Progress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
-from kgroup.generation.generation import Generation
+from kgroup.generation.generation import Generation, subscription_of
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -131,9 +131,10 @@ def retrying_with(
 
     async def process(generation: Any, batch: Batch) -> int | None:
         check_generation(generation, loop.kind, loop.package)
-        if isinstance(park, DeadLetters) and park.unchecked:
-            missing = await loop.in_thread(park.missing)
-            if missing is not None:
+        if isinstance(park, DeadLetters):
+            if subscription := subscription_of(generation):
+                park.check_unread(subscription, generation.group_id)
+            if park.unchecked and (missing := await loop.in_thread(park.missing)) is not None:
                 generation.emit(missing)
         progress = progress_of(process, batch)
         records = _Records(loop, handle, park, generation, progress)

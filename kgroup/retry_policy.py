@@ -144,6 +144,11 @@ class RecordAttempts:
             f"record {self.message.offset()} of {self.partition} failed {attempts} times; with"
             " `park=` the partition would go on without it"
         )
+        if isinstance(error, AttributeError | TypeError) and "Message' object" in str(error):
+            error.add_note(
+                "a function that is passed to retrying is called with single records; one for"
+                " batches is passed to run or serve itself"
+            )
         return error
 
     def _event(self, kind: Callable[..., Any], attempts: int, **fields: Any) -> Callable[..., Any]:

@@ -38,7 +38,13 @@ from kgroup.batch_handler import (
     reading,
 )
 from kgroup.config import GroupConfig
-from kgroup.errors import CommitFailedError, CommitUnknownError, UsageError, in_one_line
+from kgroup.errors import (
+    CommitFailedError,
+    CommitUnknownError,
+    UsageError,
+    count_of,
+    in_one_line,
+)
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_async, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS, Generation
@@ -399,7 +405,7 @@ def report_failure(config: GroupConfig, error: BaseException) -> BaseException:
             # A function wants the process to end; its exit status counts.
             found = [one]
             break
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    more = f", and {count_of(len(found) - 1, 'more error')}" if len(found) > 1 else ""
     report(config, f"failed: {in_one_line(found[0])}{more}")
     if isinstance(found[0], (SystemExit, KeyboardInterrupt)):
         return found[0]

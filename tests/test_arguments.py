@@ -145,6 +145,9 @@ async def test_a_wrong_commit_sends_nothing(running: tuple[Harness, Generation])
             await generation.commit(bad)
         with pytest.raises(ArgumentError):
             await generation.commit_in_transaction(producer, bad)
+    other: Any = {"topic-0": 1}
+    with pytest.raises(ArgumentError, match="its key 'topic-0' must be a kgroup.TopicPartition"):
+        await generation.commit(other)
     with pytest.raises(ArgumentError, match="producer="):
         await generation.commit_in_transaction(producer, {P0: 0})
     truthy: Any = "yes"

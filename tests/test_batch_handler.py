@@ -112,3 +112,15 @@ def test_what_a_worker_commits_again(codes: list[ErrorCode], again: bool) -> Non
     }
     assert can_commit_again(CommitFailedError("refused", refused)) is again
     assert can_commit_again(CommitUnknownError("no answer"))
+
+
+def test_a_function_for_records_that_is_called_with_a_batch() -> None:
+    """A note says what it should be passed to."""
+    progress = Progress(handle, batch_of(4))
+    message: Any = progress.batch
+    with (
+        pytest.raises(AttributeError) as raised,
+        explained(progress, SimpleNamespace(generation_id=7, group_id="g")),
+    ):
+        message.value()
+    assert "is passed as retrying(handle)" in raised.value.__notes__[1]

@@ -141,7 +141,14 @@ def test_a_topic_that_the_producer_may_not_write() -> None:
     assert "grant the user WRITE on topic 'failed', or correct its name" in str(raised.value)
 
 
-@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART])
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,  # it was deleted while the producer knew it
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    ],
+)
 def test_a_topic_that_does_not_exist(code: int) -> None:
     """The error says how to create it."""
     with pytest.raises(DeadLetterError) as raised:

@@ -161,3 +161,5 @@ def test_a_long_list_is_shortened() -> None:
     assert errors.short_list([1, 2]) == "1, 2"
     assert errors.short_list(range(20), between="; ").count("; ") == 19
     assert errors.short_list(range(1021)).endswith("18, 19 and 1,001 more")
+    group = ExceptionGroup("several", [ValueError("bad")] * 22)
+    assert errors.in_one_line(group).endswith("; ValueError: bad; and 2 more errors)")

@@ -224,10 +224,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         GenerationEnded,
         {"end": End(Cause.REBALANCE), "cut_short": True},
         WARNING,
-        (
-            "generation ended (rebalance); tasks that were still running after the drain were"
-            " cancelled"
-        ),
+        "generation ended (rebalance); functions were still running after the drain",
     ),
     (
         GenerationEnded,

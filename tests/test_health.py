@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import attrs
@@ -64,6 +65,13 @@ CASES: list[Any] = [
     ),
     ({**BETWEEN, "phase": Phase.IDLE}, True, False, "the program does not wait in next()"),
 ]
+
+
+def test_a_function_without_a_limit_that_outlasts_its_generation() -> None:
+    """Its batch cannot be committed any more, so that the member is not live soon after."""
+    status = GroupStatus(group_id="g", phase=Phase.DRAINING, **BETWEEN)
+    assert not judge(status, attrs.evolve(LIMITS, stuck=math.inf)).live
+    assert judge(status, LIMITS).live
 
 
 @pytest.mark.parametrize(("facts", "live", "ready", "reason"), CASES)

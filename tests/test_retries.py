@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import trio
@@ -38,6 +40,24 @@ async def serve(here: Harness, handle: object, until: int, **options: object) ->
 
         nursery.start_soon(close)
         await kgroup.serve(group, kgroup.retrying(handle, **options))  # type: ignore[arg-type]
+
+
+async def test_a_function_for_batches_that_is_called_with_a_record(
+    autojump_clock: MockClock,
+) -> None:
+    """A note says what it should be passed to."""
+    async with harness() as here:
+        await here.append(1)
+
+        async def handle(_: Generation, batch: Any) -> None:
+            await trio.lowlevel.checkpoint()
+            for _message in batch:
+                """Process it."""
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 1, attempts=1)
+        (error,) = raised.value.exceptions
+        assert "one for batches is passed to run or serve itself" in error.__notes__[1]
 
 
 async def test_a_record_that_fails_twice(autojump_clock: MockClock) -> None:
@@ -332,6 +352,46 @@ async def test_a_topic_of_dead_letters_that_does_not_exist(autojump_clock: MockC
         await serve(here, handle, 2, park=letters_by(producer))
         (missing,) = here.events_of(DeadLetterTopicMissing)
         assert (missing.topic, missing.nearest) == ("failed", "fail")
+
+
+@pytest.mark.parametrize(
+    ("topics", "remedy"),
+    [
+        (["other", "topic"], "Give DeadLetters a topic of its own"),
+        ([re.compile("(?i)TOP.*")], r"pattern '(?i)TOP.*' .* by (?!topic$) before the rest"),
+    ],
+)
+async def test_a_worker_that_reads_its_dead_letters(
+    autojump_clock: MockClock, topics: list[Any], remedy: str
+) -> None:
+    """It ends at its first batch, before it has processed anything."""
+    async with harness() as here:
+        await here.append(1)
+
+        async def handle(_: Generation, message: Message) -> None:
+            raise AssertionError(message)
+
+        park = kgroup.DeadLetters(Scripted(), "topic")  # type: ignore[arg-type]
+        process = kgroup.retrying(handle, park=park)
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group(topics=topics) as group:
+                await kgroup.serve(group, process)
+        error = raised.value.exceptions[0]
+        assert isinstance(error, UsageError)
+        words = remedy.split(" .* ")
+        assert all(each in str(error) for each in ("topic 'topic' of DeadLetters", *words))
+
+
+async def test_a_topic_that_only_begins_like_the_pattern(autojump_clock: MockClock) -> None:
+    """The worker may park there: a pattern matches whole names."""
+    async with harness() as here:
+        await here.append(1)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+
+        park = kgroup.DeadLetters(Scripted(), "topic.failed")  # type: ignore[arg-type]
+        await serve(here, handle, 1, park=park)
 
 
 async def test_a_pause_before_the_next_dead_letter_ends_with_its_generation(

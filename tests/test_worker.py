@@ -334,7 +334,7 @@ def test_one_line_says_why_a_worker_failed(capsys: pytest.CaptureFixture[str]) -
     assert report_failure(config, both) is both
     assert capsys.readouterr().err == (
         "kgroup: the worker of group 'g' failed: ValueError: first\n"
-        "kgroup: the worker of group 'g' failed: ValueError: first, and 1 more\n"
+        "kgroup: the worker of group 'g' failed: ValueError: first, and 1 more error\n"
     )
 
 

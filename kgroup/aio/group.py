@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Self, final
@@ -108,6 +109,7 @@ class ConsumerGroup(GroupTwin):
             before_end=trio.lowlevel.checkpoint,
             on_loop_end=self._on_loop_end,
             body_stack=self._body_stack,
+            outlasting=self._outlasting,
         )
         self._group, self._loop = self._background.trio, self._background.loop
         self._tasks: Tasks | None = None
@@ -304,6 +306,9 @@ class ConsumerGroup(GroupTwin):
         tasks = self._program_tasks()
         await trio.sleep(GRACE if tasks.bridge.runs else 0)
         tasks.abandon()
+
+    def _outlasting(self) -> Sequence[str]:
+        return () if self._tasks is None else self._tasks.names()
 
     def _body_stack(self) -> str:
         return stack_of_task(self._body_task(), self._program_tasks().thread)

@@ -51,6 +51,10 @@ class Tasks:
         self.running: set[ProgramTask[Any]] = set()
         self.thread = threading.current_thread()
 
+    def names(self) -> list[str]:
+        """The names of those that run; in any thread."""
+        return sorted(task.name for task in list(self.running))
+
     def abandon(self) -> None:
         """Wait for none of them any more: asyncio's loop is closed. In the background loop."""
         for task in list(self.running):

@@ -146,7 +146,8 @@ class BackgroundGroup:
         before_end: awaited in the loop when the group has closed and the block was left.
         on_loop_end: called in the thread when the loop has ended.
         body_stack: returns the stack of the loop's body in the program.
-        outlasting: returns the names of threads that outlast the last generation; in any thread.
+        outlasting: returns the names of the program's threads or tasks that run in the last
+            generation or have outlasted it; called in any thread.
 
     Attributes:
         trio: the trio group.
@@ -168,7 +169,7 @@ class BackgroundGroup:
         before_end: Callable[[], Awaitable[object]],
         on_loop_end: Callable[[], object],
         body_stack: Callable[[], str],
-        outlasting: Callable[[], Sequence[str]] = tuple,
+        outlasting: Callable[[], Sequence[str]],
     ) -> None:
         if default_runtime_factory.get() is not None:
             raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import final
 
@@ -42,11 +43,15 @@ class GenerationThreads:
         self.ended = trio.Event()
         self._emit = emit
         self._handlers: dict[Handler, None] = {}
+        self._names: Counter[str] = Counter()
 
     # In the loop.
 
     def start(self, handler: Handler) -> None:
-        """Start the thread of a handler."""
+        """Start the thread of a handler; if others have its name, it also gets a number."""
+        self._names[handler.thread.name] += 1
+        if (number := self._names[handler.thread.name]) > 1:
+            handler.thread.name += f"-{number}"
         self._handlers[handler] = None
         handler.start()
 

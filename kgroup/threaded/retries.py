@@ -11,6 +11,7 @@ from kgroup.batch_handler import Progress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
 from kgroup.generation.generation import Generation as TrioGeneration
+from kgroup.generation.generation import subscription_of
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -54,8 +55,11 @@ def retrying(
 
     def process(generation: Generation, batch: Batch) -> int | None:
         check_generation(generation, Generation, "kgroup.threaded")
-        if isinstance(park, DeadLetters) and (missing := park.missing()) is not None:
-            _emit(generation, missing)
+        if isinstance(park, DeadLetters):
+            if subscription := subscription_of(generation):
+                park.check_unread(subscription, generation.group_id)
+            if (missing := park.missing()) is not None:
+                _emit(generation, missing)
         progress = progress_of(process, batch)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)

@@ -45,7 +45,9 @@ from kgroup.worker import check_caller, closed_by_signals, report_end, report_fa
 _MOST_QUEUED: Final = 2
 """Batches of a partition that wait for the thread that processes it; then the partition pauses."""
 
-_ASYNC: Final = "pass async functions to kgroup.run"
+_ASYNC: Final = (
+    "pass async functions to kgroup.run; kgroup.threaded.retrying makes one for kgroup.threaded.run"
+)
 
 BatchHandler = Callable[[Generation, Batch], int | None]
 """Processes a batch; returns None, or the offset of the first record that is left."""

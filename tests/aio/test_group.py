@@ -581,6 +581,8 @@ def test_a_task_that_continues_is_named(kafka: Kafka) -> None:
             generation.start_soon(asyncio.sleep, 0)
             assert (await here.event(TaskStillRunning)).task.endswith("stubborn")
             assert generation.state is State.ENDED
+            reasons = group.health(hanging_after=0.0, stuck_after=0.0).reasons
+            assert "stubborn" in reasons[0]
             assert (await group.next()).epoch == 2
 
     in_asyncio(main)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kgroup import aio, retrying
+from kgroup import DeadLetters, aio, retrying
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Left, ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Batch, Message
@@ -227,6 +227,23 @@ def test_a_producer_that_is_away_for_a_moment(kafka: Kafka) -> None:
     assert [event.attempts for event in here.of(ParkingFailed)] == [1, 1, 2]
     assert [value for _, value in producer.written] == [b"0"] * 4
     assert here.harness.committed() == 1
+
+
+def test_a_worker_that_reads_its_dead_letters(kafka: Kafka) -> None:
+    """It ends at its first batch, before it has processed anything."""
+    here = Here(kafka, records=1)
+
+    async def handle(_: aio.Generation, message: Message) -> None:
+        raise AssertionError(message)
+
+    async def main() -> None:
+        park = DeadLetters(Scripted(), here.harness.topic)  # type: ignore[arg-type]
+        async with here.group() as group:
+            await aio.serve(group, aio.retrying(handle, park=park))
+
+    with pytest.raises(ExceptionGroup) as raised:
+        in_asyncio(main)
+    assert raised.group_contains(UsageError, match="would read its own dead letters")
 
 
 def test_arguments_of_retrying(kafka: Kafka) -> None:

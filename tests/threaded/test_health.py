@@ -64,6 +64,21 @@ def test_a_group_that_the_program_cancels(kafka: Kafka) -> None:
     assert (group.status().phase, group.health().live) == (Phase.CLOSED, True)
 
 
+def test_names_of_threads_that_run_the_same_function(kafka: Kafka) -> None:
+    """Each has a name of its own, so that the status and the stacks tell them apart."""
+    here = Harness(kafka)
+    here.create(1)
+    goes_on = threading.Event()
+    with here.group() as group:
+        generation = group.next(SOON)
+        for _ in range(3):
+            generation.start(goes_on.wait, SOON)
+        names = {each.name for each in threading.enumerate()}
+        base = f"kgroup-{here.group_id}-Event.wait()"
+        assert {base, f"{base}-2", f"{base}-3"} <= names
+        goes_on.set()
+
+
 def test_a_thread_that_outlasts_its_generation(kafka: Kafka) -> None:
     """It is what the next generation waits for, and its name is in the status."""
     here = Harness(kafka)
@@ -78,8 +93,11 @@ def test_a_thread_that_outlasts_its_generation(kafka: Kafka) -> None:
         beside.start()
         while (status := group.status()).phase is not Phase.DRAINING or not status.detail:
             goes_on.wait(0.01)
-        assert "handler threads still run: " in status.detail
+        assert f"still running: kgroup-{here.group_id}-Event.wait()" in status.detail
         assert not group.health(hanging_after=0.0).ready
+        health = group.health(hanging_after=0.0, stuck_after=0.0)
+        assert not health.live
+        assert "Event.wait()" in health.reasons[0]
         goes_on.set()
         beside.join(SOON)
         assert group.health(hanging_after=SOON).ready

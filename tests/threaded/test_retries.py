@@ -182,6 +182,22 @@ def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
 
 
 @once
+def test_a_worker_that_reads_its_dead_letters(kafka: Kafka) -> None:
+    """It ends at its first batch, before it has processed anything."""
+    here, processed = Harness(kafka), list[Message]()
+    produced(here)
+
+    def handle(_: Generation, message: Message) -> None:
+        processed.append(message)
+
+    process = retrying(handle, park=DeadLetters(producer_for(here.bootstrap_servers), here.topic))
+    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+        serve(group, process)
+    assert raised.group_contains(UsageError, match="would read its own dead letters")
+    assert processed == []
+
+
+@once
 def test_a_producer_that_is_away_for_a_moment(kafka: Kafka) -> None:
     """The dead letter is written later, and the partition goes on; an event has the reason."""
     here, recorded, producer = Harness(kafka), RecordedEvents(), Scripted(AWAY, AWAY)

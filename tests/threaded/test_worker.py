@@ -192,7 +192,7 @@ def test_an_async_function() -> None:
 
     with pytest.raises(ArgumentError, match=r"it is an async function.*kgroup\.run"):
         run(nowhere.config(), handle)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=r"it is an async function.*kgroup\.run"):
+    with pytest.raises(ArgumentError, match=r"it is an async function.*kgroup\.threaded\.retrying"):
         serve(nowhere.group(), handle)  # type: ignore[arg-type]
 
 
