@@ -446,12 +446,17 @@ class Generation(MembershipView):
         return named
 
 
-def subscription_of(generation: object) -> Topics:
-    """What a generation's member subscribes to now, for kgroup's modules; any thread may call it.
+def subscription_of(generation: object) -> tuple[Topics, tuple[str, ...]]:
+    """What a generation's member subscribes to now, and the group's bootstrap servers.
+
+    For kgroup's own modules; any thread may call it.
 
     Args:
-        generation: of any package; the program's own tests may pass anything.
+        generation: of any package; the program's own tests may pass anything, which has none.
     """
     # Those of threads and of asyncio call one of trio.
     of_trio = getattr(generation, "_generation", generation)
-    return of_trio._member.subscription.topics if isinstance(of_trio, Generation) else ()  # noqa: SLF001
+    if not isinstance(of_trio, Generation):
+        return (), ()
+    member = of_trio._member  # noqa: SLF001
+    return member.subscription.topics, member.config.bootstrap_servers

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
@@ -90,25 +90,32 @@ class DeadLetters:
         """Taken, and never released, by the one call that looks for the topic."""
         self._unread_by: Topics = ()
         """The last subscription that was checked, and does not have the topic."""
+        self._brokers: frozenset[str] = frozenset()
+        """The addresses of the producer's brokers, as `missing` heard of them."""
 
     @property
     def topic(self) -> str:
         """The topic's name."""
         return self._topic
 
-    def check_unread(self, subscription: Topics, group_id: str) -> None:
-        """Check that a group does not read the topic; call it before each batch.
+    def check_unread(
+        self, subscription: Topics, bootstrap_servers: Sequence[str], group_id: str
+    ) -> None:
+        """Check that a group does not read the topic; call it before each batch, after `missing`.
 
-        Such a group would read each record that it parks, fail again, and park it again.
+        Such a group would read each record that it parks, fail again, and park it again. A topic of
+        this name in another cluster is no fault; where it is not known whether it is another, the
+        group ends at the first of its own dead letters that it is to park (see `letter`).
 
         Args:
             subscription: the names and patterns to which its member subscribes.
+            bootstrap_servers: those of the group.
             group_id: the group.
 
         Raises:
             UsageError: it reads the topic.
         """
-        if subscription is self._unread_by:
+        if subscription is self._unread_by or self._brokers.isdisjoint(bootstrap_servers):
             return
         for topic in subscription:
             if (how := self._read_by(topic)) is not None:
@@ -150,7 +157,9 @@ class DeadLetters:
             return None
         try:
             # All topics: brokers would create the one that a producer asks for.
-            names = set(self._producer.list_topics(timeout=_CHECKED_WITHIN).topics)
+            cluster = self._producer.list_topics(timeout=_CHECKED_WITHIN)
+            names = set(cluster.topics)
+            self._brokers = frozenset(f"{one.host}:{one.port}" for one in cluster.brokers.values())
         except Exception:  # noqa: BLE001 # whatever a program's own kind of producer raises
             return None
         if self._topic in names:

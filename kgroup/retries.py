@@ -132,10 +132,9 @@ def retrying_with(
     async def process(generation: Any, batch: Batch) -> int | None:
         check_generation(generation, loop.kind, loop.package)
         if isinstance(park, DeadLetters):
-            if subscription := subscription_of(generation):
-                park.check_unread(subscription, generation.group_id)
             if park.unchecked and (missing := await loop.in_thread(park.missing)) is not None:
                 generation.emit(missing)
+            park.check_unread(*subscription_of(generation), generation.group_id)
         progress = progress_of(process, batch)
         records = _Records(loop, handle, park, generation, progress)
         for message in batch:

@@ -35,13 +35,17 @@ class Scripted:
         self.late: list[Report] = []
         self.topics: object = AWAY
         """The topics that there are, or why the brokers do not say."""
+        self.address: tuple[str, int] = ("elsewhere", 9092)
+        """Of its broker."""
 
     def list_topics(self, *, timeout: float) -> object:
         """As a ``confluent_kafka.Producer``; a topic that it is asked for may be created."""
         assert timeout > 0
         if isinstance(self.topics, KafkaError):
             raise KafkaException(self.topics)
-        return SimpleNamespace(topics=self.topics)
+        host, port = self.address
+        brokers = {0: SimpleNamespace(host=host, port=port)}
+        return SimpleNamespace(topics=self.topics, brokers=brokers)
 
     def produce(self, topic: str, *, value: bytes | None, on_delivery: Report, **_: object) -> None:
         """As a ``confluent_kafka.Producer``."""

@@ -371,15 +371,37 @@ async def test_a_worker_that_reads_its_dead_letters(
         async def handle(_: Generation, message: Message) -> None:
             raise AssertionError(message)
 
-        park = kgroup.DeadLetters(Scripted(), "topic")  # type: ignore[arg-type]
-        process = kgroup.retrying(handle, park=park)
+        producer = Scripted()
+        producer.topics = {"topic": None}
+        process = kgroup.retrying(handle, park=kgroup.DeadLetters(producer, "topic"))  # type: ignore[arg-type]
         with pytest.raises(ExceptionGroup) as raised:
             async with here.group(topics=topics) as group:
+                producer.address = address_of(group)
                 await kgroup.serve(group, process)
         error = raised.value.exceptions[0]
         assert isinstance(error, UsageError)
         words = remedy.split(" .* ")
         assert all(each in str(error) for each in ("topic 'topic' of DeadLetters", *words))
+
+
+def address_of(group: kgroup.ConsumerGroup) -> tuple[str, int]:
+    """The address of a group's broker."""
+    (server,) = group.config.bootstrap_servers
+    host, port = server.rsplit(":", 1)
+    return host, int(port)
+
+
+async def test_dead_letters_of_the_same_name_in_another_cluster(autojump_clock: MockClock) -> None:
+    """They are no fault of the worker: nobody reads them there."""
+    async with harness() as here:
+        await here.append(1)
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+
+        producer = Scripted()
+        producer.topics = {"topic": None}
+        await serve(here, handle, 1, park=kgroup.DeadLetters(producer, "topic"))  # type: ignore[arg-type]
 
 
 async def test_a_topic_that_only_begins_like_the_pattern(autojump_clock: MockClock) -> None:

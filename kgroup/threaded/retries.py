@@ -56,10 +56,9 @@ def retrying(
     def process(generation: Generation, batch: Batch) -> int | None:
         check_generation(generation, Generation, "kgroup.threaded")
         if isinstance(park, DeadLetters):
-            if subscription := subscription_of(generation):
-                park.check_unread(subscription, generation.group_id)
             if (missing := park.missing()) is not None:
                 _emit(generation, missing)
+            park.check_unread(*subscription_of(generation), generation.group_id)
         progress = progress_of(process, batch)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
