@@ -54,6 +54,8 @@ may be on its way.
   run in a thread, which cannot be cancelled.
 - `StaleGenerationError` of this very generation, out of one of its tasks, is a normal way to end
   and no failure. The same error of another generation is a mistake in the program, and surfaces.
+- ``sys.exit()`` in a task is an exception like any other (`PROGRAM_ERRORS`): trio would cancel the
+  other tasks. What cancels must pass, also in a group that a nursery of the program has made.
 
 INVARIANTS: no task outlives `open`; nothing is started once the end has begun; the first end is the
 recorded one, except that a loss replaces a revocation; the drain has one deadline.
@@ -74,7 +76,7 @@ from kgroup.client.lease import Lease
 from kgroup.config import DRAIN_MARGIN
 from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
 from kgroup.events import GenerationDraining
-from kgroup.functions import name_of
+from kgroup.functions import PROGRAM_ERRORS, is_program_error, name_of
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.states import State, StateMachine
 from kgroup.interfaces import Task
@@ -118,7 +120,7 @@ class _Inner(Generic[T]):
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     done: trio.Event = attrs.field(factory=trio.Event)
     finished: Finished[T] | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 @final
@@ -175,7 +177,7 @@ class Lifecycle:
         )
         self.ending = trio.Event()
         self.ended = trio.Event()
-        self.errors: list[Exception] = []
+        self.errors: list[BaseException] = []
         self.cut_short = False
         self.was_held = False
 
@@ -498,7 +500,10 @@ class Lifecycle:
         try:
             with StartedCall(fn, args, self.membership):
                 await fn(*args)
-        except Exception as error:  # noqa: BLE001 # kept, and raised when the others have drained
+        # Kept, and raised when the others have drained.
+        except (*PROGRAM_ERRORS, BaseExceptionGroup) as error:
+            if not is_program_error(error):
+                raise
             rest = without_stale_errors(error, self.recorded_end)
             if rest is None:
                 self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
@@ -515,8 +520,10 @@ class Lifecycle:
         try:
             with inner.scope:
                 inner.finished = Finished(await inner.fn())
-        except Exception as error:  # noqa: BLE001 # the caller raises it
-            inner.error = error
+        except (*PROGRAM_ERRORS, BaseExceptionGroup) as error:
+            if not is_program_error(error):
+                raise
+            inner.error = error  # the caller raises it
         finally:
             self._working -= 1
             inner.done.set()
@@ -532,7 +539,7 @@ class Lifecycle:
             if end is not None:
                 self.end(end)
 
-    def _raised(self, fn: Task, error: Exception) -> None:
+    def _raised(self, fn: Task, error: BaseException) -> None:
         self.errors.append(error)
         self.end(End(Cause.TASK_RAISED, what_raised(error, fn), error))
 

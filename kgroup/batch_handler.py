@@ -16,7 +16,7 @@ import attrs
 
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import CommitFailedError, CommitUnknownError, UsageError, in_one_line
-from kgroup.functions import name_of
+from kgroup.functions import PROGRAM_ERRORS, name_of
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import described, explain
 from kgroup.types import TopicPartition, as_int
@@ -113,7 +113,7 @@ def progress_of(handle: Callable[..., object], batch: Batch) -> Progress:
     return Progress(handle, batch)
 
 
-def not_committed(error: Exception, done: Batch, refusal: BaseException) -> None:
+def not_committed(error: BaseException, done: Batch, refusal: BaseException) -> None:
     """Note that what was processed before an error could not be committed."""
     error.add_note(
         f"{described(done)} had been processed before, and will be read again too, because the"
@@ -134,7 +134,7 @@ def explained(progress: Progress, membership: Any) -> Iterator[None]:
     before = _progress.set(progress)
     try:
         yield
-    except Exception as error:
+    except PROGRAM_ERRORS as error:
         batch, done = progress.batch, progress.done()
         failed = batch if done is None else left_of(batch, done) or batch
         explain(

@@ -33,6 +33,18 @@ _PLAIN_HANDLER: Final = (
 )
 
 
+PROGRAM_ERRORS: Final = (Exception, SystemExit)
+"""What a function may raise and the others still finish what they have begun. A cancellation and
+KeyboardInterrupt are not among them: they end everything at once."""
+
+
+def is_program_error(error: BaseException) -> bool:
+    """Whether it is one of `PROGRAM_ERRORS`, or a group of nothing else."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(PROGRAM_ERRORS)[1] is None
+    return isinstance(error, PROGRAM_ERRORS)
+
+
 def name_of(handle: Callable[..., object]) -> str:
     """The name of a function, for errors and for the end of the generation that it causes."""
     return getattr(handle, "__qualname__", None) or repr(handle)

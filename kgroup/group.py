@@ -171,7 +171,7 @@ class ConsumerGroup:
         self._closing: str | None = None
         self._fatal: Exception | None = None
         self._fatal_raised = False
-        self._errors: list[Exception] = []
+        self._errors: list[BaseException] = []
         self._outside: BaseException | None = None
         """What the program was handling when it entered the block."""
         self._body_runs = True

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NoReturn, final
 
 from kgroup.errors import short_list
-from kgroup.functions import name_of
+from kgroup.functions import is_program_error, name_of
 from kgroup.interfaces import Batch
 from kgroup.types import Membership, TopicPartition
 
@@ -110,7 +110,7 @@ class StartedCall:
         _running.set(self)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception):
+        if error is not None and is_program_error(error):
             last = [_offsets(*batch) for batch in self._last.values()]
             explain(error, str(self), records=f"with {short_list(last)}" if last else "")
 

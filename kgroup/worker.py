@@ -46,7 +46,7 @@ from kgroup.errors import (
     in_one_line,
 )
 from kgroup.events import EventHandler
-from kgroup.functions import ON_BATCH, check_async, check_result, name_of
+from kgroup.functions import ON_BATCH, PROGRAM_ERRORS, check_async, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS, Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
@@ -206,7 +206,7 @@ def partition_worker(
                 with explained(progress, generation):
                     returned = await _called(handle, generation, left)
                     done = processed(handle, left, returned, ending=generation.ending.is_set())
-            except Exception as error:
+            except PROGRAM_ERRORS as error:
                 if commit and (part := progress.done()) is not None:
                     await _commit_before(error, generation, part)
                 raise
@@ -239,7 +239,7 @@ async def _commit(generation: Any, done: Batch) -> None:
             return
 
 
-async def _commit_before(failure: Exception, generation: Any, done: Batch) -> None:
+async def _commit_before(failure: BaseException, generation: Any, done: Batch) -> None:
     """Commit what was processed before a failure, which is raised whatever comes of this."""
     try:
         await generation.commit({done.partition: done.next_offset})

@@ -27,7 +27,7 @@ import trio
 from kgroup.aio.bridge import Bridge
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.errors import UsageError
-from kgroup.functions import name_of
+from kgroup.functions import PROGRAM_ERRORS, name_of
 from kgroup.worker_thread import stack_of
 
 T = TypeVar("T")
@@ -143,7 +143,8 @@ class ProgramTask(Generic[T]):
                         f"{self.name} raised CancelledError, and nothing has cancelled it: a task"
                         " or a future that it awaited was cancelled; catch that in the function"
                     ) from error
-        except Exception as error:  # noqa: BLE001 # raised in the trio task
+        # Raised in the trio task. sys.exit() would stop asyncio's loop, and the others with it.
+        except PROGRAM_ERRORS as error:
             self._error = error
 
     def _cancel(self) -> None:
@@ -156,7 +157,7 @@ class ProgramTask(Generic[T]):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.cancelled = task.cancelled()
         if not self.cancelled and (error := task.exception()) is not None:
-            if isinstance(error, KeyboardInterrupt | SystemExit):
+            if isinstance(error, KeyboardInterrupt):
                 self.cancelled = True  # it has stopped asyncio's loop, which raises it
             else:
                 self._error = error

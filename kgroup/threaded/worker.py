@@ -33,7 +33,7 @@ from kgroup.batch_handler import (
 from kgroup.config import GroupConfig
 from kgroup.errors import CommitFailedError, CommitUnknownError
 from kgroup.events import EventHandler
-from kgroup.functions import ON_BATCH, check_plain, check_result, name_of
+from kgroup.functions import ON_BATCH, PROGRAM_ERRORS, check_plain, check_result, name_of
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.interfaces import Batch
 from kgroup.runtime import Runtime
@@ -185,7 +185,7 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
                 returned: object = handle(generation, left)
                 check_result(handle, returned, _ASYNC)
                 done = processed(handle, left, returned, ending=generation.ending.is_set())
-        except Exception as error:
+        except PROGRAM_ERRORS as error:
             if commit and (part := progress.done()) is not None:
                 _commit_before(error, generation, part)
             raise
@@ -208,7 +208,7 @@ def _commit(generation: Generation, done: Batch) -> None:
             return
 
 
-def _commit_before(failure: Exception, generation: Generation, done: Batch) -> None:
+def _commit_before(failure: BaseException, generation: Generation, done: Batch) -> None:
     """Commit what was processed before a failure, which is raised whatever comes of this."""
     try:
         generation.commit({done.partition: done.next_offset})

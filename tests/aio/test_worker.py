@@ -19,6 +19,7 @@ from tests.brokers import EMBEDDED, Kafka
 from tests.test_dead_letters import AWAY, Scripted, letters_by
 from tests.test_retries import logged
 from tests.threaded.harness import Harness, thread
+from tests.threaded.test_retries import producer_for
 
 pytestmark = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 
@@ -237,7 +238,7 @@ def test_a_worker_that_reads_its_dead_letters(kafka: Kafka) -> None:
         raise AssertionError(message)
 
     async def main() -> None:
-        park = DeadLetters(Scripted(), here.harness.topic)  # type: ignore[arg-type]
+        park = DeadLetters(producer_for(here.harness.bootstrap_servers), here.harness.topic)
         async with here.group() as group:
             await aio.serve(group, aio.retrying(handle, park=park))
 
@@ -256,18 +257,25 @@ def test_arguments_of_retrying(kafka: Kafka) -> None:
 def test_a_function_that_exits(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
     """``sys.exit`` in a function ends the worker with that status, and the member leaves.
 
-    Signals do again what they did before.
+    The other functions finish their batches. Signals do again what they did before.
     """
-    here = Here(kafka)
+    here = Here(kafka, 2, 10)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    begun: list[asyncio.Barrier] = []
 
-    async def leave(_: aio.Generation, batch: Batch) -> None:
-        await asyncio.sleep(0)
-        sys.exit(3)
+    async def leave(generation: aio.Generation, batch: Batch) -> None:
+        if not begun:
+            begun.append(asyncio.Barrier(2))
+        await begun[0].wait()
+        if batch.partition == here.harness.partition(0):
+            sys.exit(3)
+        await generation.ending.wait()
+        await asyncio.sleep(0.05)
 
     with pytest.raises(SystemExit) as raised:
         aio.run(here.harness.config(), leave, on_event=here.on_event)
     assert raised.value.code == 3
     assert "failed: SystemExit: 3" in capsys.readouterr().err
     assert len(here.of(Left)) == 1
+    assert [here.harness.committed(number) for number in range(2)] == [None, 10]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 from itertools import pairwise
 
 import pytest
@@ -12,7 +13,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from kgroup.errors import GroupClosedError, StaleGenerationError, UsageError
-from kgroup.events import GenerationEnded, GenerationStarted, OffsetReset
+from kgroup.events import GenerationDraining, GenerationEnded, GenerationStarted, OffsetReset
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
@@ -205,6 +206,68 @@ async def test_what_ends_the_program_in_the_body_drains_first(
                 raise error
         assert await here.committed() == {P0: 7}
         assert len(here.requests_for("leave_group")) == 1
+
+
+@pytest.mark.parametrize("within_a_nursery", [False, True])
+async def test_a_task_that_exits_lets_the_others_drain(
+    autojump_clock: MockClock, *, within_a_nursery: bool
+) -> None:
+    """After ``sys.exit()`` in a task, other tasks finish and commit, and the member leaves."""
+    async with harness() as here:
+
+        async def slow(generation: Generation) -> None:
+            await generation.ending.wait()
+            await trio.sleep(3)
+            await generation.commit({P0: 7}, beyond_read=True)
+
+        async def leave() -> None:
+            await trio.lowlevel.checkpoint()
+            sys.exit(3)
+
+        async def leave_within() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.sleep_forever)
+                nursery.start_soon(leave)
+
+        with pytest.raises(BaseExceptionGroup) as raised:
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(slow, generation)
+                generation.start_soon(leave_within if within_a_nursery else leave)
+                await generation.wait_ended()
+        exits = raised.value.subgroup(SystemExit)
+        assert exits is not None
+        assert raised.value.split(SystemExit)[1] is None
+        assert await here.committed() == {P0: 7}
+        assert len(here.requests_for("leave_group")) == 1
+
+
+async def test_what_cancels_a_program_is_not_kept_in_a_task(autojump_clock: MockClock) -> None:
+    """KeyboardInterrupt in a task's own nursery cancels the other tasks at once."""
+    async with harness() as here:
+        cancelled: list[float] = []
+
+        async def slow() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                cancelled.append(trio.current_effective_deadline())
+
+        async def interrupted() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(slow)
+                await trio.lowlevel.checkpoint()
+                raise KeyboardInterrupt
+
+        with pytest.raises(BaseExceptionGroup) as raised:
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(slow)
+                generation.start_soon(interrupted)
+                await generation.wait_ended()
+        assert raised.value.subgroup(KeyboardInterrupt) is not None
+        assert len(cancelled) == 2
+        assert here.events_of(GenerationDraining) == []
 
 
 @pytest.mark.parametrize("presses", [1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections import Counter
 
@@ -75,6 +76,27 @@ def test_a_stuck_function_of_a_pool_is_noticed(kafka: Kafka) -> None:
     with here.group(on_event, max_processing_time=0.5) as group:
         serve(group, handle, threads=2, max_records=1)
     assert ends == [Cause.PROCESSING_STUCK]
+
+
+@once
+def test_a_function_that_exits(kafka: Kafka) -> None:
+    """After ``sys.exit`` in one thread, the others finish their batches and commit them."""
+    here = Harness(kafka)
+    here.create(2, 10)
+    begun = threading.Barrier(2)
+
+    def handle(generation: Generation, batch: Batch) -> None:
+        begun.wait(SOON)
+        if batch.partition == here.partition(0):
+            sys.exit(3)
+        wait(generation.ending)
+
+    with pytest.raises(BaseExceptionGroup) as raised, here.group() as group:
+        serve(group, handle)
+    (error,) = raised.value.exceptions
+    assert isinstance(error, SystemExit)
+    assert f"for offsets 0 to 9 of {here.partition(0)}" in error.__notes__[0]
+    assert [here.committed(number) for number in range(2)] == [None, 10]
 
 
 @once
