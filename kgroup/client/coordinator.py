@@ -7,7 +7,8 @@ behind it. INVARIANT: JoinGroup and Heartbeat have one connection, and the offse
 SyncGroup uses that of the offsets, because the coordinator holds its response back until the
 leader's SyncGroup, and heartbeats must continue meanwhile. LeaveGroup takes whichever is idle, or
 one of its own.
-``BrokerConnection`` replaces a connection after a failure.
+``BrokerConnection`` replaces a connection after a failure. The second one is opened while a
+JoinGroup is parked, so that no TLS handshake and login come between its response and the SyncGroup.
 
 This module neither retries nor decides: an error in a response is raised as the class that the
 error policy names. Durations become int32 milliseconds here, and in no layer above.
@@ -15,7 +16,8 @@ error policy names. Durations become int32 milliseconds here, and in no layer ab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar, final
@@ -30,6 +32,7 @@ from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     ConnectionLostError,
+    KgroupError,
     MemberIdRequiredError,
     ProtocolError,
     UnsupportedVersionError,
@@ -59,6 +62,9 @@ from kgroup.worker_thread import compute_inline
 PROTOCOL_TYPE: Final = "consumer"
 JOIN_GRACE: Final = 5.0
 """Seconds after the rebalance timeout for which a JoinGroup or SyncGroup response is awaited."""
+OPENING_GRACE: Final = 0.1
+"""Seconds for which a JoinGroup that was answered waits for the opening of the other connection.
+SyncGroup would wait for it too; a heartbeat, which comes first, must not wait for long."""
 UNREADABLE: Final = -1
 """The version of a subscription that cannot be decoded."""
 LONG_ASSIGNMENT: Final = 64 * 1024
@@ -136,13 +142,17 @@ class CoordinatorClient:
                 for assignor in self._assignors.values()
             ],
         }
-        answer = await self._request(
+        send = partial(
+            self._request,
             self._membership_connection,
             self._read_join,
             "join_group",
             lambda version: {**fields, "reason": _sendable(reason)} if version >= 8 else fields,
             timeout=config.rebalance_timeout + JOIN_GRACE,
         )
+        # Without an id, the first response only assigns one (KIP-394), and comes at once.
+        parks = member_id or config.group_instance_id is not None
+        answer = await (self._while_opening(send) if parks else send())
         assigned_id = str(answer.member_id)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED and assigned_id:
             raise MemberIdRequiredError(assigned_id, str(config.group_id))
@@ -330,6 +340,31 @@ class CoordinatorClient:
             fields,
             timeout=self._config.request_timeout,
         )
+
+    async def _while_opening(self, send: Callable[[], Awaitable[Any]]) -> Any:
+        """Send a request, and meanwhile open the connection of the offsets.
+
+        What prevents the opening is reported by the next request on that connection.
+        """
+        answer: Any = None
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._open_offsets_connection)
+            try:
+                answer = await send()
+                nursery.cancel_scope.deadline = trio.current_time() + OPENING_GRACE
+            except Exception as error:  # noqa: BLE001 # raised below, and not in a group
+                failure = error
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return answer
+
+    async def _open_offsets_connection(self) -> None:
+        connection = self._offsets_connection
+        if connection is not None:
+            with suppress(KgroupError):
+                await connection.open(timeout=self._config.request_timeout)
 
     async def _request(
         self,

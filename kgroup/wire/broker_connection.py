@@ -1,7 +1,7 @@
 """``BrokerConnection``: the connection to one broker, opened at first use, replaced if broken.
 
 INVARIANT: a request is sent a second time only if it cannot have been sent the first time, or if
-the connection had been used before and ended before the first byte of the response. Brokers close
+the connection had been open before and ended before the first byte of the response. Brokers close
 idle connections (``connections.max.idle.ms``), which is noticed only when something is sent. Every
 other failure is the caller's decision.
 """
@@ -32,7 +32,7 @@ class InvalidResponseError(Exception):
 
 @final
 class BrokerConnection:
-    """One connection at a time to one address; none is opened before the first request.
+    """One connection at a time to one address; none is opened before it is needed.
 
     Args:
         opener: opens streams.
@@ -146,6 +146,18 @@ class BrokerConnection:
                 f" {error}",
                 sent=True,
             ) from error
+
+    async def open(self, *, timeout: float) -> None:  # noqa: ASYNC109 # as in `request`
+        """Open the connection if there is none, so that the next request is sent at once.
+
+        Raises:
+            TransportError: as `Connection.open`; the next request tries again.
+            BrokerError: as `Connection.open`.
+
+        Cancellation: a connection that is being opened is closed.
+        """
+        await trio.lowlevel.checkpoint()
+        await self._usable("api_versions", trio.current_time() + timeout)
 
     @property
     def idle(self) -> bool:
