@@ -88,7 +88,10 @@ T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 _LEAVING: Final = 0.03
-"""Seconds from the end of a drain until the coordinator has the LeaveGroup, with some reserve."""
+"""Seconds from the end of a drain until the LeaveGroup is sent, with some reserve."""
+_LONGEST_ROUND_TRIP: Final = 0.25
+"""The longest round trip that is expected again, in seconds. After a longer one the coordinator was
+busy, or frozen for a moment."""
 _YIELDS_TO_CLOSING: Final = frozenset(
     {Cause.TASK_RETURNED, Cause.REBALANCE, Cause.PARTITIONS_CHANGED, Cause.SUBSCRIPTION_CHANGED}
 )
@@ -403,7 +406,10 @@ class Lifecycle:
         await trio.lowlevel.checkpoint()
         if not self._has_others:
             return
-        lead = self._recent_batch_time() + _LEAVING
+        # The LeaveGroup travels as long as the heartbeats of the others, but logins, encryption and
+        # a busy machine delay it as they have delayed the last heartbeat.
+        round_trip = min(self.lease.round_trip, _LONGEST_ROUND_TRIP)
+        lead = self._recent_batch_time() + _LEAVING + round_trip
         interval = self._member.config.heartbeat_interval
         with trio.move_on_after(self._member.beat.delay_before(interval, lead)):
             while self._is_working:

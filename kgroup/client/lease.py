@@ -69,6 +69,7 @@ class Lease:
 
     Attributes:
         ends: when it is over, by the clock; minus infinity once it was revoked.
+        round_trip: the seconds after which the last heartbeat was answered.
     """
 
     def __init__(
@@ -87,11 +88,13 @@ class Lease:
         self._confirmed = joined_at
         self._on_confirm = on_confirm
         self._revoked = False
+        self.round_trip = 0.0
         self.ends = self._end()
 
     def confirm(self, sent_at: float) -> None:
         """A heartbeat that was sent at this time was answered without an error."""
         self._confirmed = max(self._confirmed, sent_at)
+        self.round_trip = max(0.0, self._clock.now() - sent_at)
         self.extend(sent_at)
 
     def extend(self, sent_at: float) -> None:

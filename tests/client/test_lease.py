@@ -36,6 +36,17 @@ def lease(clock: Hand, session: float = 30.0, rebalance: float = 60.0) -> tuple[
     return made, confirmed
 
 
+def test_the_last_round_trip() -> None:
+    """It is that of the last heartbeat, and never negative, although clocks of programs may be."""
+    clock = Hand()
+    made, _ = lease(clock)
+    assert made.round_trip == 0.0
+    for now, sent_at, expected in ((5.0, 4.5, 0.5), (8.0, 8.0, 0.0), (7.0, 9.0, 0.0)):
+        clock.time = now
+        made.confirm(sent_at)
+        assert made.round_trip == expected
+
+
 def test_the_lease_begins_when_the_join_was_sent() -> None:
     """Without any heartbeat it lasts a session time-out from the sending of JoinGroup."""
     clock = Hand()

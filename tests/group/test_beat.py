@@ -127,6 +127,18 @@ async def test_a_member_leaves_just_before_the_others_learn_of_it(
         assert (generation.end.cause, generation.end.detail) == (Cause.CLOSED, "enough")
 
 
+async def test_a_member_that_is_answered_slowly_begins_earlier(autojump_clock: MockClock) -> None:
+    """Its LeaveGroup still comes before the heartbeats of the others, however far the broker is."""
+    async with members("a", "bb") as (here, (one, other)):
+        here.broker.slow(0.1)
+        await trio.sleep(2 * INTERVAL)
+        other.group.shutdown("enough")
+        await other.group.wait_closed()
+        await trio.sleep(1)
+        # One round trip earlier than the beat, at which the other sends what is answered one later.
+        assert 0.2 < one.drained[-1] - other.drained[-1] < 0.3
+
+
 async def test_a_prompt_call_leaves_at_once(autojump_clock: MockClock) -> None:
     """``promptly=True`` leaves at once, also after a call that waits for the heartbeats."""
     async with members("a", "bb") as (here, (_, other)):
