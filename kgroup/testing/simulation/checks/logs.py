@@ -46,15 +46,22 @@ class LogView:
 
 @final
 class LogsView:
-    """All logs, by partition; those of a deleted topic are removed."""
+    """All logs, by partition, and those of deleted topics, by their creation too."""
 
     def __init__(self) -> None:
         self._logs: defaultdict[TopicPartition, LogView] = defaultdict(LogView)
+        self._former: dict[tuple[TopicPartition, int], LogView] = {}
         self._created: dict[str, tuple[int, float]] = {}
         self._deleted: dict[str, float] = {}
 
     def __getitem__(self, partition: TopicPartition) -> LogView:
         return self._logs[partition]
+
+    def of_creation(self, partition: TopicPartition, creation: int) -> LogView:
+        """The log of one creation of its topic: a member may still have records of a former one."""
+        if creation == self.creation(partition.topic):
+            return self._logs[partition]
+        return self._former.get((partition, creation), LogView())
 
     @property
     def handlers(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
@@ -82,8 +89,9 @@ class LogsView:
     def _changed(self, entry: TopicChanged) -> None:
         if not entry.partitions:
             self._deleted[entry.topic] = entry.at
+            creation, _ = self._created.get(entry.topic, (1, _ALWAYS))
             for partition in [one for one in self._logs if one.topic == entry.topic]:
-                del self._logs[partition]
+                self._former[partition, creation] = self._logs.pop(partition)
         elif entry.creation != self._created.get(entry.topic, (0, _ALWAYS))[0]:
             self._created[entry.topic] = entry.creation, entry.at
 

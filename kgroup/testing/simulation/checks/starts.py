@@ -100,7 +100,7 @@ class StartPositions(Check):
 
     def _is_first(self, held: HeldGeneration, entry: HandedOut, start: int) -> bool:
         """Whether the member could read no record between a start and its first record."""
-        log = self.views.logs[entry.partition]
+        log = self.views.logs.of_creation(entry.partition, entry.creation)
         isolation = self.views.programs.settings(held).isolation_level
         between = range(start, entry.first)
         return start <= entry.first and all(log.hides(one, isolation) for one in between)

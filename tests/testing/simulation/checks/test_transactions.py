@@ -35,8 +35,10 @@ def reading(isolation: str) -> Story:
     return story
 
 
-def hand_out(story: Story, first: int, upto: int, *left_out: int) -> None:
-    """a gets some records of a range."""
+def hand_out(
+    story: Story, first: int, upto: int, *left_out: int, creation: int | None = None
+) -> None:
+    """a gets some records of a range, by default of the current creation of the topic."""
     story.record(
         HandedOut,
         process="a",
@@ -49,6 +51,7 @@ def hand_out(story: Story, first: int, upto: int, *left_out: int) -> None:
         first=first,
         next_offset=upto,
         left_out=left_out,
+        creation=story.creation if creation is None else creation,
     )
 
 
@@ -80,6 +83,20 @@ def test_markers_and_aborted_records_may_be_left_out() -> None:
     story.commit("a", P0, 7)
     story.settle({P0: 7})
     assert [what for kind in CHECKS if kind.number != 12 for what in story.broken(kind)] == []
+
+
+def test_the_markers_of_a_deleted_log_are_those_of_its_records() -> None:
+    """A member may get records that it fetched before the topic was created again."""
+    for creation, faults in ((1, 0), (2, 1)):
+        story = reading("read_committed")
+        written(story, 0, 2)
+        ended(story, 2, committed=False)
+        story.append(P0, 3, 4)
+        story.delete()
+        story.create_again()
+        story.append(P0, 0, 4)
+        hand_out(story, 3, 4, creation=creation)
+        assert len(story.broken(StartPositions)) == faults
 
 
 def test_a_committed_record_that_is_left_out_breaks_it() -> None:
