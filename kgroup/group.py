@@ -63,8 +63,8 @@ from kgroup.status import GroupStatus, Phase, StatusRecorder
 from kgroup.tracebacks import raise_outside
 from kgroup.types import Cause, End
 from kgroup.watchers.heartbeat import LATE_PART
+from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.logins import Logins, logins_of
-from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
 _UNSUBSCRIBED: Final = "the program unsubscribed"

@@ -21,7 +21,7 @@ from kgroup.cli.groups.report import members
 from kgroup.cli.groups.values import Group
 from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import WholeNumber, security_of
-from kgroup.cli.positions import Position, PositionKind, TopicChoice, chosen, position_of
+from kgroup.cli.position_options import Position, PositionKind, TopicChoice, chosen, position_of
 from kgroup.cli.signals import signals_held
 from kgroup.errors import short_repr
 from kgroup.security.settings import Security

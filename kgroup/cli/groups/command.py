@@ -36,7 +36,7 @@ from kgroup.cli.groups.reset import Change, plan_reset
 from kgroup.cli.groups.values import Group, GroupMember
 from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import security_of
-from kgroup.cli.positions import (
+from kgroup.cli.position_options import (
     Position,
     PositionKind,
     TopicChoice,
