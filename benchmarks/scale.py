@@ -43,7 +43,7 @@ from kgroup.testing.kafka import RealKafka
 from kgroup.testing.simulation.virtual_time import run_virtual
 from kgroup.types import TopicPartition
 from kgroup.wire import codec
-from kgroup.wire.streams import open_tcp
+from kgroup.wire.byte_streams import open_tcp
 
 ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MEMBERS: Final = (10, 100, 1000)

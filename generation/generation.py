@@ -111,7 +111,7 @@ class Generation(MembershipView):
 
     @property
     def start_offsets(self) -> Mapping[TopicPartition, int]:
-        """For each partition, its start offset, as far as it is known."""
+        """For each partition its start offset, if it was found before the hand-over."""
         return self._positions.start_offsets
 
     @property

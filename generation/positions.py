@@ -16,6 +16,11 @@ the group skip records that no member has read. Programs that read by other mean
 If the member has kept a partition, its upper bound of the previous generation still counts: the
 program may hold results of records that were handed out then, and may commit them now.
 
+This module remembers and checks. It sends nothing, waits for nothing, and threads that read call
+it. What finds a start, by requests, is `StartFinder` (``start_finder``), which keeps no position:
+it enters what it finds here and in the record source. These two keep one each because they differ:
+the source fetches ahead of the program, and commits are checked against what the program was given.
+
 INVARIANTS: no commit is sent that is behind its lower bound or past its upper bound. A commit is
 checked against the lower bound that its caller knew: if a seek moved the bound after the call, the
 commit is not refused because of the seek, and the response to the commit does not undo the seek.
@@ -66,7 +71,8 @@ class Positions:
         read_before: the upper bounds of the generation before.
 
     Attributes:
-        start_offsets: for each partition the offset at which it starts, as far as it is known.
+        start_offsets: for each partition the offset at which it starts, as far as that could be
+            found before the hand-over. What is found later, and seeks, do not change it.
         unlocated: the partitions whose start is not known, and which the program has not sought.
     """
 

@@ -11,7 +11,7 @@ generations are in ``kgroup.member``.
    missing from it, another member waits for that partition: the generation ends, and the next
    JoinGroup gives it up.
 4. Start offsets are loaded from the program's store (``own_starts``) or fetched
-   (``start_offsets``), and the record source is given them.
+   (``start_finder``), and the record source is given them.
 5. Once a valid lease confirms the membership, the program is handed the `Generation`.
 6. The first of these ends it: a task of the program, a heartbeat that reports a rebalance or a
    loss, a watcher, a refused commit, or the group that closes.
@@ -53,7 +53,7 @@ from kgroup.generation.received_assignment import (
     Verdict,
     accept,
 )
-from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
 from kgroup.types import (
@@ -129,7 +129,7 @@ class GenerationRunner:
         )
         self._positions = Positions(membership, previous.read)
         self._committer = Committer(member, self.lifecycle, self._positions)
-        self._starts = StartOffsets(member, self.lifecycle, self._positions, self._committer)
+        self._starts = StartFinder(member, self.lifecycle, self._positions, self._committer)
         self.assignment = Assignment((), previous.assignment)
         self.claim = previous.claim
         self.generation: Generation | None = None

@@ -31,7 +31,7 @@ from kgroup.generation.leased_batches import LeasedBatches
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import BatchInHand, Positions
-from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch
 from kgroup.records.buffered_source import BufferedSource
@@ -56,7 +56,7 @@ class GenerationParts:
     member: MemberContext
     lifecycle: Lifecycle
     positions: Positions
-    starts: StartOffsets
+    starts: StartFinder
     committer: Committer
 
 
@@ -432,7 +432,7 @@ class OffsetStream(PartitionStream):
             self._release(None)
 
     async def begin(self) -> Mapping[TopicPartition, int]:
-        """Where each partition starts, as `StartOffsets` found it.
+        """Where each partition starts, as `StartFinder` found it.
 
         Raises:
             NoOffsetError: no offset is committed, and ``auto_offset_reset`` is ``error``.

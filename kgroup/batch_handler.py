@@ -62,7 +62,7 @@ def left_of(batch: Batch, done: Batch) -> Batch | None:
 
 
 @final
-class Progress:
+class BatchProgress:
     """How far a call of a worker's function is with its batch.
 
     Only ``retrying`` reports it. What it has processed can be committed even if it raises: it has
@@ -99,10 +99,10 @@ class Progress:
         return processed(self.handle, self.batch, self.next_offset, ending=True)
 
 
-_progress: Final[ContextVar[Progress | None]] = ContextVar("kgroup_progress", default=None)
+_progress: Final[ContextVar[BatchProgress | None]] = ContextVar("kgroup_progress", default=None)
 
 
-def progress_of(handle: Callable[..., object], batch: Batch) -> Progress:
+def progress_of(handle: Callable[..., object], batch: Batch) -> BatchProgress:
     """The progress of the worker's call that runs now, for the function that it calls to report.
 
     If another function may report it, nothing comes of what is reported.
@@ -110,7 +110,7 @@ def progress_of(handle: Callable[..., object], batch: Batch) -> Progress:
     current = _progress.get()
     if current is not None and current.reporter is handle and current.batch is batch:
         return current
-    return Progress(handle, batch)
+    return BatchProgress(handle, batch)
 
 
 def not_committed(error: BaseException, done: Batch, refusal: BaseException) -> None:
@@ -122,7 +122,7 @@ def not_committed(error: BaseException, done: Batch, refusal: BaseException) -> 
 
 
 @contextmanager
-def explained(progress: Progress, membership: Any) -> Iterator[None]:
+def explained(progress: BatchProgress, membership: Any) -> Iterator[None]:
     """A block that calls the function: its exception gets a note that says for which records.
 
     Within the block, the function can report its progress.

@@ -176,7 +176,7 @@ class Assigned(Event):
 
     Attributes:
         assignment: the partitions.
-        start_offsets: the start offset of each partition, as far as it is known.
+        start_offsets: the start offset of each partition, if it was found before the hand-over.
     """
 
     assignment: Assignment

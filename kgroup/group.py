@@ -63,8 +63,8 @@ from kgroup.status import GroupStatus, Phase, StatusRecorder
 from kgroup.tracebacks import raise_outside
 from kgroup.types import Cause, End
 from kgroup.watchers.heartbeat import LATE_PART
+from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.logins import Logins, logins_of
-from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
 _UNSUBSCRIBED: Final = "the program unsubscribed"
@@ -617,7 +617,7 @@ class ConsumerGroup:
     async def _run(self, member: Member) -> None:
         """The life of a member: one generation after the other, as often as `next()` is called."""
         try:
-            while await self._next_is_called(member):
+            while await self._wait_for_next(member):
                 with self._until_closing() as scope:
                     with self._until_replaced() as joining:
                         runner = await member.join()
@@ -669,7 +669,7 @@ class ConsumerGroup:
             finally:
                 self._joining = None
 
-    async def _next_is_called(self, member: Member) -> bool:
+    async def _wait_for_next(self, member: Member) -> bool:
         """Wait until the program waits in `next()` and has subscribed; False if the group closes.
 
         A member that has unsubscribed leaves meanwhile, whether or not the program waits. A body

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar, final
 import attrs
 import trio
 
-from kgroup.batch_handler import Progress, progress_of
+from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
@@ -159,7 +159,7 @@ class _Records:
     handle: Callable[[Any, Message], Awaitable[object]]
     park: Park | DeadLetters | None
     generation: Any
-    progress: Progress
+    progress: BatchProgress
 
     async def processed(self, record: RecordAttempts) -> bool:
         """Try a record until it is processed or parked; False if the generation ends before."""

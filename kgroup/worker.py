@@ -28,7 +28,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.batch_handler import (
-    Progress,
+    BatchProgress,
     can_commit_again,
     committing,
     explained,
@@ -201,7 +201,7 @@ def partition_worker(
     async def process_batch(generation: Any, batch: Batch) -> None:
         left: Batch | None = batch
         while left is not None:
-            progress = Progress(handle, left)
+            progress = BatchProgress(handle, left)
             try:
                 with explained(progress, generation):
                     returned = await _called(handle, generation, left)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kgroup.batch_handler import Progress, can_commit_again, explained, left_of, processed
+from kgroup.batch_handler import BatchProgress, can_commit_again, explained, left_of, processed
 from kgroup.client.error_policy import Request, broker_error
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import CommitFailedError, CommitUnknownError, UsageError
@@ -87,7 +87,7 @@ def test_an_exception_says_for_which_records() -> None:
     generation = SimpleNamespace(generation_id=7, group_id="g")
     with (
         pytest.raises(ZeroDivisionError) as raised,
-        explained(Progress(handle, batch_of(4)), generation),
+        explained(BatchProgress(handle, batch_of(4)), generation),
     ):
         raise ZeroDivisionError
     (note,) = raised.value.__notes__
@@ -116,7 +116,7 @@ def test_what_a_worker_commits_again(codes: list[ErrorCode], again: bool) -> Non
 
 def test_a_function_for_records_that_is_called_with_a_batch() -> None:
     """A note says what it should be passed to."""
-    progress = Progress(handle, batch_of(4))
+    progress = BatchProgress(handle, batch_of(4))
     message: Any = progress.batch
     with (
         pytest.raises(AttributeError) as raised,

@@ -24,7 +24,7 @@ from kgroup.records.memory import MemorySource
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause, Membership, TopicPartition
-from kgroup.wire.streams import open_tcp
+from kgroup.wire.byte_streams import open_tcp
 from tests.group.harness import P0, P1, Harness, harness, values
 
 CONFIG = GroupConfig(group_id="g", bootstrap_servers="localhost:9", topics=["t"])

@@ -22,7 +22,7 @@ class GenerationTwin(MembershipView):
 
     Attributes:
         assignment: the partitions, a sorted collection.
-        start_offsets: for each partition, its start offset, as far as it is known.
+        start_offsets: for each partition its start offset, if it was found before the hand-over.
     """
 
     def __init__(self, generation: Generation) -> None:

@@ -22,7 +22,7 @@ from kgroup.broker.broker_settings import BROKERS, MOST_PARTITIONS, PARTITIONS
 from kgroup.broker.security.acls import ANY, ResourceType
 from kgroup.broker.security.settings import ANONYMOUS, SESSION_LIFETIME
 from kgroup.broker.server import check_listener
-from kgroup.cli.options import FilePath, Number, Whole
+from kgroup.cli.options import FilePath, Number, WholeNumber
 from kgroup.errors import ConfigError, UsageError, short_repr
 from kgroup.security.settings import SecurityProtocol
 from kgroup.types import topic_fault
@@ -147,7 +147,7 @@ def _acls(
 )
 @click.option(
     "--brokers",
-    type=Whole(BROKERS),
+    type=WholeNumber(BROKERS),
     default=1,
     show_default=True,
     help="How many brokers to run; topics and groups are spread over them.",

@@ -39,7 +39,7 @@ _LONGEST: Final = 1000
 
 
 @final
-class Whole(click.IntRange):
+class WholeNumber(click.IntRange):
     """A whole number within bounds; the help shows them."""
 
     def __init__(self, bound: Bound) -> None:

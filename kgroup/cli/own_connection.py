@@ -20,10 +20,10 @@ from kgroup.cli.options import one_line
 from kgroup.cli.signals import run_whole
 from kgroup.errors import KgroupError, TransportError
 from kgroup.security.settings import Security, SecurityProtocol
+from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.connection import Connection
 from kgroup.wire.login import ConnectionSecurity
 from kgroup.wire.metadata_request import metadata_fields
-from kgroup.wire.streams import open_tcp
 from kgroup.worker_thread import WorkerThread
 
 __all__ = ["why_not_connected"]

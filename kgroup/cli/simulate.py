@@ -18,7 +18,7 @@ from rich.progress import Progress as Bar
 
 from kgroup import bounds
 from kgroup.broker.broker_settings import BROKERS
-from kgroup.cli.options import FilePath, Number, Whole, imported
+from kgroup.cli.options import FilePath, Number, WholeNumber, imported
 from kgroup.errors import ConfigError, UsageError, short_repr
 from kgroup.testing.simulation import (
     Progress,
@@ -100,14 +100,14 @@ def _function(context: click.Context, option: click.Parameter, value: str | None
 )
 @click.option(
     "--members",
-    type=Whole(MEMBERS),
+    type=WholeNumber(MEMBERS),
     default=_DEFAULT.members,
     show_default=True,
     help="How many member programs.",
 )
 @click.option(
     "--brokers",
-    type=Whole(BROKERS),
+    type=WholeNumber(BROKERS),
     default=_DEFAULT.brokers,
     show_default=True,
     help="How many brokers.",
@@ -148,7 +148,7 @@ def _function(context: click.Context, option: click.Parameter, value: str | None
 @click.option(
     "--processes",
     metavar="N",
-    type=Whole(PROCESSES),
+    type=WholeNumber(PROCESSES),
     help="How many seeds to run at a time.  [default: one for each processor]",
 )
 @click.option(

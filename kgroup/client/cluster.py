@@ -20,8 +20,8 @@ import trio
 from kgroup.addresses import split_address
 from kgroup.client import responses
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
+from kgroup.client.metadata_polls import MetadataPolls, polls_of
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
-from kgroup.client.topic_watch import TopicWatch, watch_of
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
@@ -150,13 +150,13 @@ class Cluster:
             It raises what `metadata` raises.
         """
         wanted, others = frozenset(topics), frozenset(foreign)
-        watch = self._shared_watch(interval)
+        polls = self._shared_polls(interval)
         last: Any = None
 
         async def following(*, only_changed: bool) -> Metadata:
             nonlocal last
             known, last = last if only_changed else None, None
-            answer = await watch.wait(wanted, known, self._request_metadata)
+            answer = await polls.wait(wanted, known, self._request_metadata)
             metadata = await self._take_in(answer, wanted, others)
             last = answer  # one that has an error is read again
             return metadata
@@ -293,9 +293,9 @@ class Cluster:
         connections, self._connections = list(self._connections.values()), {}
         await _close(connections)
 
-    def _shared_watch(self, interval: float) -> TopicWatch:
+    def _shared_polls(self, interval: float) -> MetadataPolls:
         config = self._config
-        return watch_of(
+        return polls_of(
             (self._open_stream, config.bootstrap_servers, config.client_id, config.security),
             interval,
         )

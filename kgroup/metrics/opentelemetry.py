@@ -25,7 +25,7 @@ from kgroup.functions import is_async, name_of
 from kgroup.interfaces import Batch, Headers, Message
 from kgroup.metrics.measuring import Labels, Measuring
 from kgroup.metrics.rebalances import RebalanceTimes
-from kgroup.metrics.table import ATTRIBUTES, BUCKETS, METRICS, SUCCESSES, SYSTEM, Kind, Metric
+from kgroup.metrics.table import ATTRIBUTES, BUCKETS, METRICS, SUCCESSES, SYSTEM, Metric, MetricKind
 from kgroup.monitors import Monitored
 from kgroup.types import TopicPartition
 
@@ -70,13 +70,13 @@ class OpenTelemetryMetrics:
         for metric in METRICS:
             name, unit, meaning = metric.opentelemetry, metric.unit, metric.meaning
             match metric.kind:
-                case Kind.COUNTER:
+                case MetricKind.COUNTER:
                     self._counters[metric] = meter.create_counter(name, unit, meaning)
-                case Kind.HISTOGRAM:
+                case MetricKind.HISTOGRAM:
                     self._histograms[metric] = meter.create_histogram(
                         name, unit, meaning, explicit_bucket_boundaries_advisory=BUCKETS
                     )
-                case Kind.GAUGE:
+                case MetricKind.GAUGE:
                     read = partial(self._read, metric)
                     meter.create_observable_gauge(name, [read], unit, meaning)
 
@@ -130,7 +130,7 @@ def attributes_of(metric: Metric, labels: Labels) -> dict[str, str]:
     return {**SYSTEM, **metric.attributes, **named}
 
 
-class Membership(Protocol):
+class TracedGeneration(Protocol):
     """What a span names of a generation: of either kind."""
 
     @property
@@ -149,7 +149,7 @@ class Membership(Protocol):
         ...
 
 
-M = TypeVar("M", bound=Membership)
+M = TypeVar("M", bound=TracedGeneration)
 
 
 @final
@@ -184,7 +184,7 @@ class OpenTelemetryTraces:
         self._rebalance(event)
 
     @contextmanager
-    def process(self, generation: Membership, batch: Batch) -> Iterator[trace.Span]:
+    def process(self, generation: TracedGeneration, batch: Batch) -> Iterator[trace.Span]:
         """A block that processes a batch, in any thread; its span is the current one in it.
 
         The span links to the contexts of the records' producers. An exception that leaves the block

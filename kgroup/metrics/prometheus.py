@@ -8,7 +8,7 @@ from typing import Final, final
 
 from kgroup.events import Event
 from kgroup.metrics.measuring import Labels, Measuring
-from kgroup.metrics.table import BUCKETS, METRICS, Kind, Metric
+from kgroup.metrics.table import BUCKETS, METRICS, Metric, MetricKind
 from kgroup.monitors import Monitored
 from kgroup.types import TopicPartition
 
@@ -23,7 +23,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-GAUGES: Final = tuple(metric for metric in METRICS if metric.kind is Kind.GAUGE)
+GAUGES: Final = tuple(metric for metric in METRICS if metric.kind is MetricKind.GAUGE)
 
 
 @final
@@ -61,7 +61,7 @@ class PrometheusMetrics(Collector):
                 metric.prometheus, metric.meaning, metric.labels, registry=registry
             )
             for metric in METRICS
-            if metric.kind is Kind.COUNTER
+            if metric.kind is MetricKind.COUNTER
         }
         self._histograms = {
             metric: prometheus_client.Histogram(
@@ -72,7 +72,7 @@ class PrometheusMetrics(Collector):
                 buckets=BUCKETS,
             )
             for metric in METRICS
-            if metric.kind is Kind.HISTOGRAM
+            if metric.kind is MetricKind.HISTOGRAM
         }
 
         # `labels` takes longer than what is done with its result, and returns the same each time.

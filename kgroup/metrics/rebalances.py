@@ -39,7 +39,7 @@ _MOST: Final = 1000
 
 @final
 @attrs.frozen
-class Span:
+class RebalancePart:
     """A part of a rebalance, or all of it, which has no phase; times are the clock's."""
 
     phase: str
@@ -60,7 +60,7 @@ class _Rebalance:
     began: float
     last: type[Event]
     at: float
-    spans: list[Span] = attrs.field(factory=list)
+    spans: list[RebalancePart] = attrs.field(factory=list)
 
 
 @final
@@ -75,7 +75,7 @@ class RebalanceTimes:
         self._now = now
         self._running: dict[tuple[str, str], _Rebalance] = {}
 
-    def take(self, event: Event) -> list[Span]:
+    def take(self, event: Event) -> list[RebalancePart]:
         """Take an event; when a rebalance is over, return its parts, and last all of it."""
         kind = type(event)
         key = (event.group_id, event.member_id)
@@ -94,9 +94,9 @@ class RebalanceTimes:
             self._running[key] = _Rebalance(now, kind, now)
             return []
         if (phase := PHASES.get((running.last, kind))) is not None:
-            running.spans.append(Span(phase, running.at, now))
+            running.spans.append(RebalancePart(phase, running.at, now))
         if kind is GenerationStarted:
-            return [*running.spans, Span("", running.began, now)]
+            return [*running.spans, RebalancePart("", running.began, now)]
         if kind is not running.last:  # of repeated ones the first counts
             running.last, running.at = kind, now
         self._running[key] = running

@@ -15,7 +15,7 @@ import attrs
 
 
 @final
-class Kind(enum.Enum):
+class MetricKind(enum.Enum):
     """What a metric is."""
 
     COUNTER = "counter"
@@ -42,7 +42,7 @@ class Metric:
 
     prometheus: str
     opentelemetry: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     meaning: str
     labels: tuple[str, ...] = ("group",)
@@ -84,7 +84,7 @@ BUCKETS: Final = (
 RECORDS: Final = Metric(
     prometheus="kgroup_records_total",
     opentelemetry="messaging.client.consumed.messages",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="{message}",
     meaning="Records that were handed out.",
     labels=("group", "topic", "partition"),
@@ -93,7 +93,7 @@ RECORDS: Final = Metric(
 BATCH: Final = Metric(
     prometheus="kgroup_batch_seconds",
     opentelemetry="messaging.process.duration",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="s",
     meaning=(
         "The time for which the program had a batch, until it asked for the next one or raised. The"
@@ -106,7 +106,7 @@ BATCH: Final = Metric(
 COMMIT: Final = Metric(
     prometheus="kgroup_commit_seconds",
     opentelemetry="messaging.client.operation.duration",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="s",
     meaning=(
         "The time of a commit, from the request to its response. The outcome is committed; stale,"
@@ -119,14 +119,14 @@ COMMIT: Final = Metric(
 REBALANCE: Final = Metric(
     prometheus="kgroup_rebalance_seconds",
     opentelemetry="kgroup.rebalance.duration",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="s",
     meaning="The time from the end of a generation, or the first join, to the next generation.",
 )
 REBALANCE_PHASE: Final = Metric(
     prometheus="kgroup_rebalance_phase_seconds",
     opentelemetry="kgroup.rebalance.phase.duration",
-    kind=Kind.HISTOGRAM,
+    kind=MetricKind.HISTOGRAM,
     unit="s",
     meaning=(
         "The parts of that time: drain, until the work has ended; rejoin, until the program is back"
@@ -138,7 +138,7 @@ REBALANCE_PHASE: Final = Metric(
 GENERATIONS: Final = Metric(
     prometheus="kgroup_generations_ended_total",
     opentelemetry="kgroup.generation.ended",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="{generation}",
     meaning="Generations that have ended, by the cause.",
     labels=("group", "cause"),
@@ -146,7 +146,7 @@ GENERATIONS: Final = Metric(
 FAILURES: Final = Metric(
     prometheus="kgroup_requests_failed_total",
     opentelemetry="kgroup.request.failures",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="{request}",
     meaning="Requests to brokers that failed, refused heartbeats and commits included.",
     labels=("group", "request"),
@@ -154,7 +154,7 @@ FAILURES: Final = Metric(
 RETRIED: Final = Metric(
     prometheus="kgroup_records_retried_total",
     opentelemetry="kgroup.records.retried",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="{message}",
     meaning="Attempts to process a record that failed and were followed by another one.",
     labels=("group", "topic"),
@@ -162,7 +162,7 @@ RETRIED: Final = Metric(
 PARKED: Final = Metric(
     prometheus="kgroup_records_parked_total",
     opentelemetry="kgroup.records.parked",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="{message}",
     meaning="Records that kept failing and were parked.",
     labels=("group", "topic"),
@@ -170,7 +170,7 @@ PARKED: Final = Metric(
 LATE: Final = Metric(
     prometheus="kgroup_heartbeats_late_total",
     opentelemetry="kgroup.heartbeat.late",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="{heartbeat}",
     meaning=(
         "Heartbeats that were late by over a third of the session timeout, because the event loop"
@@ -180,7 +180,7 @@ LATE: Final = Metric(
 WARNINGS: Final = Metric(
     prometheus="kgroup_warnings_total",
     opentelemetry="kgroup.warnings",
-    kind=Kind.COUNTER,
+    kind=MetricKind.COUNTER,
     unit="{event}",
     meaning="Events of the level WARNING, by their name (docs/events.md).",
     labels=("group", "event"),
@@ -188,7 +188,7 @@ WARNINGS: Final = Metric(
 LAG: Final = Metric(
     prometheus="kgroup_lag",
     opentelemetry="kgroup.partition.lag",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="{message}",
     meaning="How far a partition's reader is behind its high watermark, as generation.lag() says.",
     labels=("group", "topic", "partition"),
@@ -196,7 +196,7 @@ LAG: Final = Metric(
 PARTITIONS: Final = Metric(
     prometheus="kgroup_partitions",
     opentelemetry="kgroup.partition.count",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="{partition}",
     meaning="The partitions of the generation.",
     combine=sum,
@@ -204,7 +204,7 @@ PARTITIONS: Final = Metric(
 GENERATION_AGE: Final = Metric(
     prometheus="kgroup_generation_age_seconds",
     opentelemetry="kgroup.generation.age",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="s",
     meaning="The time since the program received the generation; 0 without one.",
     combine=min,
@@ -212,7 +212,7 @@ GENERATION_AGE: Final = Metric(
 BUFFERED_RECORDS: Final = Metric(
     prometheus="kgroup_buffered_records",
     opentelemetry="kgroup.buffer.records",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="{message}",
     meaning="Records that were fetched and not handed out, without those in librdkafka's queue.",
     combine=sum,
@@ -220,7 +220,7 @@ BUFFERED_RECORDS: Final = Metric(
 BUFFERED_BYTES: Final = Metric(
     prometheus="kgroup_buffered_bytes",
     opentelemetry="kgroup.buffer.size",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="By",
     meaning="The bytes of those records.",
     combine=sum,
@@ -228,7 +228,7 @@ BUFFERED_BYTES: Final = Metric(
 RECORD_AGE: Final = Metric(
     prometheus="kgroup_last_record_age_seconds",
     opentelemetry="kgroup.record.age",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="s",
     meaning="The time since a record was last handed out, or since the group was entered.",
     combine=min,
@@ -236,21 +236,21 @@ RECORD_AGE: Final = Metric(
 HEARTBEAT_AGE: Final = Metric(
     prometheus="kgroup_heartbeat_age_seconds",
     opentelemetry="kgroup.heartbeat.age",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="s",
     meaning="The time since the last heartbeat that confirmed the membership; 0 without one.",
 )
 BATCH_AGE: Final = Metric(
     prometheus="kgroup_batch_age_seconds",
     opentelemetry="kgroup.batch.age",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="s",
     meaning="The longest time for which a handler has had its batch.",
 )
 LIVE: Final = Metric(
     prometheus="kgroup_live",
     opentelemetry="kgroup.live",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="1",
     meaning="1, or 0 if only a restart of the program helps: group.health().live.",
     combine=min,
@@ -258,7 +258,7 @@ LIVE: Final = Metric(
 READY: Final = Metric(
     prometheus="kgroup_ready",
     opentelemetry="kgroup.ready",
-    kind=Kind.GAUGE,
+    kind=MetricKind.GAUGE,
     unit="1",
     meaning="1 if the member does its part of the group's work: group.health().ready.",
     combine=min,

@@ -3,7 +3,7 @@
 A cancelled group accepts no later job, so that a function whose jobs were cancelled cannot start
 another one. ``classic_jobs`` implements this for a session whose driver is in this process,
 ``connect_jobs`` for Spark Connect; each imports packages that the other kind of program may lack.
-``session.jobs_of`` chooses one of them, and ``runner`` runs functions in a thread with it.
+``session.jobs_of`` chooses one of them, and ``action_runner`` runs functions in a thread with it.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ import attrs
 import trio
 
 from kgroup.errors import ConfigError
+from kgroup.spark.action_runner import ActionRunner, UnfinishedJob
 from kgroup.spark.cancellable_jobs import CancellableJobs
 from kgroup.spark.columns import DEFAULT, check_columns
 from kgroup.spark.engine import Frame
 from kgroup.spark.frames import BACKENDS, Backend, frame, read_counter
 from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
-from kgroup.spark.runner import ActionRunner, UnfinishedJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

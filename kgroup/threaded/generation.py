@@ -38,7 +38,7 @@ class Generation(GenerationTwin):
 
     Attributes:
         assignment: the partitions, a sorted collection.
-        start_offsets: for each partition, its start offset, as far as it is known.
+        start_offsets: for each partition its start offset, if it was found before the hand-over.
         ending: set when the generation begins to end; a handler of long batches can check it, and
             commit a part of its batch.
     """

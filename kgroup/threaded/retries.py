@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import trio
 
-from kgroup.batch_handler import Progress, progress_of
+from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
 from kgroup.generation.generation import Generation as TrioGeneration
@@ -78,7 +78,7 @@ def _processed(
     generation: Generation,
     record: RecordAttempts,
     park: Park | DeadLetters | None,
-    progress: Progress,
+    progress: BatchProgress,
 ) -> bool:
     """Try a record until it is processed or parked; False if the generation ends before."""
     attempt = 0
@@ -118,7 +118,7 @@ def _put_aside(
     generation: Generation,
     record: RecordAttempts,
     failure: Exception,
-    progress: Progress,
+    progress: BatchProgress,
 ) -> bool:
     """Park a record; False if the generation ends before."""
     if park is None:

@@ -21,7 +21,7 @@ from typing import Final, final
 
 from kgroup import arguments
 from kgroup.batch_handler import (
-    Progress,
+    BatchProgress,
     can_commit_again,
     committing,
     explained,
@@ -179,7 +179,7 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
     """Process a batch, and commit it; if the function leaves a part, that is next."""
     left: Batch | None = batch
     while left is not None:
-        progress = Progress(handle, left)
+        progress = BatchProgress(handle, left)
         try:
             with explained(progress, generation):
                 returned: object = handle(generation, left)

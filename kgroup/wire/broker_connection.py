@@ -16,9 +16,9 @@ import trio
 
 from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
 from kgroup.interfaces import Compute, StreamOpener
+from kgroup.wire.byte_streams import MAX_FRAME
 from kgroup.wire.connection import Connection, Fields
 from kgroup.wire.login import PLAINTEXT, ConnectionSecurity
-from kgroup.wire.streams import MAX_FRAME
 from kgroup.wire.versions import kafka_name
 from kgroup.worker_thread import compute_inline
 

@@ -38,6 +38,7 @@ from kgroup.errors import (
     UnsupportedVersionError,
 )
 from kgroup.interfaces import Compute, StreamOpener
+from kgroup.wire.byte_streams import MAX_FRAME, FrameStream
 from kgroup.wire.codec import decode_response, encode_request
 from kgroup.wire.entities import LostFieldError
 from kgroup.wire.login import (
@@ -48,7 +49,6 @@ from kgroup.wire.login import (
     SessionNotRenewedError,
 )
 from kgroup.wire.port_hints import NO_TLS, login_expected, unknown_port
-from kgroup.wire.streams import MAX_FRAME, FrameStream
 from kgroup.wire.versions import (
     API_KEYS,
     SUPPORTED_REQUESTS,

@@ -11,11 +11,12 @@ from typing import Final
 import attrs
 import pytest
 
-from kgroup.assignors import BUILTIN, resolve
+from kgroup.assignors import BUILTIN, all_cooperative, resolve
 from kgroup.assignors.validation import check_assignments
-from kgroup.config import BUILTIN_ASSIGNORS
+from kgroup.config import BUILTIN_ASSIGNORS, GroupConfig
 from kgroup.errors import UsageError
 from kgroup.interfaces import Assignor
+from kgroup.testing.simulation.checks.assignments import _COOPERATIVE
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 
 
@@ -87,10 +88,28 @@ def test_a_custom_assignor_is_twenty_lines() -> None:
 
 def test_the_configuration_knows_the_built_in_ones() -> None:
     """Every name that the configuration accepts is an assignor's, and the other way round."""
-    assert set(BUILTIN_ASSIGNORS) <= set(BUILTIN)
+    assert set(BUILTIN_ASSIGNORS) == set(BUILTIN)
     for name, assignor in BUILTIN.items():
         assert isinstance(assignor, Assignor)
         assert assignor.name == name
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_property_files_know_the_built_in_ones(name: str) -> None:
+    """Its name, and the Java client's class of that name, give the built-in assignor."""
+    java = f"org.apache.kafka.clients.consumer.{type(BUILTIN[name]).__name__}"
+    for given in (name, java):
+        properties = {
+            "bootstrap.servers": "a:1",
+            "group.id": "g",
+            "partition.assignment.strategy": given,
+        }
+        assert GroupConfig.from_properties(properties, topics=["t"]).assignors == (name,)
+
+
+def test_the_simulator_knows_which_are_cooperative() -> None:
+    """Invariant 1 allows a partition to change owners in two steps for exactly these."""
+    assert {name for name in BUILTIN if all_cooperative([BUILTIN[name]])} == _COOPERATIVE
 
 
 def test_preference_is_kept() -> None:

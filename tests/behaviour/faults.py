@@ -7,7 +7,7 @@ from typing import Final, final
 
 import trio
 
-from kgroup.wire.streams import open_tcp
+from kgroup.wire.byte_streams import open_tcp
 
 HEARTBEAT: Final = 12
 """The API key."""

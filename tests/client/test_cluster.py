@@ -636,7 +636,7 @@ async def test_polls_with_other_logins_are_requests_of_their_own(
         "username": "alice",
     }
     one, same, other = (
-        nodes.cluster(security=Security(**login, password=word))._shared_watch(1.0)
+        nodes.cluster(security=Security(**login, password=word))._shared_polls(1.0)
         for word in ("x", "x", "y")
     )
     assert one is same

@@ -20,7 +20,7 @@ from kgroup.errors import (
 )
 from kgroup.generation.commits import group_metadata
 from kgroup.generation.generation import MAX_RECORDS, Generation, MembershipView
-from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
 from kgroup.threaded import Generation as ThreadedGeneration
@@ -39,7 +39,7 @@ class Made:
         self.fake = fake = FakeGeneration(owned=(P0, P1), start={P0: 5})
         self.source = fake.source
         self.life = fake.lifecycle
-        starts = StartOffsets(fake.member, fake.lifecycle, fake.positions, fake.committer)
+        starts = StartFinder(fake.member, fake.lifecycle, fake.positions, fake.committer)
         parts = GenerationParts(
             member=fake.member,
             lifecycle=fake.lifecycle,

@@ -95,7 +95,7 @@ class Around:
         return [stream for stream in self.made if stream not in self.open]
 
     async def locate(self, partitions: Collection[TopicPartition], error: Any) -> None:
-        """See ``StartOffsets``."""
+        """See ``StartFinder``."""
         await trio.lowlevel.checkpoint()
         self.located.append((sorted(partitions), error))
         if self.locating is not None:

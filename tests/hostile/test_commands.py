@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kgroup.cli import SUBCOMMANDS, main
-from kgroup.cli.options import FilePath, InputFile, Number, Whole
+from kgroup.cli.options import FilePath, InputFile, Number, WholeNumber
 from kgroup.testing.spark.__main__ import prepare
 from tests.hostile.values import TEXTS
 
@@ -182,7 +182,7 @@ def test_every_number_has_bounds_in_the_help(name: str, option: click.Parameter)
     """Every number has a bounded type, and every path one that refuses impossible paths."""
     kind = option.type
     if isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
-        assert isinstance(kind, Whole | Number), f"{name} {option.name} has no bounds"
+        assert isinstance(kind, WholeNumber | Number), f"{name} {option.name} has no bounds"
         assert kind.min is not None
         assert kind.max is not None
         assert f"{kind.min}<=x<={kind.max}" in "".join(

@@ -16,7 +16,7 @@ import pytest
 
 from kgroup.metrics.dashboard import dashboard
 from kgroup.metrics.prometheus import PrometheusMetrics
-from kgroup.metrics.table import METRICS, Kind, Metric
+from kgroup.metrics.table import METRICS, Metric, MetricKind
 from tests.conftest import ROOT
 
 DASHBOARD: Final[dict[str, Any]] = json.loads(dashboard())
@@ -34,9 +34,9 @@ def exposed() -> dict[str, Metric]:
     metrics = PrometheusMetrics(registry)
     for metric in METRICS:
         labels = tuple("x" for _ in metric.labels)
-        if metric.kind is Kind.COUNTER:
+        if metric.kind is MetricKind.COUNTER:
             metrics.add(metric, labels, 1)
-        elif metric.kind is Kind.HISTOGRAM:
+        elif metric.kind is MetricKind.HISTOGRAM:
             metrics.observe(metric, labels, 1.0)
     known = {
         sample.name
@@ -44,7 +44,7 @@ def exposed() -> dict[str, Metric]:
         for sample in family.samples
         if not sample.name.endswith("_created")
     }
-    known |= {metric.prometheus for metric in METRICS if metric.kind is Kind.GAUGE}
+    known |= {metric.prometheus for metric in METRICS if metric.kind is MetricKind.GAUGE}
     return {name: next(one for one in METRICS if name.startswith(one.prometheus)) for name in known}
 
 

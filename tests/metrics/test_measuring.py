@@ -32,7 +32,7 @@ from kgroup.health import Health
 from kgroup.metrics import rebalances, table
 from kgroup.metrics.measuring import Labels, Measuring
 from kgroup.metrics.rebalances import RebalanceTimes
-from kgroup.metrics.table import METRICS, Kind, Metric
+from kgroup.metrics.table import METRICS, Metric, MetricKind
 from kgroup.status import GroupStatus, Phase
 from kgroup.types import Assignment, Cause, End, TopicPartition
 
@@ -150,7 +150,7 @@ def test_events_are_counted() -> None:
     assert counted == {
         metric.prometheus
         for metric in METRICS
-        if metric.kind is Kind.COUNTER and metric is not table.RECORDS
+        if metric.kind is MetricKind.COUNTER and metric is not table.RECORDS
     }
     assert ("kgroup_generations_ended_total", ("g", "rebalance")) in sink.added
     warnings = [labels for name, labels in sink.added if name == "kgroup_warnings_total"]

@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # PySpark's own custom
 
 from kgroup.errors import UsageError
+from kgroup.spark.action_runner import ActionRunner, UnfinishedJob
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import SETTLE, ClassicJobs
-from kgroup.spark.runner import ActionRunner, UnfinishedJob
 
 Work = Callable[[SparkSession], object]
 POOL = "spark.scheduler.pool"

@@ -14,10 +14,10 @@ import trio
 from pyspark.sql import SparkSession
 
 from kgroup.errors import UsageError
+from kgroup.spark.action_runner import ActionRunner, UnfinishedJob
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
 from kgroup.spark.connect_jobs import ConnectJobs, _seconds
-from kgroup.spark.runner import ActionRunner, UnfinishedJob
 from kgroup.spark.session import jobs_of
 
 SERVICE: Final = "SparkConnectService$"

@@ -19,7 +19,7 @@ from kgroup.spark.range_reader import read
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.spark.size_estimates import UNKNOWN_BYTES, ReadCounts, SizeEstimates
 from kgroup.types import IsolationLevel, TopicPartition
-from kgroup.wire.streams import open_tcp
+from kgroup.wire.byte_streams import open_tcp
 from tests.brokers import embedded_broker, unique
 
 KEPT, ABORTED, OPEN, VALUE = 7, 20, 3, b"v" * 200

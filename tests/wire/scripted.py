@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from kgroup.errors import ConnectionLostError
+from kgroup.wire.byte_streams import FrameStream
 from kgroup.wire.codec import RequestFrame, decode_request, encode_response
-from kgroup.wire.streams import FrameStream
 from kgroup.wire.versions import API_KEYS, SUPPORTED_REQUESTS
 
 NO_TIME: Mapping[str, Any] = {"throttle_time": timedelta(0)}

@@ -25,9 +25,9 @@ from kgroup.errors import (
     UnsupportedVersionError,
 )
 from kgroup.wire import connection as connection_module
+from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.codec import encode_response
 from kgroup.wire.connection import LARGE_RESPONSE, Connection
-from kgroup.wire.streams import open_tcp
 from kgroup.wire.versions import SUPPORTED_REQUESTS
 from kgroup.worker_thread import compute_inline
 from tests.wire.scripted import NO_TIME, RANGES, Peer, ScriptedBroker, api_keys

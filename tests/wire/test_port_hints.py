@@ -20,10 +20,10 @@ from kgroup.errors import (
     TransportError,
 )
 from kgroup.security.settings import Security, SecurityProtocol
+from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.connection import Connection
 from kgroup.wire.login import ConnectionSecurity
 from kgroup.wire.port_hints import NO_TLS, login_expected, unknown_port
-from kgroup.wire.streams import open_tcp
 
 Answer = Callable[[trio.SocketStream], Awaitable[object]]
 UNKNOWN: Final = unknown_port(SecurityProtocol.PLAINTEXT, b"")

@@ -11,9 +11,9 @@ import pytest
 
 from kgroup.errors import UnsupportedVersionError
 from kgroup.testing.kafka import KafkaAddress
+from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.connection import Connection
 from kgroup.wire.consumer_protocol import encode_assignment, encode_subscription
-from kgroup.wire.streams import open_tcp
 from kgroup.wire.versions import SUPPORTED_REQUESTS
 
 SECONDS = timedelta(seconds=10)

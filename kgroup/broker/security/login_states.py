@@ -33,7 +33,7 @@ class LoginState(enum.Enum):
 
 
 @final
-class Message(enum.Enum):
+class LoginRequest(enum.Enum):
     """The kinds of requests that a login distinguishes."""
 
     VERSIONS = "ApiVersions"
@@ -63,15 +63,15 @@ _ROWS: Final[Mapping[LoginState, tuple[Step, Step, Step, Step]]] = {
     LoginState.RENEWING: (_REFUSE, _REFUSE, _SERVE, _REFUSE),
     LoginState.ENDED: (_CLOSE, _CLOSE, _CLOSE, _CLOSE),
 }
-STEPS: Final[Mapping[tuple[LoginState, Message], Step]] = {
-    (state, message): step
+STEPS: Final[Mapping[tuple[LoginState, LoginRequest], Step]] = {
+    (state, request): step
     for state, row in _ROWS.items()
-    for message, step in zip(Message, row, strict=True)
+    for request, step in zip(LoginRequest, row, strict=True)
 }
-_MESSAGES: Final[Mapping[int, Message]] = {
-    API_KEYS["api_versions"]: Message.VERSIONS,
-    API_KEYS["sasl_handshake"]: Message.HANDSHAKE,
-    API_KEYS["sasl_authenticate"]: Message.AUTHENTICATE,
+_REQUESTS: Final[Mapping[int, LoginRequest]] = {
+    API_KEYS["api_versions"]: LoginRequest.VERSIONS,
+    API_KEYS["sasl_handshake"]: LoginRequest.HANDSHAKE,
+    API_KEYS["sasl_authenticate"]: LoginRequest.AUTHENTICATE,
 }
 
 
@@ -84,7 +84,7 @@ def step_of(state: LoginState, api_key: int, *, expired: bool, renews: bool) -> 
         expired: whether the session's lifetime is over.
         renews: whether a SaslHandshake would begin another login now.
     """
-    message = _MESSAGES.get(api_key, Message.OTHER)
+    request = _REQUESTS.get(api_key, LoginRequest.OTHER)
     if state is LoginState.AUTHENTICATED and expired:
-        return Step.SERVE if message is Message.HANDSHAKE and renews else Step.CLOSE
-    return STEPS[state, message]
+        return Step.SERVE if request is LoginRequest.HANDSHAKE and renews else Step.CLOSE
+    return STEPS[state, request]

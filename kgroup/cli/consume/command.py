@@ -20,8 +20,8 @@ from kgroup.cli.groups.cluster import GroupCluster
 from kgroup.cli.groups.report import members
 from kgroup.cli.groups.values import Group
 from kgroup.cli.log_bounds import fetch_bounds
-from kgroup.cli.options import Whole, security_of
-from kgroup.cli.positions import Position, PositionKind, TopicChoice, chosen, position_of
+from kgroup.cli.options import WholeNumber, security_of
+from kgroup.cli.position_options import Position, PositionKind, TopicChoice, chosen, position_of
 from kgroup.cli.signals import signals_held
 from kgroup.errors import short_repr
 from kgroup.security.settings import Security
@@ -79,13 +79,13 @@ def _format_option(name: str, what: str) -> Callable[[Callable[..., None]], Call
 @click.option(
     "--partition",
     "partitions",
-    type=Whole(bounds.whole(0, INT32_MAX)),
+    type=WholeNumber(bounds.whole(0, INT32_MAX)),
     multiple=True,
     help="Only this partition of each topic; may be given more than once.",
 )
 @click.option(
     "--max-records",
-    type=Whole(bounds.whole(1, MOST_RECORDS)),
+    type=WholeNumber(bounds.whole(1, MOST_RECORDS)),
     help="End after so many records.",
 )
 @click.option("--until-end", is_flag=True, help="End at the end of all partitions.")

@@ -23,7 +23,7 @@ from kgroup.cli.demo.director import DRIVERS, WORKERS, DemoPlan
 from kgroup.cli.demo.display import Display, print_report
 from kgroup.cli.demo.run import run_demo
 from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
-from kgroup.cli.options import FilePath, Whole, cluster_of, config_option, servers
+from kgroup.cli.options import FilePath, WholeNumber, cluster_of, config_option, servers
 from kgroup.cli.timeline.command import refuse_to_overwrite, stories_of, write
 
 _SIGNALLED: Final = 128
@@ -49,7 +49,7 @@ def _page_of(_ctx: click.Context, _param: click.Parameter, value: Path | None) -
 @click.option(
     "--lines",
     "number",
-    type=Whole(bounds.whole(1000, MOST_LINES)),
+    type=WholeNumber(bounds.whole(1000, MOST_LINES)),
     default=50_000,
     show_default=True,
     help="How many lines to produce; the files are repeated if they have fewer.",
@@ -64,12 +64,12 @@ def _page_of(_ctx: click.Context, _param: click.Parameter, value: Path | None) -
 @config_option
 @click.option(
     "--workers",
-    type=Whole(bounds.whole(2, 50)),
+    type=WholeNumber(bounds.whole(2, 50)),
     help="How many workers start at the beginning.  [default: 3; 2 with --spark]",
 )
 @click.option(
     "--partitions",
-    type=Whole(bounds.whole(1, 200)),
+    type=WholeNumber(bounds.whole(1, 200)),
     default=6,
     show_default=True,
     help="How many partitions the topic is created with.",

@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Co
 from kgroup.bounds import did_you_mean
 from kgroup.cli.admin_client import AdminConnection, ClusterError, Refusal, as_librdkafka
 from kgroup.cli.groups.committed import fetch_committed
-from kgroup.cli.groups.values import Group, Listing, Member
+from kgroup.cli.groups.values import Group, GroupMember, Listing
 from kgroup.error_codes import ErrorCode
 from kgroup.permissions import to_grant
 from kgroup.security.settings import Security
@@ -220,7 +220,7 @@ def _group(found: Any) -> Group:
     """The group in an answer of librdkafka."""
     where = found.coordinator
     members = [
-        Member(
+        GroupMember(
             member_id=one.member_id,
             client_id=one.client_id,
             host=one.host.lstrip("/"),

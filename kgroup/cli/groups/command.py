@@ -33,10 +33,10 @@ from kgroup.cli.groups.report import (
     print_listings,
 )
 from kgroup.cli.groups.reset import Change, plan_reset
-from kgroup.cli.groups.values import Group, Member
+from kgroup.cli.groups.values import Group, GroupMember
 from kgroup.cli.log_bounds import fetch_bounds
 from kgroup.cli.options import security_of
-from kgroup.cli.positions import (
+from kgroup.cli.position_options import (
     Position,
     PositionKind,
     TopicChoice,
@@ -296,7 +296,7 @@ def _live(group: Group) -> str:
     )
 
 
-def _named(member: Member) -> str:
+def _named(member: GroupMember) -> str:
     if member.group_instance_id is None:
         return str(member)
     return f"{member}, static as {member.group_instance_id!r}"

@@ -9,7 +9,7 @@ from typing import Any, final
 import attrs
 
 from kgroup.cli.groups.cluster import GroupCluster
-from kgroup.cli.groups.values import Group, Member
+from kgroup.cli.groups.values import Group, GroupMember
 from kgroup.cli.log_bounds import LogBounds, fetch_bounds
 from kgroup.types import IsolationLevel, TopicPartition
 
@@ -38,7 +38,7 @@ class PartitionLag:
     partition: TopicPartition
     committed: int | None
     bounds: LogBounds
-    owner: Member | None
+    owner: GroupMember | None
 
     @property
     def lag(self) -> int | None:
@@ -100,7 +100,7 @@ class GroupLag:
         )
 
     @property
-    def idle(self) -> tuple[Member, ...]:
+    def idle(self) -> tuple[GroupMember, ...]:
         """The members that own nothing."""
         return tuple(member for member in self.group.members if not member.partitions)
 
@@ -201,7 +201,7 @@ def compute_lag(
     )
 
 
-def owner_names(members: Iterable[Member]) -> dict[str, str]:
+def owner_names(members: Iterable[GroupMember]) -> dict[str, str]:
     """A short name of each member by its id: the client, or the id where clients share a name."""
     listed = list(members)
     shared = Counter(str(member) for member in listed)

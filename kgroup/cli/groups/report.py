@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kgroup.cli.groups.lag import GroupLag, owner_names
 from kgroup.cli.groups.reset import Change
-from kgroup.cli.groups.values import Group, Listing, Member
+from kgroup.cli.groups.values import Group, GroupMember, Listing
 from kgroup.cli.tables import number, plain, ranges, table
 from kgroup.errors import short_list
 from kgroup.types import TopicPartition, by_topic
@@ -190,5 +190,5 @@ def group_as_json(group: Group) -> dict[str, Any]:
     }
 
 
-def _moves(member: Member) -> bool:
+def _moves(member: GroupMember) -> bool:
     return member.target is not None and member.target != member.partitions

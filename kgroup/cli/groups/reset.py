@@ -9,7 +9,7 @@ import attrs
 
 from kgroup.cli.admin_client import NO_OFFSET, Refusal
 from kgroup.cli.log_bounds import LogBounds
-from kgroup.cli.positions import Position, PositionKind
+from kgroup.cli.position_options import Position, PositionKind
 from kgroup.types import TopicPartition
 
 __all__ = ["Change", "plan_reset"]

@@ -9,7 +9,7 @@ import attrs
 
 from kgroup.types import TopicPartition
 
-__all__ = ["Group", "Listing", "Member"]
+__all__ = ["Group", "GroupMember", "Listing"]
 
 _WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 
@@ -32,7 +32,7 @@ class Listing:
 
 @final
 @attrs.frozen(kw_only=True)
-class Member:
+class GroupMember:
     """A member of a group.
 
     Attributes:
@@ -74,7 +74,7 @@ class Group:
     protocol: str
     assignor: str = ""
     coordinator: str = ""
-    members: tuple[Member, ...] = ()
+    members: tuple[GroupMember, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -82,6 +82,6 @@ class Group:
         return bool(self.members) or self.state not in _WITHOUT_MEMBERS
 
     @property
-    def owners(self) -> Mapping[TopicPartition, Member]:
+    def owners(self) -> Mapping[TopicPartition, GroupMember]:
         """The member that owns each assigned partition."""
         return {one: member for member in self.members for one in member.partitions}

@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Final
 
 from kgroup.cli.timeline.picture import clock, extent, keys, patterns, svg, text_of
-from kgroup.cli.timeline.story import COMMIT, Member, Story
+from kgroup.cli.timeline.story import COMMIT, MemberStory, Story
 from kgroup.cli.timeline.style import SHAPES
 
 _REBALANCES: Final = (
@@ -156,7 +156,7 @@ def _phases(story: Story) -> Iterator[Sequence[str]]:
             )
 
 
-def _commits(member: Member) -> Iterator[int]:
+def _commits(member: MemberStory) -> Iterator[int]:
     """How many commits were accepted in each span of a member."""
     commits = [mark.at for mark in member.marks if mark.kind == COMMIT]
     for span in member.spans:

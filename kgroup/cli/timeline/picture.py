@@ -28,7 +28,7 @@ from kgroup.cli.timeline.story import (
     SILENT,
     UNKNOWN,
     Mark,
-    Member,
+    MemberStory,
     Span,
     Story,
 )
@@ -261,7 +261,7 @@ def in_words(one: Rebalance) -> str:
     return text
 
 
-def _row(story: Story, member: Member, y: int, number: int, x: Scale) -> Iterator[str]:
+def _row(story: Story, member: MemberStory, y: int, number: int, x: Scale) -> Iterator[str]:
     yield f'<g class="row" data-y="{y}" data-name="{escape(member.name)}">'
     yield (
         f'<text class="ink" x="{LEFT}" y="{y + 12}" font-weight="600" fill="{INK}">'
@@ -278,7 +278,7 @@ def _row(story: Story, member: Member, y: int, number: int, x: Scale) -> Iterato
     yield "</g></g>"
 
 
-def _lags(story: Story, member: Member, y: float, x: Scale) -> Iterator[str]:
+def _lags(story: Story, member: MemberStory, y: float, x: Scale) -> Iterator[str]:
     """A line for each rebalance, from its begin until the member learned of it."""
     found = [
         (one, learned[member.name], name, colour)

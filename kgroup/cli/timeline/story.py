@@ -131,7 +131,7 @@ class Mark:
 
 @final
 @attrs.frozen(kw_only=True)
-class Member:
+class MemberStory:
     """One member: a row of the picture.
 
     Attributes:
@@ -162,7 +162,7 @@ class Story:
     group_id: str
     begin: float
     end: float
-    members: Sequence[Member]
+    members: Sequence[MemberStory]
     rebalances: Sequence[Rebalance]
     gaps: Sequence[Gap]
 
@@ -184,8 +184,8 @@ def story_of(entries: Sequence[Entry]) -> Story:
     )
 
 
-def _member(name: str, entries: Sequence[Entry], silences: Sequence[Silence]) -> Member:
-    return Member(
+def _member(name: str, entries: Sequence[Entry], silences: Sequence[Silence]) -> MemberStory:
+    return MemberStory(
         name=name,
         spans=_with_silences(_spans(entries), silences),
         marks=[

@@ -229,37 +229,37 @@ def _topic_deleted(choices: FaultChoices) -> Fault:
 
 @final
 @attrs.frozen
-class Kind:
+class FaultKind:
     """A kind of fault: the function that generates one, and how frequent it is."""
 
     generate: Callable[[FaultChoices], Fault]
     weight: float
 
 
-KINDS: Final[Mapping[type[Fault], Kind]] = {
-    faults.Freeze: Kind(_freeze, 4.0),
-    faults.Crash: Kind(_crash, 3.0),
-    faults.Stop: Kind(_stop, 3.0),
-    faults.SecondProgram: Kind(_second_program, 1.0),
-    faults.SlowWork: Kind(_slow_work, 2.0),
-    faults.Split: Kind(_split, 3.0),
-    faults.Stall: Kind(_stall, 4.0),
-    faults.Cut: Kind(_cut, 2.0),
-    faults.SlowNetwork: Kind(_slow_network, 1.0),
-    faults.BrokerStops: Kind(_broker_stops, 1.0),
-    faults.BrokerDies: Kind(_broker_dies, 1.0),
-    faults.SlowBroker: Kind(_slow_broker, 1.0),
-    faults.CoordinatorMoves: Kind(_coordinator_moves, 3.0),
-    faults.LeaderMoves: Kind(_leader_moves, 1.0),
-    faults.MorePartitions: Kind(_more_partitions, 0.5),
-    faults.TopicDeleted: Kind(_topic_deleted, 1.5),
+KINDS: Final[Mapping[type[Fault], FaultKind]] = {
+    faults.Freeze: FaultKind(_freeze, 4.0),
+    faults.Crash: FaultKind(_crash, 3.0),
+    faults.Stop: FaultKind(_stop, 3.0),
+    faults.SecondProgram: FaultKind(_second_program, 1.0),
+    faults.SlowWork: FaultKind(_slow_work, 2.0),
+    faults.Split: FaultKind(_split, 3.0),
+    faults.Stall: FaultKind(_stall, 4.0),
+    faults.Cut: FaultKind(_cut, 2.0),
+    faults.SlowNetwork: FaultKind(_slow_network, 1.0),
+    faults.BrokerStops: FaultKind(_broker_stops, 1.0),
+    faults.BrokerDies: FaultKind(_broker_dies, 1.0),
+    faults.SlowBroker: FaultKind(_slow_broker, 1.0),
+    faults.CoordinatorMoves: FaultKind(_coordinator_moves, 3.0),
+    faults.LeaderMoves: FaultKind(_leader_moves, 1.0),
+    faults.MorePartitions: FaultKind(_more_partitions, 0.5),
+    faults.TopicDeleted: FaultKind(_topic_deleted, 1.5),
 }
 """All kinds of faults that can happen in every plan."""
 
-LOGIN_KINDS: Final[Mapping[type[Fault], Kind]] = {
-    faults.SessionsEnd: Kind(_sessions_end, 2.0),
-    faults.UserRevoked: Kind(_user_revoked, 2.0),
-    faults.PasswordChanges: Kind(_password_changes, 2.0),
-    faults.RightRevoked: Kind(_right_revoked, 2.0),
+LOGIN_KINDS: Final[Mapping[type[Fault], FaultKind]] = {
+    faults.SessionsEnd: FaultKind(_sessions_end, 2.0),
+    faults.UserRevoked: FaultKind(_user_revoked, 2.0),
+    faults.PasswordChanges: FaultKind(_password_changes, 2.0),
+    faults.RightRevoked: FaultKind(_right_revoked, 2.0),
 }
 """The kinds of faults that happen beside them in a plan with logins."""

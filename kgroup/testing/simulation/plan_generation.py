@@ -17,7 +17,7 @@ from typing import Final
 import attrs
 
 from kgroup.security.settings import SaslMechanism
-from kgroup.testing.simulation.fault_generation import KINDS, LOGIN_KINDS, FaultChoices, Kind
+from kgroup.testing.simulation.fault_generation import KINDS, LOGIN_KINDS, FaultChoices, FaultKind
 from kgroup.testing.simulation.faults import Fault, TopicDeleted
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PLAIN, SEEKS
@@ -147,7 +147,7 @@ def _faults(
     scenario: Scenario,
     topics: dict[str, int],
     members: tuple[MemberPlan, ...],
-    kinds_of_faults: Mapping[type[Fault], Kind] = KINDS,
+    kinds_of_faults: Mapping[type[Fault], FaultKind] = KINDS,
 ) -> tuple[Fault, ...]:
     if not scenario.faults_per_hour:
         return ()

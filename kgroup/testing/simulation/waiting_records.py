@@ -35,7 +35,7 @@ class WaitingRecords:
 
     def __init__(self) -> None:
         self.count = 0
-        self._groups: dict[str, _Rebalance] = {}
+        self._groups: dict[str, _Rejoins] = {}
 
     def add(self, entry: HistoryEntry) -> None:
         """Take the next entry of the history."""
@@ -43,7 +43,7 @@ class WaitingRecords:
             case GroupChanged(assigned=True):
                 before = self._groups.get(entry.group_id)
                 if before is None or before.generation_id != entry.generation_id:
-                    self._groups[entry.group_id] = _Rebalance(entry)
+                    self._groups[entry.group_id] = _Rejoins(entry)
             case RequestHandled(request=JoinGroup() as request):
                 if request.group_id in self._groups:
                     self.count += self._groups[request.group_id].joined(request.member_id)
@@ -55,7 +55,7 @@ class WaitingRecords:
 
 
 @final
-class _Rebalance:
+class _Rejoins:
     """A generation of a group, and which of its members have joined again."""
 
     def __init__(self, generation: GroupChanged) -> None:

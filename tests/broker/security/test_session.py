@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio.testing
 
-from kgroup.broker.security.login_states import STEPS, LoginState, Message
+from kgroup.broker.security.login_states import STEPS, LoginRequest, LoginState
 from kgroup.security.settings import SaslMechanism
 from tests.broker.security.logins import (
     ALL,
@@ -22,9 +22,9 @@ from tests.broker.wire import Client, connected
 USUAL_LIFETIME = 5.0
 
 
-def test_every_state_decides_on_every_message() -> None:
+def test_every_state_decides_on_every_request() -> None:
     """The table has no hole."""
-    assert set(STEPS) == {(state, message) for state in LoginState for message in Message}
+    assert set(STEPS) == {(state, request) for state in LoginState for request in LoginRequest}
 
 
 async def test_a_login_by_plain() -> None:

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from kgroup.cli import main
 from kgroup.cli.consume.command import notice_of
-from kgroup.cli.groups.values import Group, Member
+from kgroup.cli.groups.values import Group, GroupMember
 from kgroup.testing import admin
 from kgroup.types import TopicPartition
 from tests.brokers import EMBEDDED, Kafka, unique
@@ -209,7 +209,7 @@ def test_a_value_of_any_kind(kafka: Kafka, topic: str) -> None:
 
 def test_a_group_that_has_members() -> None:
     """The reader learns that the command takes part, and how to read without that."""
-    member = Member(member_id="m", client_id="c", host="h", partitions=())
+    member = GroupMember(member_id="m", client_id="c", host="h", partitions=())
     assert notice_of(None) == ""
     assert notice_of(Group(group_id="g", state="Empty", protocol="classic")) == ""
     group = Group(group_id="g", state="Stable", protocol="classic", members=(member, member))

@@ -9,19 +9,19 @@ from rich.console import Console
 
 from kgroup.cli.groups.lag import compute_lag, owner_names, partitions_to_read
 from kgroup.cli.groups.report import print_lags
-from kgroup.cli.groups.values import Group, Member
+from kgroup.cli.groups.values import Group, GroupMember
 from kgroup.cli.log_bounds import LogBounds
 from kgroup.types import IsolationLevel, TopicPartition
 
 P = TopicPartition("orders", 0)
 
 
-def member(name: str, *partitions: TopicPartition, client: str = "worker") -> Member:
+def member(name: str, *partitions: TopicPartition, client: str = "worker") -> GroupMember:
     """A member of this id."""
-    return Member(member_id=name, client_id=client, host="10.0.0.1", partitions=partitions)
+    return GroupMember(member_id=name, client_id=client, host="10.0.0.1", partitions=partitions)
 
 
-def group(*members: Member, state: str = "Stable") -> Group:
+def group(*members: GroupMember, state: str = "Stable") -> Group:
     """A group of these members."""
     return Group(group_id="g", state=state, protocol="classic", members=members)
 

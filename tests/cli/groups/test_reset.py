@@ -9,7 +9,7 @@ import pytest
 from kgroup.cli.admin_client import NO_OFFSET, Refusal
 from kgroup.cli.groups.reset import plan_reset
 from kgroup.cli.log_bounds import LogBounds
-from kgroup.cli.positions import position_or_shift
+from kgroup.cli.position_options import position_or_shift
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 

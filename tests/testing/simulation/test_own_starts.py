@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kgroup import ConsumerGroup, serve
-from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.start_finder import StartFinder
 from kgroup.interfaces import Batch
 from kgroup.testing.simulation import Process, Scenario, SimulationError, check, generate_plan
 from kgroup.testing.simulation.faults import TopicDeleted
@@ -93,12 +93,12 @@ def test_seeking_to_a_store_breaks_no_invariant(commit: bool) -> None:
 
 def test_a_start_that_is_not_the_stores_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """If kgroup started elsewhere than the store says, an invariant would say so."""
-    begin = StartOffsets.begin
+    begin = StartFinder.begin
 
-    async def begin_late(self: StartOffsets, assignment: Any, own: Any) -> Any:
+    async def begin_late(self: StartFinder, assignment: Any, own: Any) -> Any:
         return await begin(self, assignment, {name: at + 1 for name, at in own.items()})
 
-    monkeypatch.setattr(StartOffsets, "begin", begin_late)
+    monkeypatch.setattr(StartFinder, "begin", begin_late)
     with pytest.raises(SimulationError, match="its program's store has"):
         check(SCENARIO, range(12), partial(program, commit=True), processes=1, most_runs=0)
 

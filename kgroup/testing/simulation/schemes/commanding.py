@@ -35,7 +35,7 @@ from kgroup.testing.simulation.schemes.commands import (
     send,
 )
 from kgroup.testing.simulation.schemes.member import COORDINATOR, IDS, TOPICS, cut_ranges
-from kgroup.testing.simulation.zookeeper.client import RefusedError, ZooKeeperClient
+from kgroup.testing.simulation.zookeeper.client import ZooKeeperClient, ZooKeeperRefusedError
 from kgroup.testing.simulation.zookeeper.servers import address_of
 
 SESSION_TIMEOUT: Final = 6.0
@@ -148,7 +148,7 @@ class BrokerCoordinator:
         while True:
             try:
                 await zookeeper.create(COORDINATOR, own, ephemeral=True)
-            except RefusedError:
+            except ZooKeeperRefusedError:
                 found = await zookeeper.get(COORDINATOR, watch=True)
                 if found is not None and found != own:
                     while COORDINATOR not in self._fired:

@@ -17,7 +17,7 @@ import trio
 from kgroup.notifier import Notifier
 from kgroup.testing.simulation.process import Process
 from kgroup.testing.simulation.schemes.streams import GROUP, Streams
-from kgroup.testing.simulation.zookeeper.client import RefusedError, ZooKeeperClient
+from kgroup.testing.simulation.zookeeper.client import ZooKeeperClient, ZooKeeperRefusedError
 from kgroup.testing.simulation.zookeeper.servers import address_of
 from kgroup.testing.simulation.zookeeper.tree import Refusal
 from kgroup.types import TopicPartition
@@ -123,7 +123,7 @@ class GroupMember(ABC):
         while True:
             try:
                 await self.zookeeper.create(path, data, ephemeral=True)
-            except RefusedError as error:
+            except ZooKeeperRefusedError as error:
                 if error.refusal is not Refusal.NODE_EXISTS:
                     raise
                 found = await self.zookeeper.get(path)

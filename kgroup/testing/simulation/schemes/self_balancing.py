@@ -29,7 +29,7 @@ from kgroup.testing.simulation.schemes.member import (
     cut_ranges,
     owner_path,
 )
-from kgroup.testing.simulation.zookeeper.client import RefusedError
+from kgroup.testing.simulation.zookeeper.client import ZooKeeperRefusedError
 from kgroup.types import TopicPartition
 
 MAX_RETRIES: Final = 4
@@ -119,7 +119,7 @@ class SelfBalancingMember(GroupMember):
                     return
                 try:
                     done = await self._try()
-                except RefusedError:
+                except ZooKeeperRefusedError:
                     done = False  # the tree has changed between two reads
                 if done:
                     return

@@ -11,11 +11,11 @@ from kgroup.testing.simulation.coordination import ClassicCoordination, NewCoord
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.schemes.commanded import commanded_member
-from kgroup.testing.simulation.schemes.coordination import (
+from kgroup.testing.simulation.schemes.self_balancing import self_balancing_member
+from kgroup.testing.simulation.schemes.zookeeper_coordination import (
     BrokerCoordination,
     ZooKeeperCoordination,
 )
-from kgroup.testing.simulation.schemes.self_balancing import self_balancing_member
 
 
 @final

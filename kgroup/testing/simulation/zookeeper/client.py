@@ -22,13 +22,13 @@ import trio
 from kgroup.interfaces import StreamOpener
 from kgroup.testing.simulation.zookeeper.messages import (
     Call,
-    Children,
     ClientMessage,
     Close,
     Connect,
     Connected,
     Expired,
     Get,
+    GetChildren,
     GetMany,
     Notification,
     Operation,
@@ -38,7 +38,7 @@ from kgroup.testing.simulation.zookeeper.messages import (
     Rewatch,
     ServerMessage,
 )
-from kgroup.testing.simulation.zookeeper.tree import Create, Delete, Kind, Refusal, SetData
+from kgroup.testing.simulation.zookeeper.tree import ChangeKind, Create, Delete, Refusal, SetData
 
 _PINGS: Final = 3
 """A client sends something at least so often within its session time-out."""
@@ -57,16 +57,16 @@ class _Watched(enum.Enum):
 
 
 _ENDED_BY: Final = {
-    Kind.CREATED: (_Watched.MISSING,),
-    Kind.DATA: (_Watched.DATA,),
-    Kind.DELETED: (_Watched.DATA, _Watched.CHILDREN),
-    Kind.CHILDREN: (_Watched.CHILDREN,),
+    ChangeKind.CREATED: (_Watched.MISSING,),
+    ChangeKind.DATA: (_Watched.DATA,),
+    ChangeKind.DELETED: (_Watched.DATA, _Watched.CHILDREN),
+    ChangeKind.CHILDREN: (_Watched.CHILDREN,),
 }
 """The watches that a notification ends."""
 
 
 @final
-class RefusedError(Exception):
+class ZooKeeperRefusedError(Exception):
     """ZooKeeper has refused an operation.
 
     Attributes:
@@ -143,8 +143,8 @@ class ZooKeeperClient:
         """Create a znode.
 
         Raises:
-            RefusedError: it exists, or its parent does not. Perhaps an attempt before a lost
-                connection has created it.
+            ZooKeeperRefusedError: it exists, or its parent does not. Perhaps an attempt before a
+                lost connection has created it.
 
         Cancellation: it may or may not be created.
         """
@@ -154,7 +154,7 @@ class ZooKeeperClient:
         """Delete a znode; one that does not exist is as good as deleted.
 
         Raises:
-            RefusedError: it has children.
+            ZooKeeperRefusedError: it has children.
 
         Cancellation: it may or may not be deleted.
         """
@@ -164,7 +164,7 @@ class ZooKeeperClient:
         """Set the data of a znode; create it if it does not exist.
 
         Raises:
-            RefusedError: its parent does not exist.
+            ZooKeeperRefusedError: its parent does not exist.
 
         Cancellation: it may or may not be set.
         """
@@ -179,7 +179,7 @@ class ZooKeeperClient:
         """
         try:
             value = (await self._call(Get(path, watch=watch))).value
-        except RefusedError:
+        except ZooKeeperRefusedError:
             return None
         assert isinstance(value, str)
         return value
@@ -201,11 +201,11 @@ class ZooKeeperClient:
         """The names of a znode's children.
 
         Raises:
-            RefusedError: it does not exist.
+            ZooKeeperRefusedError: it does not exist.
 
         Cancellation: nothing has changed.
         """
-        value = (await self._call(Children(path, watch=watch))).value
+        value = (await self._call(GetChildren(path, watch=watch))).value
         assert isinstance(value, tuple)
         return tuple(name for name in value if name is not None)
 
@@ -222,7 +222,7 @@ class ZooKeeperClient:
         """Call an operation; False if it was refused for this reason."""
         try:
             await self._call(operation)
-        except RefusedError as error:
+        except ZooKeeperRefusedError as error:
             if error.refusal is not refusal:
                 raise
             return False
@@ -242,7 +242,7 @@ class ZooKeeperClient:
         reply = pending.reply
         assert reply is not None
         if reply.refusal is not None:
-            raise RefusedError(reply.refusal, getattr(operation, "path", ""))
+            raise ZooKeeperRefusedError(reply.refusal, getattr(operation, "path", ""))
         return _Answered(reply.value, pending.took)
 
     # The connection.
@@ -334,7 +334,7 @@ class ZooKeeperClient:
             case Get(path, True):
                 missing = reply.refusal is not None
                 self._watched[path, _Watched.MISSING if missing else _Watched.DATA] = None
-            case Children(path, True) if reply.refusal is None:
+            case GetChildren(path, True) if reply.refusal is None:
                 self._watched[path, _Watched.CHILDREN] = None
 
     async def _send(self, message: ClientMessage) -> None:

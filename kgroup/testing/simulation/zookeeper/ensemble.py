@@ -40,7 +40,6 @@ import attrs
 
 from kgroup.testing.simulation.zookeeper.messages import (
     Call,
-    Children,
     ClientMessage,
     Close,
     Connect,
@@ -48,6 +47,7 @@ from kgroup.testing.simulation.zookeeper.messages import (
     EnsembleSettings,
     Expired,
     Get,
+    GetChildren,
     GetMany,
     Notification,
     Ping,
@@ -60,9 +60,9 @@ from kgroup.testing.simulation.zookeeper.messages import (
 from kgroup.testing.simulation.zookeeper.tree import (
     Applied,
     Change,
+    ChangeKind,
     Create,
     EndSession,
-    Kind,
     OpenSession,
     Refusal,
     Tree,
@@ -72,10 +72,10 @@ from kgroup.testing.simulation.zookeeper.tree import (
 _DATA: Final = False
 _CHILDREN: Final = True
 _FIRED_BY: Final = {
-    Kind.CREATED: (_DATA,),
-    Kind.DATA: (_DATA,),
-    Kind.DELETED: (_DATA, _CHILDREN),
-    Kind.CHILDREN: (_CHILDREN,),
+    ChangeKind.CREATED: (_DATA,),
+    ChangeKind.DATA: (_DATA,),
+    ChangeKind.DELETED: (_DATA, _CHILDREN),
+    ChangeKind.CHILDREN: (_CHILDREN,),
 }
 """Which watches of a path a change fires: those of its data, those of its children."""
 
@@ -98,7 +98,7 @@ class EnsembleObserver(Protocol):
 
 @final
 @attrs.define(eq=False)
-class Connection:
+class ClientConnection:
     """A connection of a client to a server.
 
     Attributes:
@@ -118,7 +118,7 @@ class Connection:
 @attrs.define(eq=False)
 class _Session:
     timeout: float
-    connection: Connection | None
+    connection: ClientConnection | None
     deadline: float = 0.0
     check_at: float = -1.0
     """When the leader checks it next."""
@@ -134,8 +134,8 @@ class _Server:
     """When it applies the last write that it knows of."""
     answers: dict[int, Callable[[Applied], None]] = attrs.field(factory=dict)
     """By zxid, what to do when it has applied that write."""
-    watches: dict[tuple[str, bool], dict[Connection, None]] = attrs.field(factory=dict)
-    connections: dict[Connection, None] = attrs.field(factory=dict)
+    watches: dict[tuple[str, bool], dict[ClientConnection, None]] = attrs.field(factory=dict)
+    connections: dict[ClientConnection, None] = attrs.field(factory=dict)
 
 
 @final
@@ -153,7 +153,7 @@ class Ensemble:
         self,
         settings: EnsembleSettings,
         random: Random,
-        send: Callable[[Connection, ServerMessage | None], None],
+        send: Callable[[ClientConnection, ServerMessage | None], None],
         observer: EnsembleObserver,
     ) -> None:
         self.tree: Final = Tree()
@@ -165,7 +165,7 @@ class Ensemble:
         self._servers = [_Server(number) for number in range(settings.servers)]
         self._leader = 0
         self._log: list[Write] = []
-        self._waiting: deque[tuple[Connection | None, Write, Callable[[int], None]]] = deque()
+        self._waiting: deque[tuple[ClientConnection | None, Write, Callable[[int], None]]] = deque()
         self._sessions: dict[int, _Session] = {}
         self._next_session = 1
         self._pauses_until = 0.0
@@ -190,7 +190,7 @@ class Ensemble:
 
     # Clients.
 
-    def connect(self, now: float, client: str, server: int) -> Connection:
+    def connect(self, now: float, client: str, server: int) -> ClientConnection:
         """A client opens a connection.
 
         Raises:
@@ -199,16 +199,16 @@ class Ensemble:
         self.advance(now)
         if not self._servers[server].up or not self._has_majority():
             raise ConnectionRefusedError(f"ZooKeeper server {server} does not serve")
-        connection = Connection(client, server)
+        connection = ClientConnection(client, server)
         self._servers[server].connections[connection] = None
         return connection
 
-    def lost(self, now: float, connection: Connection) -> None:
+    def lost(self, now: float, connection: ClientConnection) -> None:
         """A connection was closed by the client or broken by the network; its session goes on."""
         self.advance(now)
         self._forget(connection)
 
-    def receive(self, now: float, connection: Connection, message: ClientMessage) -> None:
+    def receive(self, now: float, connection: ClientConnection, message: ClientMessage) -> None:
         """A server receives a message; what it answers is sent at once or when it is due."""
         self.advance(now)
         if not connection.open:
@@ -232,9 +232,11 @@ class Ensemble:
             case Call():
                 self._called(now, connection, server, message)
 
-    def _called(self, now: float, connection: Connection, server: _Server, message: Call) -> None:
+    def _called(
+        self, now: float, connection: ClientConnection, server: _Server, message: Call
+    ) -> None:
         operation = message.operation
-        if isinstance(operation, Get | GetMany | Children):
+        if isinstance(operation, Get | GetMany | GetChildren):
             self._read(server, connection, message.xid, operation)
             return
         if isinstance(operation, Create) and operation.session:
@@ -252,7 +254,7 @@ class Ensemble:
         self._submit(now, None, write, _nothing)
 
     def _connecting(
-        self, now: float, connection: Connection, server: _Server, message: Connect
+        self, now: float, connection: ClientConnection, server: _Server, message: Connect
     ) -> None:
         if message.session == 0:
             number = self._next_session
@@ -274,7 +276,9 @@ class Ensemble:
             self._attach(now, connection, message.session, message.timeout)
             self._send(connection, Connected(message.session, server.tree.zxid))
 
-    def _attach(self, now: float, connection: Connection, number: int, timeout: float) -> None:
+    def _attach(
+        self, now: float, connection: ClientConnection, number: int, timeout: float
+    ) -> None:
         connection.session = number
         session = self._sessions.get(number)
         if session is None:
@@ -284,17 +288,17 @@ class Ensemble:
         if session.check_at < now:
             self._check_later(number, session)
 
-    def _expire(self, connection: Connection) -> None:
+    def _expire(self, connection: ClientConnection) -> None:
         self._send(connection, Expired())
         self._drop(connection)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ClientConnection) -> None:
         """Close a connection from the server's side."""
         if connection.open:
             self._forget(connection)
             self._send(connection, None)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: ClientConnection) -> None:
         connection.open = False
         server = self._servers[connection.server]
         server.connections.pop(connection, None)
@@ -331,16 +335,16 @@ class Ensemble:
 
     # Reads and watches.
 
-    def _read(self, server: _Server, connection: Connection, xid: int, read: Read) -> None:
+    def _read(self, server: _Server, connection: ClientConnection, xid: int, read: Read) -> None:
         tree, refusal = server.tree, None
         value: str | tuple[str | None, ...] | None = None
         match read:
             case GetMany(paths):
                 nodes = map(tree.get, paths)
                 value = tuple(None if node is None else node.data for node in nodes)
-            case Get(path) | Children(path):
+            case Get(path) | GetChildren(path):
                 node = tree.get(path)
-                children = isinstance(read, Children)
+                children = isinstance(read, GetChildren)
                 if node is None:
                     refusal = Refusal.NO_NODE
                 else:
@@ -350,27 +354,33 @@ class Ensemble:
         self._observer.read(connection.client, read)
         self._send(connection, Reply(xid, tree.zxid, refusal, value))
 
-    def _rewatch(self, server: _Server, connection: Connection, message: Rewatch) -> None:
+    def _rewatch(self, server: _Server, connection: ClientConnection, message: Rewatch) -> None:
         for path in message.missing:
             fires = server.tree.get(path) is not None
-            self._watch_or_notify(server, connection, path, Kind.CREATED, fires=fires)
+            self._watch_or_notify(server, connection, path, ChangeKind.CREATED, fires=fires)
         for path in message.data:
             node = server.tree.get(path)
-            kind = Kind.DELETED if node is None else Kind.DATA
+            kind = ChangeKind.DELETED if node is None else ChangeKind.DATA
             fires = node is None or node.modified > message.seen
             self._watch_or_notify(server, connection, path, kind, fires=fires)
         for path in message.children:
             node = server.tree.get(path)
             fires = node is None or node.children_modified > message.seen
-            self._watch_or_notify(server, connection, path, Kind.CHILDREN, fires=fires)
+            self._watch_or_notify(server, connection, path, ChangeKind.CHILDREN, fires=fires)
 
     def _watch_or_notify(
-        self, server: _Server, connection: Connection, path: str, kind: Kind, *, fires: bool
+        self,
+        server: _Server,
+        connection: ClientConnection,
+        path: str,
+        kind: ChangeKind,
+        *,
+        fires: bool,
     ) -> None:
         if fires:
             self._notify(connection, Change(path, kind))
         else:
-            watched = path, kind is Kind.CHILDREN
+            watched = path, kind is ChangeKind.CHILDREN
             server.watches.setdefault(watched, {})[connection] = None
 
     def _fire(self, server: _Server, change: Change) -> None:
@@ -378,7 +388,7 @@ class Ensemble:
             for connection in server.watches.pop((change.path, children), ()):
                 self._notify(connection, change)
 
-    def _notify(self, connection: Connection, change: Change) -> None:
+    def _notify(self, connection: ClientConnection, change: Change) -> None:
         self._observer.notified(connection.client, change)
         self._send(connection, Notification(change.path, change.kind))
 
@@ -393,7 +403,7 @@ class Ensemble:
     def _submit(
         self,
         now: float,
-        connection: Connection | None,
+        connection: ClientConnection | None,
         write: Write,
         ordered: Callable[[int], None],
     ) -> None:
@@ -406,7 +416,7 @@ class Ensemble:
     def _write(
         self,
         now: float,
-        connection: Connection | None,
+        connection: ClientConnection | None,
         write: Write,
         ordered: Callable[[int], None],
     ) -> None:
@@ -450,12 +460,14 @@ class Ensemble:
         for connection in [one for one in server.connections if one.session == session]:
             self._expire(connection)
 
-    def _answer_at(self, server: _Server, connection: Connection, xid: int, zxid: int) -> None:
+    def _answer_at(
+        self, server: _Server, connection: ClientConnection, xid: int, zxid: int
+    ) -> None:
         server.answers[zxid] = lambda applied: self._answer(
             connection, Reply(xid, zxid, applied.refusal)
         )
 
-    def _answer(self, connection: Connection, message: ServerMessage) -> None:
+    def _answer(self, connection: ClientConnection, message: ServerMessage) -> None:
         if connection.open:
             self._send(connection, message)
 

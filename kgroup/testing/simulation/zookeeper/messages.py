@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from kgroup import bounds
-from kgroup.testing.simulation.zookeeper.tree import Create, Delete, Kind, Refusal, SetData
+from kgroup.testing.simulation.zookeeper.tree import ChangeKind, Create, Delete, Refusal, SetData
 
 SERVERS: Final = bounds.whole(1, 100)
 _SECONDS: Final = bounds.seconds(0, 3600)
@@ -79,14 +79,14 @@ class GetMany:
 
 @final
 @attrs.frozen
-class Children:
+class GetChildren:
     """Read the names of a znode's children."""
 
     path: str
     watch: bool = False
 
 
-Read: TypeAlias = Get | GetMany | Children
+Read: TypeAlias = Get | GetMany | GetChildren
 Operation: TypeAlias = Read | Create | Delete | SetData
 
 
@@ -169,7 +169,7 @@ class Notification:
     """A watch has fired, and is gone."""
 
     path: str
-    kind: Kind
+    kind: ChangeKind
 
 
 ServerMessage: TypeAlias = Connected | Expired | Pong | Reply | Notification

@@ -30,7 +30,7 @@ class Refusal(enum.Enum):
 
 
 @final
-class Kind(enum.Enum):
+class ChangeKind(enum.Enum):
     """What has changed at a path."""
 
     CREATED = "created"
@@ -91,7 +91,7 @@ class Change:
     """Something that watches are set for."""
 
     path: str
-    kind: Kind
+    kind: ChangeKind
 
 
 @final
@@ -181,8 +181,8 @@ class Tree:
             self.sessions[write.session][write.path] = None
         return Applied(
             changes=(
-                Change(write.path, Kind.CREATED),
-                Change(parent_of(write.path), Kind.CHILDREN),
+                Change(write.path, ChangeKind.CREATED),
+                Change(parent_of(write.path), ChangeKind.CHILDREN),
             )
         )
 
@@ -198,14 +198,16 @@ class Tree:
         parent.children_modified = self.zxid
         if node.owner:
             del self.sessions[node.owner][path]
-        return Applied(changes=(Change(path, Kind.DELETED), Change(parent_of(path), Kind.CHILDREN)))
+        return Applied(
+            changes=(Change(path, ChangeKind.DELETED), Change(parent_of(path), ChangeKind.CHILDREN))
+        )
 
     def _set(self, write: SetData) -> Applied:
         node = self._nodes.get(write.path)
         if node is None:
             return Applied(Refusal.NO_NODE)
         node.data, node.modified = write.data, self.zxid
-        return Applied(changes=(Change(write.path, Kind.DATA),))
+        return Applied(changes=(Change(write.path, ChangeKind.DATA),))
 
     def _end(self, session: int) -> Applied:
         if session not in self.sessions:

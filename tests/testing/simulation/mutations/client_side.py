@@ -67,7 +67,7 @@ CLIENT: Final = (
     Mutation(
         breaks=6,
         description="A generation starts one record before the committed offset.",
-        module="kgroup.generation.start_offsets",
+        module="kgroup.generation.start_finder",
         old="known = {name: at.offset for name, at in committed.items() if at is not None}",
         new="known = {name: max(at.offset - 1, 0) for name, at in committed.items() if at}",
     ),
@@ -82,7 +82,7 @@ CLIENT: Final = (
     Mutation(
         breaks=6,
         description="A generation ignores the committed offset and starts at the beginning.",
-        module="kgroup.generation.start_offsets",
+        module="kgroup.generation.start_finder",
         old="source.assign(epoch, {name: known.get(name, 0) for name in assignment})",
         new="source.assign(epoch, dict.fromkeys(assignment, 0))",
     ),
@@ -121,7 +121,7 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         description="Without a committed offset reading starts at the end.",
-        module="kgroup.generation.start_offsets",
+        module="kgroup.generation.start_finder",
         old="wanted, _TIMESTAMPS[rule], use_cached=use_cached",
         new="wanted, LATEST, use_cached=use_cached",
     ),

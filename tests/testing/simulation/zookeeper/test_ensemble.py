@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from kgroup.testing.simulation.zookeeper.ensemble import Connection, Ensemble
+from kgroup.testing.simulation.zookeeper.ensemble import ClientConnection, Ensemble
 from kgroup.testing.simulation.zookeeper.messages import (
     Call,
-    Children,
     Connect,
     EnsembleSettings,
     Expired,
     Get,
+    GetChildren,
     Notification,
     Ping,
     Read,
@@ -23,9 +23,9 @@ from kgroup.testing.simulation.zookeeper.messages import (
 )
 from kgroup.testing.simulation.zookeeper.tree import (
     Change,
+    ChangeKind,
     Create,
     Delete,
-    Kind,
     Refusal,
     SetData,
     Write,
@@ -36,12 +36,12 @@ class Group:
     """An ensemble of three servers, and what each connection was sent."""
 
     def __init__(self, lag: float = 0.0) -> None:
-        self.sent: dict[Connection, list[ServerMessage | None]] = {}
+        self.sent: dict[ClientConnection, list[ServerMessage | None]] = {}
         settings = EnsembleSettings(servers=3, tick=2.0, lag=lag, election=1.0)
         self.ensemble = Ensemble(settings, Random(1), self._send, self)
         self.xid = 0
 
-    def _send(self, connection: Connection, message: ServerMessage | None) -> None:
+    def _send(self, connection: ClientConnection, message: ServerMessage | None) -> None:
         self.sent[connection].append(message)
 
     def wrote(self, client: str, write: Write, refusal: Refusal | None) -> None:
@@ -53,14 +53,14 @@ class Group:
     def notified(self, client: str, change: Change) -> None:
         """Nothing to note."""
 
-    def client(self, server: int = 0, session: int = 0, seen: int = 0) -> Connection:
+    def client(self, server: int = 0, session: int = 0, seen: int = 0) -> ClientConnection:
         """A client with a session."""
         connection = self.ensemble.connect(0.0, f"on {server}", server)
         self.sent[connection] = []
         self.ensemble.receive(0.0, connection, Connect(session, 6.0, seen))
         return connection
 
-    def call(self, connection: Connection, operation: object, now: float = 0.0) -> Reply:
+    def call(self, connection: ClientConnection, operation: object, now: float = 0.0) -> Reply:
         """The answer to a call that is answered at once."""
         self.xid += 1
         self.ensemble.receive(now, connection, Call(self.xid, operation))  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ class Group:
         assert isinstance(reply, Reply)
         return reply
 
-    def notifications(self, connection: Connection) -> list[tuple[str, Kind]]:
+    def notifications(self, connection: ClientConnection) -> list[tuple[str, ChangeKind]]:
         """The watches that have fired."""
         found = [one for one in self.sent[connection] if isinstance(one, Notification)]
         return [(one.path, one.kind) for one in found]
@@ -82,30 +82,30 @@ def test_a_watch_fires_once() -> None:
     group.call(reader, Get("/a", watch=True))
     group.call(writer, SetData("/a", "1"))
     group.call(writer, SetData("/a", "2"))
-    assert group.notifications(reader) == [("/a", Kind.DATA)]
+    assert group.notifications(reader) == [("/a", ChangeKind.DATA)]
 
 
 def test_each_read_watches_what_it_has_read() -> None:
     """A watch of children fires for a new child, one of a missing znode when it is created."""
     group = Group()
     reader, writer = group.client(), group.client()
-    group.call(reader, Children("/", watch=True))
+    group.call(reader, GetChildren("/", watch=True))
     assert group.call(reader, Get("/a", watch=True)).refusal is Refusal.NO_NODE
     group.call(writer, Create("/a", ""))
-    assert group.notifications(reader) == [("/a", Kind.CREATED), ("/", Kind.CHILDREN)]
+    assert group.notifications(reader) == [("/a", ChangeKind.CREATED), ("/", ChangeKind.CHILDREN)]
 
 
 @pytest.mark.parametrize(
     ("write", "fires"),
     [
-        (SetData("/a", "1"), [("/a", Kind.DATA)]),
-        (Create("/a/x", ""), [("/a", Kind.CHILDREN)]),
-        (Create("/b", ""), [("/b", Kind.CREATED)]),
+        (SetData("/a", "1"), [("/a", ChangeKind.DATA)]),
+        (Create("/a/x", ""), [("/a", ChangeKind.CHILDREN)]),
+        (Create("/b", ""), [("/b", ChangeKind.CREATED)]),
         (Create("/c", ""), []),
     ],
 )
 def test_watches_set_again_fire_for_what_was_missed(
-    write: Write, fires: list[tuple[str, Kind]]
+    write: Write, fires: list[tuple[str, ChangeKind]]
 ) -> None:
     """After a lost connection, a watch fires if something has changed since, and only then."""
     group = Group()
@@ -130,7 +130,7 @@ def test_an_ephemeral_znode_ends_with_a_silent_session() -> None:
         group.ensemble.receive(now, other, Ping())
         assert group.ensemble.tree.get("/a") is not None
     group.ensemble.advance(8.0)
-    assert group.notifications(other) == [("/a", Kind.DELETED)]
+    assert group.notifications(other) == [("/a", ChangeKind.DELETED)]
     assert group.sent[silent][-2:] == [Expired(), None]
     again = group.client(2, session=silent.session)
     assert group.sent[again] == [Expired(), None]

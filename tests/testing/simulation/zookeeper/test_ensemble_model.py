@@ -11,16 +11,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kgroup.testing.simulation.zookeeper.ensemble import Connection, Ensemble
+from kgroup.testing.simulation.zookeeper.ensemble import ClientConnection, Ensemble
 from kgroup.testing.simulation.zookeeper.messages import (
     Call,
-    Children,
     Close,
     Connect,
     Connected,
     EnsembleSettings,
     Expired,
     Get,
+    GetChildren,
     GetMany,
     Notification,
     Ping,
@@ -61,7 +61,7 @@ class Client:
     """A client, and what it may rely on."""
 
     name: str
-    connection: Connection | None = None
+    connection: ClientConnection | None = None
     session: int = 0
     heard_at: float = 0.0
     seen: int = 0
@@ -83,7 +83,7 @@ class EnsembleMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.uninterrupted_since = 0.0
         self.clients = [Client(f"c{number}") for number in range(3)]
-        self.of: dict[Connection, Client] = {}
+        self.of: dict[ClientConnection, Client] = {}
         self.states: list[Nodes] = [{"/": ("", 0)}]
         self.data_changes: defaultdict[str, list[int]] = defaultdict(list)
         self.child_changes: defaultdict[str, list[int]] = defaultdict(list)
@@ -177,7 +177,7 @@ class EnsembleMachine(RuleBasedStateMachine):
 
     # What servers send.
 
-    def sent(self, connection: Connection, message: ServerMessage | None) -> None:
+    def sent(self, connection: ClientConnection, message: ServerMessage | None) -> None:
         """A client receives a message at once."""
         client = self.of.get(connection)
         if client is None or client.connection is not connection:
@@ -222,7 +222,7 @@ class EnsembleMachine(RuleBasedStateMachine):
     def check_reply(self, client: Client, reply: Reply) -> None:
         """A read shows one state of the log, and no later one than its watches were told of."""
         call = client.calls.pop(reply.xid)
-        if not isinstance(call, Get | GetMany | Children):
+        if not isinstance(call, Get | GetMany | GetChildren):
             self.saw(client, reply.zxid)
             assert reply.refusal is self.refusal_of(reply.zxid, call)
             return
@@ -237,7 +237,7 @@ class EnsembleMachine(RuleBasedStateMachine):
                 assert reply.value == nodes.get(path, (None, 0))[0]
                 if watch:
                     client.watches[path, False] = reply.zxid
-            case Children(path, watch):
+            case GetChildren(path, watch):
                 if path not in nodes:
                     assert reply.refusal is Refusal.NO_NODE
                     return
@@ -336,7 +336,7 @@ class EnsembleMachine(RuleBasedStateMachine):
         number=clients,
         operation=st.one_of(
             st.builds(Get, paths, st.booleans()),
-            st.builds(Children, paths, st.booleans()),
+            st.builds(GetChildren, paths, st.booleans()),
             st.builds(GetMany, st.lists(paths, min_size=1).map(tuple)),
         ),
     )

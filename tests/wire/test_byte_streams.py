@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgroup.errors import ConnectionLostError, ProtocolError
-from kgroup.wire.streams import FrameStream
+from kgroup.wire.byte_streams import FrameStream
 
 
 def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Members of an event loop watch their topics by one request."""
+"""Members of an event loop poll their topics by one request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kgroup.client.topic_watch import Send, TopicWatch, watch_of
+from kgroup.client.metadata_polls import MetadataPolls, Send, polls_of
 from kgroup.errors import ConnectionLostError
 
 
@@ -41,11 +41,11 @@ def _at_once(broker: Broker) -> Send:
 
 async def test_one_request_for_all_at_each_interval(autojump_clock: MockClock) -> None:
     """Three members send one request a second, for the topics of all, at whole seconds."""
-    broker, watch = Broker(), TopicWatch(1.0)
+    broker, polls = Broker(), MetadataPolls(1.0)
 
     async def member(*topics: str) -> None:
         for _ in range(3):
-            assert await watch.wait(frozenset(topics), None, broker.send) is broker.response
+            assert await polls.wait(frozenset(topics), None, broker.send) is broker.response
 
     async with trio.open_nursery() as nursery:
         for topics in (("a",), ("a", "b"), ("c",)):
@@ -55,24 +55,24 @@ async def test_one_request_for_all_at_each_interval(autojump_clock: MockClock) -
 
 async def test_rounding_never_skips_the_pause(autojump_clock: MockClock) -> None:
     """Requests are an interval apart, whatever the floats of clock and interval are."""
-    broker, watch = Broker(), TopicWatch(0.1)
+    broker, polls = Broker(), MetadataPolls(0.1)
     for _ in range(50):
         broker.requests.clear()
         for _ in range(2):
-            await watch.wait(frozenset("a"), None, _at_once(broker))
+            await polls.wait(frozenset("a"), None, _at_once(broker))
         (first, _), (second, _) = broker.requests
         assert 0.09 <= second - first <= 0.21
 
 
 async def test_members_sleep_while_the_response_is_the_same(autojump_clock: MockClock) -> None:
     """A member wakes once for each new response, and at once for its first."""
-    broker, watch = Broker(), TopicWatch(1.0)
+    broker, polls = Broker(), MetadataPolls(1.0)
     woken: list[tuple[float, str]] = []
 
     async def member(topic: str) -> None:
         known = None
         while True:
-            known = await watch.wait(frozenset(topic), known, broker.send)
+            known = await polls.wait(frozenset(topic), known, broker.send)
             woken.append((round(trio.current_time(), 1), topic))
 
     async with trio.open_nursery() as nursery:
@@ -88,11 +88,11 @@ async def test_members_sleep_while_the_response_is_the_same(autojump_clock: Mock
 
 async def test_who_begins_during_a_request_gets_the_next_one(autojump_clock: MockClock) -> None:
     """The response under way may lack its topics, or be older than its baseline."""
-    broker, watch = Broker(), TopicWatch(1.0)
+    broker, polls = Broker(), MetadataPolls(1.0)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch.wait, frozenset("a"), None, broker.send)
+        nursery.start_soon(polls.wait, frozenset("a"), None, broker.send)
         await trio.sleep(1.05)
-        await watch.wait(frozenset("b"), None, broker.send)
+        await polls.wait(frozenset("b"), None, broker.send)
     assert broker.requests == [(1.0, "a"), (2.0, "b")]
 
 
@@ -101,30 +101,30 @@ async def test_if_the_one_that_polls_ends_another_takes_over(
     autojump_clock: MockClock, when: float
 ) -> None:
     """The others get their response, whether the first ends before its request or within it."""
-    broker, watch = Broker(), TopicWatch(1.0)
+    broker, polls = Broker(), MetadataPolls(1.0)
     async with trio.open_nursery() as others, trio.open_nursery() as first:
-        first.start_soon(watch.wait, frozenset("a"), None, broker.send)
+        first.start_soon(polls.wait, frozenset("a"), None, broker.send)
         await wait_all_tasks_blocked()
         for topic in "bc":
-            others.start_soon(watch.wait, frozenset(topic), None, broker.send)
+            others.start_soon(polls.wait, frozenset(topic), None, broker.send)
         await trio.sleep_until(when)
         first.cancel_scope.cancel()
     assert broker.requests[-1] == (1.0 if when < 1 else 2.0, "bc")
-    assert not watch._waiting
+    assert not polls._waiting
 
 
 async def test_all_get_the_error_and_the_next_request_follows(autojump_clock: MockClock) -> None:
     """A request that fails is reported by each member; the next one is an interval later."""
-    broker, watch = Broker(), TopicWatch(1.0)
+    broker, polls = Broker(), MetadataPolls(1.0)
     broker.fails = True
     failed = []
 
     async def member(topic: str) -> None:
         with pytest.raises(ConnectionLostError):
-            await watch.wait(frozenset(topic), None, broker.send)
+            await polls.wait(frozenset(topic), None, broker.send)
         failed.append(topic)
         broker.fails = False
-        assert await watch.wait(frozenset(topic), None, broker.send) is broker.response
+        assert await polls.wait(frozenset(topic), None, broker.send) is broker.response
 
     async with trio.open_nursery() as nursery:
         for topic in "abc":
@@ -135,22 +135,22 @@ async def test_all_get_the_error_and_the_next_request_follows(autojump_clock: Mo
 
 async def test_the_one_that_polls_may_be_the_last_to_wake(autojump_clock: MockClock) -> None:
     """A response that is new only for others does not end the polling of the one that polls."""
-    broker, watch = Broker(), TopicWatch(1.0)
+    broker, polls = Broker(), MetadataPolls(1.0)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch.wait, frozenset("a"), broker.response, broker.send)
+        nursery.start_soon(polls.wait, frozenset("a"), broker.response, broker.send)
         await wait_all_tasks_blocked()
-        assert await watch.wait(frozenset("b"), None, broker.send) is broker.response
+        assert await polls.wait(frozenset("b"), None, broker.send) is broker.response
         await trio.sleep(2)
         nursery.cancel_scope.cancel()
     assert broker.requests == [(1.0, "ab"), (2.0, "a"), (3.0, "a")]
 
 
-async def test_a_watch_is_shared_while_a_member_has_it() -> None:
-    """Members with the same key and interval share one; nothing is kept after the last."""
-    watch = watch_of("key", 1.0)
-    assert watch_of("key", 1.0) is watch
-    assert watch_of("key", 2.0) is not watch
-    held = weakref.ref(watch)
-    del watch
+async def test_polls_are_shared_while_a_member_has_them() -> None:
+    """Members with the same key and interval share the polls; nothing is kept after the last."""
+    polls = polls_of("key", 1.0)
+    assert polls_of("key", 1.0) is polls
+    assert polls_of("key", 2.0) is not polls
+    held = weakref.ref(polls)
+    del polls
     gc.collect()
     assert held() is None

@@ -1,4 +1,4 @@
-"""Where the partitions of one generation start, before and after the hand-over.
+"""Finds where the partitions of one generation start, before and after the hand-over.
 
 A partition starts where the program's store says (``GroupConfig.starts``), or at the group's
 committed offset, or where ``auto_offset_reset`` says. Committed offsets are fetched stable: an
@@ -8,6 +8,9 @@ added later, and its first records count.
 
 The hand-over waits for partition leaders for `EAGER` seconds only. A leader that is away must not
 keep the other partitions waiting, so what is still unknown then is found when it is first read.
+
+`StartFinder` keeps no position. What it finds it enters in `Positions`, against which commits are
+checked, and in the record source, which reads from there.
 
 Source: KIP-447 (stable offsets), KIP-32 (ListOffsets); Kafka's ``ConsumerCoordinator`` and
 ``OffsetFetcher``.
@@ -74,7 +77,7 @@ _FROM_ZERO: Final = StartPosition(
 
 
 @final
-class StartOffsets:
+class StartFinder:
     """Finds where the partitions of one generation start, for `Positions` and the record source."""
 
     def __init__(

@@ -13,8 +13,8 @@ import trio
 import trio.testing
 
 from kgroup.errors import UsageError
+from kgroup.spark.action_runner import ActionRunner, UnfinishedJob
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
-from kgroup.spark.runner import ActionRunner, UnfinishedJob
 
 T = TypeVar("T")
 NUMBER = contextvars.ContextVar("NUMBER", default=0)

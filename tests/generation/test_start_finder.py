@@ -19,7 +19,7 @@ from kgroup.errors import (
     StaleGenerationError,
 )
 from kgroup.events import CommitRefused, Committed, Event, OffsetReset
-from kgroup.generation.start_offsets import StartOffsets
+from kgroup.generation.start_finder import StartFinder
 from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
 from kgroup.types import AutoOffsetReset as Rule
 from kgroup.wire.codec import RequestFrame
@@ -33,7 +33,7 @@ ALONE = {1: "a:1"}
 
 
 class Lookup:
-    """StartOffsets beside one broker that leads three partitions of topic t."""
+    """StartFinder beside one broker that leads three partitions of topic t."""
 
     def __init__(self, nursery: trio.Nursery, reset: Rule, **settings: Any) -> None:
         self.nodes = FakeBrokers(nursery)
@@ -48,7 +48,7 @@ class Lookup:
             settings={"auto_offset_reset": reset, **settings},
         )
         fake = self.fake
-        self.starts = StartOffsets(fake.member, fake.lifecycle, fake.positions, fake.committer)
+        self.starts = StartFinder(fake.member, fake.lifecycle, fake.positions, fake.committer)
 
     @property
     def reports(self) -> list[Request]:

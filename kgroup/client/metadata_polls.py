@@ -1,4 +1,4 @@
-"""``TopicWatch``: the Metadata polls of several members of an event loop, sent as one request.
+"""``MetadataPolls``: the Metadata polls of several members of an event loop, sent as one request.
 
 Each group's leader polls the metadata of its topics, by default once a second. In a process with
 fifty members that would be fifty requests a second to the same brokers, and nearly all of their
@@ -7,7 +7,7 @@ multiple of the interval it sends one request for the topics of all. A member wa
 response is another one than that which it has read already. The codec returns the same object for
 the same bytes, so that comparing costs nothing.
 
-Members watch together if they would send the same request to the same brokers in the same way: they
+Members poll together if they would send the same request to the same brokers in the same way: they
 have the same network, bootstrap servers, client id, interval and security. The security counts
 because a broker lists to a user only topics that this user may see.
 
@@ -52,7 +52,7 @@ class _Waiter:
 
 
 @final
-class TopicWatch:
+class MetadataPolls:
     """Polls the topics of all members that share it.
 
     Args:
@@ -124,15 +124,15 @@ class TopicWatch:
             self._polls = False
 
 
-_WATCHES: Final = trio.lowlevel.RunVar[WeakValueDictionary[Hashable, TopicWatch]](
-    "kgroup_topic_watches"
+_SHARED: Final = trio.lowlevel.RunVar[WeakValueDictionary[Hashable, MetadataPolls]](
+    "kgroup_metadata_polls"
 )
 
 
-def watch_of(key: Hashable, interval: float) -> TopicWatch:
+def polls_of(key: Hashable, interval: float) -> MetadataPolls:
     """What the members with this key and interval share, in the event loop that runs here."""
-    known = loop_local(_WATCHES, WeakValueDictionary)
-    watch = known.get((key, interval))
-    if watch is None:
-        watch = known[key, interval] = TopicWatch(interval)
-    return watch
+    known = loop_local(_SHARED, WeakValueDictionary)
+    polls = known.get((key, interval))
+    if polls is None:
+        polls = known[key, interval] = MetadataPolls(interval)
+    return polls

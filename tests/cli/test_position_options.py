@@ -9,7 +9,7 @@ import click
 import pytest
 
 from kgroup.cli.admin_client import ClusterError
-from kgroup.cli.positions import (
+from kgroup.cli.position_options import (
     Position,
     PositionKind,
     TopicChoice,
@@ -26,7 +26,7 @@ NOW = 1_000_000.0
 
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kgroup.cli.positions.time.time", lambda: NOW)
+    monkeypatch.setattr("kgroup.cli.position_options.time.time", lambda: NOW)
 
 
 def milliseconds(*moment: int) -> int:
