@@ -44,6 +44,7 @@ from kgroup.testing.simulation.run import record
 from kgroup.testing.simulation.schemes import SCHEMES, Scheme
 from kgroup.testing.simulation.schemes.findings import find
 from kgroup.testing.simulation.schemes.plans import comparable_plan
+from kgroup.testing.simulation.watchdog import SEED_TIMEOUT, TIMEOUTS
 from kgroup.testing.simulation.workload import Setup, Value, Workload
 from kgroup.types import INT64_MAX
 
@@ -152,6 +153,15 @@ def _function(context: click.Context, option: click.Parameter, value: str | None
     help="How many seeds to run at a time.  [default: one for each processor]",
 )
 @click.option(
+    "--seed-timeout",
+    metavar="SECONDS",
+    type=Number(TIMEOUTS),
+    default=SEED_TIMEOUT,
+    show_default=True,
+    help="The real seconds that one simulation may take; one that takes longer hangs, and is"
+    " reported with what it does.",
+)
+@click.option(
     "--worker",
     metavar="MODULE:FUNCTION",
     callback=_function,
@@ -205,6 +215,7 @@ def simulate(
     faults_per_hour: float,
     wall_clock_error: float,
     processes: int | None,
+    seed_timeout: float,
     worker: Worker | None,
     value: Value | None,
     setup: Setup | None,
@@ -256,7 +267,8 @@ def simulate(
     began = time.monotonic()
     try:
         if trace is not None:
-            _write(trace, run(generate_plan(scenario, seeds[0]), workload).trace)
+            plan = generate_plan(scenario, seeds[0])
+            _write(trace, run(plan, workload, seed_timeout=seed_timeout).trace)
         with display:
             summary = check(
                 scenario,
@@ -265,6 +277,7 @@ def simulate(
                 processes=processes,
                 keep_going=keep_going,
                 on_progress=display.show,
+                seed_timeout=seed_timeout,
             )
     except SimulationError as failure:
         click.echo(str(failure))
