@@ -19,7 +19,7 @@ from rich.progress import Progress as Bar
 from kgroup import bounds
 from kgroup.broker.broker_settings import BROKERS
 from kgroup.cli.options import FilePath, Number, Whole, imported
-from kgroup.errors import ConfigError, UsageError, short_repr
+from kgroup.errors import ArgumentError, ConfigError, UsageError, short_repr
 from kgroup.testing.simulation import (
     Progress,
     Scenario,
@@ -305,7 +305,10 @@ def _scenario(hours: float | None, minutes: float | None, **others: Any) -> Scen
 
 def _workload(worker: Worker | None, value: Value | None, setup: Setup | None) -> Workload:
     if worker is not None:
-        return Workload(worker, value, setup)
+        try:
+            return Workload.of(worker, value, setup)
+        except ArgumentError as error:
+            raise click.UsageError(f"--{error}") from error
     for option, function in {"--value": value, "--setup": setup}.items():
         if function is not None:
             raise click.UsageError(

@@ -22,6 +22,7 @@ from kgroup.testing.simulation.report import Failure, SimulationError
 from kgroup.testing.simulation.run import Outcome, simulate
 from kgroup.testing.simulation.shrinking import MOST_RUNS, shrink
 from kgroup.testing.simulation.summary import Summary
+from kgroup.testing.simulation.virtual_time import run_virtual
 from kgroup.testing.simulation.watchdog import SEED_TIMEOUT, TIMEOUTS
 from kgroup.testing.simulation.worker_pool import Result, results
 from kgroup.testing.simulation.workload import Setup, Value, Workload, own_frames
@@ -84,8 +85,9 @@ def check(
         value: called with a partition and a number that no other record has; returns the value of
             a record, as bytes. By default a value is the number, in digits. It must return the
             same for the same arguments. The record's header ``kgroup-number`` has the number.
-        setup: called before each run, also while a failure is shrunk; what it returns is
-            `Process.store` in that run. A context manager is entered, and left after the run.
+        setup: called before each run, also while a failure is shrunk, and once before the first,
+            to try it out; what it returns is `Process.store` in that run. A context manager is
+            entered, and left after the run.
         processes: how many run at a time; by default one for each processor. 1 is this process.
         keep_going: run all seeds before failing.
         on_progress: called in this process after every seed, and while a failure is shrunk.
@@ -101,11 +103,12 @@ def check(
         SimulationHangError: a simulation did not end in that time, or one of its programs did not
             end at all; the error has the seed, the virtual time and the lines that hang.
         ConfigError: an argument is not allowed.
-        ArgumentError: ``value`` or ``setup`` is no function.
+        ArgumentError: ``worker``, ``value`` or ``setup`` cannot be called as it would be.
         UsageError: no program ever got a generation, or none processed a record, so that nothing
-            was tested; or ``value`` returned no bytes; or this release of trio lacks internals that
-            are needed; or the other processes cannot start.
-        Exception: what ``value`` or ``setup`` raised, with a note that names the seed.
+            was tested; or ``value`` returned no bytes; or ``worker`` is no async function; or this
+            release of trio lacks internals that are needed; or the other processes cannot start.
+        Exception: what ``value`` or ``setup`` raised, with a note that says in which seed, or that
+            they were tried out.
         RuntimeError: called from inside ``trio.run``; or a seed fails in another process and not
             in this one, because the program depends on more than its seed.
 
@@ -117,6 +120,7 @@ def check(
     _RUNS.check("most_runs", most_runs)
     TIMEOUTS.check("seed_timeout", seed_timeout)
     seeds = _checked(seeds)
+    _try_out(workload, scenario, seed_timeout)
     progress = Progress(of=len(seeds) if isinstance(seeds, Sized) else None)
     failed: list[Result] = []
     found = results(
@@ -152,6 +156,16 @@ def check(
         return simulate(plan, workload, seed_timeout=seed_timeout)
 
     raise _failure(scenario, workload, failed[0], progress, on_progress, most_runs, run)
+
+
+def _try_out(workload: Workload, scenario: Scenario, seed_timeout: float) -> None:
+    """Call ``value`` and ``setup`` once: a mistake in them is shown as it is, before any seed."""
+    __tracebackhide__ = True
+    try:
+        run_virtual(0, workload.try_out, scenario.topics, seed_timeout=seed_timeout)
+    except Exception as error:
+        error.__traceback__ = own_frames(error.__traceback__)
+        raise
 
 
 def _checked(seeds: Any) -> Iterable[int]:

@@ -12,8 +12,9 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import bounds
-from kgroup.broker.broker_settings import BROKERS
+from kgroup.broker.broker_settings import BROKERS, BrokerSettings
 from kgroup.broker.security.settings import SESSION_LIFETIME
+from kgroup.config import FIELDS, LONGEST_HEARTBEAT_PART, GroupConfig
 from kgroup.errors import ConfigError
 from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation.faults import Fault
@@ -35,6 +36,13 @@ MOST_PARTITIONS: Final = 1000
 TOPICS: Final = (
     f"it must be None, or 1 to {MOST_TOPICS} topics with 1 to {MOST_PARTITIONS} partitions in all"
 )
+_RELATED: Final = ("session_timeout", "rebalance_timeout", "heartbeat_interval")
+_ANY_GROUP: Final[Mapping[str, Any]] = {
+    "bootstrap_servers": "broker:9092",
+    "group_id": "group",
+    "topics": ("topic",),
+    **{name: getattr(FIELDS, name).default for name in _RELATED},
+}
 _NAMES: Final = bounds.instance(Mapping, "a mapping of names to values")
 
 
@@ -49,6 +57,42 @@ def _check_topics(_: object, attribute: attrs.Attribute[Any], value: Any) -> Non
         bounds.whole(1, MOST_PARTITIONS).check(f"{attribute.name}[{name!r}]", partitions)
     if sum(value.values()) > MOST_PARTITIONS:
         raise ConfigError(attribute.name, value, TOPICS)
+
+
+def with_given(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A seed's settings of a group with those of its scenario, which the seed's make room for.
+
+    A heartbeat has to fit into the session and the rebalance time-out, whoever chose them.
+    """
+    both = {**chosen, **given}
+    session, rebalance, heartbeat = map(both.get, _RELATED)
+    if not all(map(bounds.is_number, (session, rebalance, heartbeat))):
+        return both  # GroupConfig refuses it
+    assert session is not None
+    assert rebalance is not None
+    assert heartbeat is not None
+    fitting = {
+        "session_timeout": max(session, heartbeat * 3),
+        "rebalance_timeout": max(rebalance, heartbeat / LONGEST_HEARTBEAT_PART),
+    }
+    if "heartbeat_interval" not in given:
+        most = min(session / 3, rebalance * LONGEST_HEARTBEAT_PART)
+        fitting = {"heartbeat_interval": min(heartbeat, most)}
+    return {**both, **fitting, **given}
+
+
+def _check_settings(config: Mapping[str, Any], broker_settings: Mapping[str, object]) -> None:
+    """Refuse settings that every program, or every broker, would refuse later."""
+    try:
+        GroupConfig(**{**_ANY_GROUP, **with_given(_ANY_GROUP, config)})
+    except ConfigError as error:
+        raise ConfigError(f"config[{error.field!r}]", error.value, error.allowed) from None
+    except TypeError as error:
+        raise ConfigError("config", config, f"GroupConfig refuses it: {error}") from None
+    try:
+        BrokerSettings.from_properties(broker_settings)
+    except ConfigError as error:
+        raise ConfigError(f"broker_settings[{error.field!r}]", error.value, error.allowed) from None
 
 
 @final
@@ -89,7 +133,8 @@ class Scenario:
     broker_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_NAMES)
 
     def __attrs_post_init__(self) -> None:
-        """Bound the cost of members and faults: a simulation keeps its history in memory."""
+        """Check the settings, and bound the cost: a simulation keeps its history in memory."""
+        _check_settings(self.config, self.broker_settings)
         hours = self.duration / _HOUR
         if self.members * hours > MOST_MEMBER_HOURS:
             raise ConfigError(

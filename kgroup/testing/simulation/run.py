@@ -76,7 +76,7 @@ def simulate(
     Raises:
         SimulationHangError: it did not end in that time.
         ConfigError: ``seed_timeout`` is out of bounds.
-        ArgumentError: an argument is no function.
+        ArgumentError: a function cannot be called as it would be.
         UsageError: this release of trio lacks internals that the simulator needs; see
             ``trio_internals``.
         RuntimeError: called from inside ``trio.run``.
