@@ -192,6 +192,12 @@ def _function(context: click.Context, option: click.Parameter, value: str | None
     " own cannot notice that.",
 )
 @click.option(
+    "--exactly-once/--no-exactly-once",
+    default=None,
+    help="Whether it is a failure if a --worker processes a record again.  [default: if it keeps"
+    " offsets of its own, with GroupConfig.starts]",
+)
+@click.option(
     "--scheme",
     type=click.Choice(tuple(SCHEMES)),
     help="Run one of Kafka's earlier group protocols, or the classic one, under plans that fit all"
@@ -223,6 +229,7 @@ def simulate(
     trace: Path | None,
     *,
     deletes_topics: bool,
+    exactly_once: bool | None,
     logins: bool | None,
     keep_going: bool,
 ) -> None:
@@ -244,6 +251,7 @@ def simulate(
         faults_per_hour=faults_per_hour,
         wall_clock_error=wall_clock_error,
         deletes_topics=deletes_topics,
+        exactly_once=exactly_once,
         logins=worker is None if logins is None else logins,
     )
     if scheme is not None:
@@ -253,6 +261,7 @@ def simulate(
                 "--value": value is not None,
                 "--setup": setup is not None,
                 "--logins": bool(logins),
+                "--exactly-once": exactly_once is not None,
                 "--processes": processes not in (None, 1),
                 "--keep-going": keep_going,
             }

@@ -112,6 +112,8 @@ class Scenario:
             a program that does not use `Process.config` takes `Process.security` for that.
         deletes_topics: whether topics are deleted and created again. It makes offsets in a store of
             the program's own meaningless; a program that cannot notice this is simulated without.
+        exactly_once: whether it is a failure if a record is processed again. By default it is one
+            for programs that keep offsets of their own, with ``GroupConfig.starts``.
         config: settings of every member's group; they take precedence over the seed's.
         broker_settings: Kafka's broker properties; they take precedence over the seed's.
 
@@ -129,6 +131,7 @@ class Scenario:
     wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)
     logins: bool = attrs.field(default=False, validator=bounds.flag())
     deletes_topics: bool = attrs.field(default=True, validator=bounds.flag())
+    exactly_once: bool | None = attrs.field(default=None, validator=bounds.optional(bounds.flag()))
     config: Mapping[str, Any] = attrs.field(factory=dict, validator=_NAMES)
     broker_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_NAMES)
 
@@ -223,6 +226,7 @@ class Plan:
         transactional: the part of the writes that is in transactions, 0 to 1.
         wall_clock_error: the most seconds by which half of the wall clocks are wrong at first.
         logins: how the members log in, or None.
+        exactly_once: see `Scenario`.
 
     Raises:
         ConfigError: a number is out of bounds; a wait of NaN seconds, for example, would never end.
@@ -245,3 +249,4 @@ class Plan:
     transactional: float = attrs.field(default=0.0, validator=bounds.number(0, 1))
     wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)
     logins: LoginPlan | None = None
+    exactly_once: bool | None = None

@@ -114,6 +114,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
         transactional=transactional,
         wall_clock_error=scenario.wall_clock_error,
         logins=logins,
+        exactly_once=scenario.exactly_once,
     )
 
 

@@ -25,7 +25,7 @@ class Violation:
     """An invariant that was broken.
 
     Attributes:
-        number: the number of the invariant, 1 to 14.
+        number: the number of the invariant, 1 to 15.
         at: when it was found, in virtual seconds.
         what: what happened, and which member, partition or program it affected.
         detail: further lines, such as a traceback; empty if there are none.
