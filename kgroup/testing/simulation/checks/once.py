@@ -67,6 +67,8 @@ class ProcessedOnce(Check):
             " offsets of its own changes result and offset in one transaction, and starts there;"
             " one that may process a record again is simulated with exactly_once=False"
             " (--no-exactly-once)",
+            partition=partition,
+            offset=entry.offset,
         )
 
     def _start(self, held: HeldGeneration, partition: TopicPartition) -> str:
