@@ -19,7 +19,7 @@ from rich.progress import Progress as Bar
 from kgroup import bounds
 from kgroup.broker.broker_settings import BROKERS
 from kgroup.cli.options import FilePath, Number, WholeNumber, imported
-from kgroup.errors import ConfigError, UsageError, short_repr
+from kgroup.errors import ArgumentError, ConfigError, UsageError, short_repr
 from kgroup.testing.simulation import (
     Progress,
     Scenario,
@@ -44,6 +44,7 @@ from kgroup.testing.simulation.run import record
 from kgroup.testing.simulation.schemes import SCHEMES, Scheme
 from kgroup.testing.simulation.schemes.findings import find
 from kgroup.testing.simulation.schemes.plans import comparable_plan
+from kgroup.testing.simulation.watchdog import SEED_TIMEOUT, TIMEOUTS
 from kgroup.testing.simulation.workload import Setup, Value, Workload
 from kgroup.types import INT64_MAX
 
@@ -152,6 +153,15 @@ def _function(context: click.Context, option: click.Parameter, value: str | None
     help="How many seeds to run at a time.  [default: one for each processor]",
 )
 @click.option(
+    "--seed-timeout",
+    metavar="SECONDS",
+    type=Number(TIMEOUTS),
+    default=SEED_TIMEOUT,
+    show_default=True,
+    help="The real seconds that one simulation may take; one that takes longer hangs, and is"
+    " reported with what it does.",
+)
+@click.option(
     "--worker",
     metavar="MODULE:FUNCTION",
     callback=_function,
@@ -182,6 +192,12 @@ def _function(context: click.Context, option: click.Parameter, value: str | None
     " own cannot notice that.",
 )
 @click.option(
+    "--exactly-once/--no-exactly-once",
+    default=None,
+    help="Whether it is a failure if a --worker processes a record again.  [default: if it keeps"
+    " offsets of its own, with GroupConfig.starts]",
+)
+@click.option(
     "--scheme",
     type=click.Choice(tuple(SCHEMES)),
     help="Run one of Kafka's earlier group protocols, or the classic one, under plans that fit all"
@@ -205,6 +221,7 @@ def simulate(
     faults_per_hour: float,
     wall_clock_error: float,
     processes: int | None,
+    seed_timeout: float,
     worker: Worker | None,
     value: Value | None,
     setup: Setup | None,
@@ -212,6 +229,7 @@ def simulate(
     trace: Path | None,
     *,
     deletes_topics: bool,
+    exactly_once: bool | None,
     logins: bool | None,
     keep_going: bool,
 ) -> None:
@@ -233,6 +251,7 @@ def simulate(
         faults_per_hour=faults_per_hour,
         wall_clock_error=wall_clock_error,
         deletes_topics=deletes_topics,
+        exactly_once=exactly_once,
         logins=worker is None if logins is None else logins,
     )
     if scheme is not None:
@@ -242,6 +261,7 @@ def simulate(
                 "--value": value is not None,
                 "--setup": setup is not None,
                 "--logins": bool(logins),
+                "--exactly-once": exactly_once is not None,
                 "--processes": processes not in (None, 1),
                 "--keep-going": keep_going,
             }
@@ -256,7 +276,8 @@ def simulate(
     began = time.monotonic()
     try:
         if trace is not None:
-            _write(trace, run(generate_plan(scenario, seeds[0]), workload).trace)
+            plan = generate_plan(scenario, seeds[0])
+            _write(trace, run(plan, workload, seed_timeout=seed_timeout).trace)
         with display:
             summary = check(
                 scenario,
@@ -265,6 +286,7 @@ def simulate(
                 processes=processes,
                 keep_going=keep_going,
                 on_progress=display.show,
+                seed_timeout=seed_timeout,
             )
     except SimulationError as failure:
         click.echo(str(failure))
@@ -292,7 +314,10 @@ def _scenario(hours: float | None, minutes: float | None, **others: Any) -> Scen
 
 def _workload(worker: Worker | None, value: Value | None, setup: Setup | None) -> Workload:
     if worker is not None:
-        return Workload(worker, value, setup)
+        try:
+            return Workload.of(worker, value, setup)
+        except ArgumentError as error:
+            raise click.UsageError(f"--{error}") from error
     for option, function in {"--value": value, "--setup": setup}.items():
         if function is not None:
             raise click.UsageError(

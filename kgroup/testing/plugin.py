@@ -180,11 +180,13 @@ def simulation() -> Callable[..., Summary]:
     """A function that simulates a program: an async function that takes a ``Process``.
 
     Its further arguments are ``seeds`` (``range(100)`` by default, ``[17]`` for one seed),
-    ``processes``, ``value`` and ``setup`` of ``check``, and those of ``Scenario``. It returns the
-    figures of all seeds, or raises ``SimulationError`` with the report of the first that fails.
+    ``processes``, ``value``, ``setup`` and ``seed_timeout`` of ``check``, and those of
+    ``Scenario``. It returns the figures of all seeds, or raises ``SimulationError`` with the report
+    of the first that fails.
     """
     from kgroup.errors import ConfigError
     from kgroup.testing.simulation import Scenario, check
+    from kgroup.testing.simulation.watchdog import SEED_TIMEOUT
 
     def simulate(
         worker: Worker,
@@ -193,6 +195,7 @@ def simulation() -> Callable[..., Summary]:
         value: Value | None = None,
         setup: Setup | None = None,
         processes: int | None = None,
+        seed_timeout: float = SEED_TIMEOUT,
         **scenario: Any,
     ) -> Summary:
         __tracebackhide__ = True  # the report follows the line of the test
@@ -201,6 +204,14 @@ def simulation() -> Callable[..., Summary]:
         except (ConfigError, TypeError) as error:
             error.__traceback__ = None  # its text says all, and the line of the test is above it
             raise
-        return check(given, seeds, worker, value=value, setup=setup, processes=processes)
+        return check(
+            given,
+            seeds,
+            worker,
+            value=value,
+            setup=setup,
+            processes=processes,
+            seed_timeout=seed_timeout,
+        )
 
     return simulate

@@ -75,6 +75,23 @@ def test_a_program_has_values_and_a_store_of_its_own() -> None:
     assert f"--worker {JSON_READER} --value {VALUE} --setup builtins:dict" in failed.output
 
 
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [
+        (("--worker", VALUE), "--worker=<function document"),
+        (("--worker", JSON_READER, "--value", SETUP), "--value=<function numbers"),
+        (("--worker", JSON_READER, "--setup", VALUE), "--setup=<function document"),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_refused(option: tuple[str, ...], named: str) -> None:
+    """The error names the option and what the function is called with, and no seed is run."""
+    result = run("--seeds", "5", *option)
+    assert result.exit_code == 2
+    text = " ".join(result.output.replace("│", " ").split())
+    assert named in text
+    assert "it is called with" in text
+
+
 def test_the_summary_says_why_records_were_not_processed() -> None:
     """Each reason that occurs has its number."""
     summary = Summary(written=20, processed=5, aborted=7, deleted=6)

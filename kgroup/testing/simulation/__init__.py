@@ -28,6 +28,7 @@ from __future__ import annotations
 from kgroup.testing.simulation import faults
 from kgroup.testing.simulation.campaign import Progress, check
 from kgroup.testing.simulation.default_program import default_worker
+from kgroup.testing.simulation.hanging import SimulationHangError
 from kgroup.testing.simulation.plan import MemberPlan, Plan, Scenario
 from kgroup.testing.simulation.plan_generation import generate_plan
 from kgroup.testing.simulation.process import Process, Worker
@@ -43,6 +44,7 @@ __all__ = [
     "Progress",
     "Scenario",
     "SimulationError",
+    "SimulationHangError",
     "Summary",
     "Worker",
     "check",

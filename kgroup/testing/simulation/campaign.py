@@ -22,6 +22,8 @@ from kgroup.testing.simulation.report import Failure, SimulationError
 from kgroup.testing.simulation.run import Outcome, simulate
 from kgroup.testing.simulation.shrinking import MOST_RUNS, shrink
 from kgroup.testing.simulation.summary import Summary
+from kgroup.testing.simulation.virtual_time import run_virtual
+from kgroup.testing.simulation.watchdog import SEED_TIMEOUT, TIMEOUTS
 from kgroup.testing.simulation.worker_pool import Result, results
 from kgroup.testing.simulation.workload import Setup, Value, Workload, own_frames
 
@@ -68,6 +70,7 @@ def check(
     keep_going: bool = False,
     on_progress: Callable[[Progress], object] = lambda _: None,
     most_runs: int = MOST_RUNS,
+    seed_timeout: float = SEED_TIMEOUT,
 ) -> Summary:
     """Simulate every seed; stop at the first that breaks an invariant and report it.
 
@@ -82,12 +85,14 @@ def check(
         value: called with a partition and a number that no other record has; returns the value of
             a record, as bytes. By default a value is the number, in digits. It must return the
             same for the same arguments. The record's header ``kgroup-number`` has the number.
-        setup: called before each run, also while a failure is shrunk; what it returns is
-            `Process.store` in that run. A context manager is entered, and left after the run.
+        setup: called before each run, also while a failure is shrunk, and once before the first,
+            to try it out; what it returns is `Process.store` in that run. A context manager is
+            entered, and left after the run.
         processes: how many run at a time; by default one for each processor. 1 is this process.
         keep_going: run all seeds before failing.
         on_progress: called in this process after every seed, and while a failure is shrunk.
         most_runs: the most smaller plans of a failure to try.
+        seed_timeout: real seconds that one simulation may take.
 
     Returns:
         The figures of all seeds, added up.
@@ -95,12 +100,15 @@ def check(
     Raises:
         SimulationError: an invariant was broken; the error has the shortest schedule of faults
             that still breaks it, a timeline of the group, and the command that runs it again.
+        SimulationHangError: a simulation did not end in that time, or one of its programs did not
+            end at all; the error has the seed, the virtual time and the lines that hang.
         ConfigError: an argument is not allowed.
-        ArgumentError: ``value`` or ``setup`` is no function.
+        ArgumentError: ``worker``, ``value`` or ``setup`` cannot be called as it would be.
         UsageError: no program ever got a generation, or none processed a record, so that nothing
-            was tested; or ``value`` returned no bytes; or this release of trio lacks internals that
-            are needed; or the other processes cannot start.
-        Exception: what ``value`` or ``setup`` raised, with a note that names the seed.
+            was tested; or ``value`` returned no bytes; or ``worker`` is no async function; or this
+            release of trio lacks internals that are needed; or the other processes cannot start.
+        Exception: what ``value`` or ``setup`` raised, with a note that says in which seed, or that
+            they were tried out.
         RuntimeError: called from inside ``trio.run``; or a seed fails in another process and not
             in this one, because the program depends on more than its seed.
 
@@ -110,10 +118,19 @@ def check(
     workload = Workload.of(worker, value, setup)
     bounds.optional(PROCESSES).check("processes", processes)
     _RUNS.check("most_runs", most_runs)
+    TIMEOUTS.check("seed_timeout", seed_timeout)
     seeds = _checked(seeds)
+    _try_out(workload, scenario, seed_timeout)
     progress = Progress(of=len(seeds) if isinstance(seeds, Sized) else None)
     failed: list[Result] = []
-    found = results(scenario, seeds, workload, processes=processes, keep_going=keep_going)
+    found = results(
+        scenario,
+        seeds,
+        workload,
+        processes=processes,
+        keep_going=keep_going,
+        seed_timeout=seed_timeout,
+    )
     try:
         for result in found:
             if result.is_failure:
@@ -132,7 +149,23 @@ def check(
         return progress.summary
     failed.sort(key=lambda one: one.position)
     progress = attrs.evolve(progress, failed=tuple(one.seed for one in failed))
-    raise _failure(scenario, workload, failed[0], progress, on_progress, most_runs)
+    if failed[0].hang is not None:
+        raise failed[0].hang
+
+    def run(plan: Plan) -> Outcome:
+        return simulate(plan, workload, seed_timeout=seed_timeout)
+
+    raise _failure(scenario, workload, failed[0], progress, on_progress, most_runs, run)
+
+
+def _try_out(workload: Workload, scenario: Scenario, seed_timeout: float) -> None:
+    """Call ``value`` and ``setup`` once: a mistake in them is shown as it is, before any seed."""
+    __tracebackhide__ = True
+    try:
+        run_virtual(0, workload.try_out, scenario.topics, seed_timeout=seed_timeout)
+    except Exception as error:
+        error.__traceback__ = own_frames(error.__traceback__)
+        raise
 
 
 def _checked(seeds: Any) -> Iterable[int]:
@@ -189,11 +222,12 @@ def _failure(
     progress: Progress,
     on_progress: Callable[[Progress], object],
     most_runs: int,
+    run: Callable[[Plan], Outcome],
 ) -> SimulationError:
     """Run the first failing seed again in this process and shrink its plan."""
     __tracebackhide__ = True
     try:
-        outcome = simulate(generate_plan(scenario, first.seed), worker)
+        outcome = run(generate_plan(scenario, first.seed))
     except Exception as error:
         error.add_note(f"This happened in the simulation of seed {first.seed}.")
         error.__traceback__ = own_frames(error.__traceback__)
@@ -205,14 +239,14 @@ def _failure(
             f" other process:\n{first.failure}"
         )
 
-    def run(plan: Plan) -> Outcome:
+    def run_smaller(plan: Plan) -> Outcome:
         nonlocal progress
-        result = simulate(plan, worker)
+        result = run(plan)
         progress = attrs.evolve(progress, shrinking=progress.shrinking + 1)
         on_progress(progress)
         return result
 
-    shrunk = shrink(outcome, run, most_runs=most_runs)
+    shrunk = shrink(outcome, run_smaller, most_runs=most_runs)
     return SimulationError(
         Failure(
             scenario=scenario,

@@ -73,11 +73,13 @@ from kgroup.testing.simulation.programs import RunningPrograms
 from kgroup.testing.simulation.settling import ReadingGroups, settle
 from kgroup.testing.simulation.states import AWAY, DEAD, LOADING, States
 from kgroup.testing.simulation.topics import SimulatedTopics
-from kgroup.testing.simulation.virtual_time import call_at
+from kgroup.testing.simulation.virtual_time import call_at, end_by
 from kgroup.testing.simulation.workload import Workload
 from kgroup.types import IsolationLevel
 
 _READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED.value
+_LEFT_OVER: Final = 3600.0
+"""Virtual seconds in which the tasks of a program that was killed have to end."""
 
 
 @final
@@ -176,6 +178,11 @@ class Engine:
                 await self._play(context, groups)
             finally:
                 programs.thaw_all()  # the nursery could not be left while a task is frozen
+            end_by(
+                trio.current_time() + _LEFT_OVER,
+                f"a program goes on {_LEFT_OVER:g} virtual seconds after it was cancelled: it is"
+                " shielded from cancellation. Give every shielded scope a deadline",
+            )
             nursery.cancel_scope.cancel()
 
     async def _play(self, context: InjectionContext, groups: ReadingGroups) -> None:

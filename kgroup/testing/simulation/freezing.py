@@ -35,6 +35,11 @@ def owned_by(owner: str) -> Iterator[None]:
         _owner.reset(token)
 
 
+def owner_of(task: trio.lowlevel.Task) -> str | None:
+    """The owner of a task; None for a task of the simulator itself."""
+    return task.context.get(_owner)
+
+
 @final
 class Freezer(trio.abc.Instrument):
     """Freezes and thaws owners within one run of trio."""
@@ -53,7 +58,7 @@ class Freezer(trio.abc.Instrument):
                 trio.lowlevel.add_instrument(self)
             self._frozen[owner] = []
             queue = trio_internals.runnable_tasks()
-            for task in [one for one in queue if one.context.get(_owner) == owner]:
+            for task in [one for one in queue if owner_of(one) == owner]:
                 queue.remove(task)
                 self._frozen[owner].append(task)
         # Tasks of the current round still take one step: wait until the round is over.
@@ -75,7 +80,7 @@ class Freezer(trio.abc.Instrument):
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         """See ``trio.abc.Instrument``: trio has just appended the task to its queue."""
-        owner = task.context.get(_owner)
+        owner = owner_of(task)
         if owner is None or owner not in self._frozen:
             return
         last = trio_internals.runnable_tasks().pop()

@@ -12,8 +12,9 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import bounds
-from kgroup.broker.broker_settings import BROKERS
+from kgroup.broker.broker_settings import BROKERS, BrokerSettings
 from kgroup.broker.security.settings import SESSION_LIFETIME
+from kgroup.config import FIELDS, LONGEST_HEARTBEAT_PART, GroupConfig
 from kgroup.errors import ConfigError
 from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation.faults import Fault
@@ -35,6 +36,13 @@ MOST_PARTITIONS: Final = 1000
 TOPICS: Final = (
     f"it must be None, or 1 to {MOST_TOPICS} topics with 1 to {MOST_PARTITIONS} partitions in all"
 )
+_RELATED: Final = ("session_timeout", "rebalance_timeout", "heartbeat_interval")
+_ANY_GROUP: Final[Mapping[str, Any]] = {
+    "bootstrap_servers": "broker:9092",
+    "group_id": "group",
+    "topics": ("topic",),
+    **{name: getattr(FIELDS, name).default for name in _RELATED},
+}
 _NAMES: Final = bounds.instance(Mapping, "a mapping of names to values")
 
 
@@ -49,6 +57,42 @@ def _check_topics(_: object, attribute: attrs.Attribute[Any], value: Any) -> Non
         bounds.whole(1, MOST_PARTITIONS).check(f"{attribute.name}[{name!r}]", partitions)
     if sum(value.values()) > MOST_PARTITIONS:
         raise ConfigError(attribute.name, value, TOPICS)
+
+
+def with_given(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A seed's settings of a group with those of its scenario, which the seed's make room for.
+
+    A heartbeat has to fit into the session and the rebalance time-out, whoever chose them.
+    """
+    both = {**chosen, **given}
+    session, rebalance, heartbeat = map(both.get, _RELATED)
+    if not all(map(bounds.is_number, (session, rebalance, heartbeat))):
+        return both  # GroupConfig refuses it
+    assert session is not None
+    assert rebalance is not None
+    assert heartbeat is not None
+    fitting = {
+        "session_timeout": max(session, heartbeat * 3),
+        "rebalance_timeout": max(rebalance, heartbeat / LONGEST_HEARTBEAT_PART),
+    }
+    if "heartbeat_interval" not in given:
+        most = min(session / 3, rebalance * LONGEST_HEARTBEAT_PART)
+        fitting = {"heartbeat_interval": min(heartbeat, most)}
+    return {**both, **fitting, **given}
+
+
+def _check_settings(config: Mapping[str, Any], broker_settings: Mapping[str, object]) -> None:
+    """Refuse settings that every program, or every broker, would refuse later."""
+    try:
+        GroupConfig(**{**_ANY_GROUP, **with_given(_ANY_GROUP, config)})
+    except ConfigError as error:
+        raise ConfigError(f"config[{error.field!r}]", error.value, error.allowed) from None
+    except TypeError as error:
+        raise ConfigError("config", config, f"GroupConfig refuses it: {error}") from None
+    try:
+        BrokerSettings.from_properties(broker_settings)
+    except ConfigError as error:
+        raise ConfigError(f"broker_settings[{error.field!r}]", error.value, error.allowed) from None
 
 
 @final
@@ -68,6 +112,8 @@ class Scenario:
             a program that does not use `Process.config` takes `Process.security` for that.
         deletes_topics: whether topics are deleted and created again. It makes offsets in a store of
             the program's own meaningless; a program that cannot notice this is simulated without.
+        exactly_once: whether it is a failure if a record is processed again. By default it is one
+            for programs that keep offsets of their own, with ``GroupConfig.starts``.
         config: settings of every member's group; they take precedence over the seed's.
         broker_settings: Kafka's broker properties; they take precedence over the seed's.
 
@@ -85,11 +131,13 @@ class Scenario:
     wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)
     logins: bool = attrs.field(default=False, validator=bounds.flag())
     deletes_topics: bool = attrs.field(default=True, validator=bounds.flag())
+    exactly_once: bool | None = attrs.field(default=None, validator=bounds.optional(bounds.flag()))
     config: Mapping[str, Any] = attrs.field(factory=dict, validator=_NAMES)
     broker_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_NAMES)
 
     def __attrs_post_init__(self) -> None:
-        """Bound the cost of members and faults: a simulation keeps its history in memory."""
+        """Check the settings, and bound the cost: a simulation keeps its history in memory."""
+        _check_settings(self.config, self.broker_settings)
         hours = self.duration / _HOUR
         if self.members * hours > MOST_MEMBER_HOURS:
             raise ConfigError(
@@ -178,6 +226,7 @@ class Plan:
         transactional: the part of the writes that is in transactions, 0 to 1.
         wall_clock_error: the most seconds by which half of the wall clocks are wrong at first.
         logins: how the members log in, or None.
+        exactly_once: see `Scenario`.
 
     Raises:
         ConfigError: a number is out of bounds; a wait of NaN seconds, for example, would never end.
@@ -200,3 +249,4 @@ class Plan:
     transactional: float = attrs.field(default=0.0, validator=bounds.number(0, 1))
     wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)
     logins: LoginPlan | None = None
+    exactly_once: bool | None = None

@@ -21,7 +21,7 @@ from kgroup.testing.simulation.fault_generation import KINDS, LOGIN_KINDS, Fault
 from kgroup.testing.simulation.faults import Fault, TopicDeleted
 from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PLAIN, SEEKS
-from kgroup.testing.simulation.plan import LoginPlan, MemberPlan, Plan, Scenario
+from kgroup.testing.simulation.plan import LoginPlan, MemberPlan, Plan, Scenario, with_given
 from kgroup.testing.simulation.targeted_faults import generate_targeted_faults
 
 _HOUR: Final = 3600.0
@@ -97,7 +97,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
         brokers=scenario.brokers,
         topics=topics,
         members=members,
-        config={**config, **scenario.config},
+        config=with_given(config, scenario.config),
         broker_settings={
             "group.initial.rebalance.delay.ms": delay,
             "group.min.session.timeout.ms": 1000,
@@ -114,6 +114,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
         transactional=transactional,
         wall_clock_error=scenario.wall_clock_error,
         logins=logins,
+        exactly_once=scenario.exactly_once,
     )
 
 

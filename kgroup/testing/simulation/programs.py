@@ -31,6 +31,7 @@ from kgroup.testing.simulation.plan import MemberPlan, Plan
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.testing.simulation.topics import SimulatedTopics
 from kgroup.testing.simulation.wall_clock import DriftingWallClock
+from kgroup.testing.simulation.workload import NotAsyncError
 from kgroup.worker_thread import compute_inline
 
 STOP_TIMEOUT: Final = 60.0
@@ -242,6 +243,8 @@ class RunningPrograms:
         error: BaseException | None = None
         try:
             await self._worker(program.process)
+        except NotAsyncError:
+            raise  # no restart helps
         except (Exception, SystemExit) as raised:  # noqa: BLE001 # a program may fail in any way
             error = raised
         except BaseExceptionGroup as group:

@@ -168,6 +168,7 @@ def command_of(failure: Failure) -> str | None:
         wall_clock_error=scenario.wall_clock_error,
         logins=scenario.logins,
         deletes_topics=scenario.deletes_topics,
+        exactly_once=scenario.exactly_once,
     )
     if None in given.values() or options != scenario:
         return None
@@ -181,6 +182,8 @@ def command_of(failure: Failure) -> str | None:
         command += " --logins" if scenario.logins else " --no-logins"
     if not scenario.deletes_topics:
         command += " --no-topic-deletions"
+    if scenario.exactly_once is not None:
+        command += " --exactly-once" if scenario.exactly_once else " --no-exactly-once"
     places = (f" --{name} {':'.join(place)}" for name, place in given.items() if place)
     return f"{command}{''.join(places)}"
 

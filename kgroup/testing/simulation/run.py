@@ -15,6 +15,7 @@ from kgroup.testing.simulation.observer import Recorder
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.process import Worker
 from kgroup.testing.simulation.virtual_time import run_virtual
+from kgroup.testing.simulation.watchdog import SEED_TIMEOUT, TIMEOUTS
 from kgroup.testing.simulation.workload import Setup, Value, Workload
 
 
@@ -42,11 +43,16 @@ class Outcome:
 
 
 def record(
-    plan: Plan, worker: Worker, new_coordination: NewCoordination = ClassicCoordination
+    plan: Plan,
+    worker: Worker,
+    new_coordination: NewCoordination = ClassicCoordination,
+    *,
+    seed_timeout: float = SEED_TIMEOUT,
 ) -> tuple[HistoryEntry, ...]:
     """Run a plan in virtual time and return its history; `simulate` checks it too."""
     recorder = Recorder()
-    run_virtual(plan.seed, Engine(plan, Workload.of(worker), recorder, new_coordination).run)
+    engine = Engine(plan, Workload.of(worker), recorder, new_coordination)
+    run_virtual(plan.seed, engine.run, seed_timeout=seed_timeout)
     return tuple(recorder.history)
 
 
@@ -56,6 +62,7 @@ def simulate(
     *,
     value: Value | None = None,
     setup: Setup | None = None,
+    seed_timeout: float = SEED_TIMEOUT,
 ) -> Outcome:
     """Run a plan in virtual time and check every invariant.
 
@@ -64,12 +71,16 @@ def simulate(
         worker: the program that every member runs.
         value: see `check`.
         setup: see `check`.
+        seed_timeout: see `check`.
 
     Raises:
-        ArgumentError: an argument is no function.
+        SimulationHangError: it did not end in that time.
+        ConfigError: ``seed_timeout`` is out of bounds.
+        ArgumentError: a function cannot be called as it would be.
         UsageError: this release of trio lacks internals that the simulator needs; see
             ``trio_internals``.
         RuntimeError: called from inside ``trio.run``.
     """
-    entries = record(plan, Workload.of(worker, value, setup))
+    TIMEOUTS.check("seed_timeout", seed_timeout)
+    entries = record(plan, Workload.of(worker, value, setup), seed_timeout=seed_timeout)
     return Outcome(plan=plan, history=entries, violations=tuple(check(plan, entries)))

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar, final
 import attrs
 
 from kgroup.testing.simulation.faults import LastingFault
+from kgroup.testing.simulation.hanging import SimulationHangError
 from kgroup.testing.simulation.history import FaultBegan
 from kgroup.testing.simulation.plan import Plan
 from kgroup.testing.simulation.run import Outcome
@@ -121,6 +122,8 @@ class _Search:
         self.runs += 1
         try:
             outcome = self._run(plan)
+        except SimulationHangError:
+            raise _OutOfRunsError from None  # every other plan might take as long
         except Exception:  # noqa: BLE001 # another failure is not the one to shrink
             return False
         if all(one.number != self.invariant for one in outcome.violations):

@@ -2,7 +2,9 @@
 
 Time runs from top to bottom; the coordinator and each program have a lane, and the text beside them
 says what happens. The rows around the first violation are shown in full, the rows before and after
-in outline. The same outcome gives the same timeline, in ASCII, at most ``WIDTH`` characters wide.
+in outline. What decides a violation may be long before it, and is about the same partition: the
+outline before it has such rows as well. The same outcome gives the same timeline, in ASCII, at most
+``WIDTH`` characters wide.
 """
 
 from __future__ import annotations
@@ -30,6 +32,11 @@ _AFTER: Final = 5
 """Rows after it that are shown in full."""
 _OUTLINE: Final = 25
 """Rows of the outline before the full part, and after it."""
+_OF_RECORD: Final = 20
+_FOLLOWING: Final = 2
+_OF_PARTITION: Final = 10
+"""Of the partition that the violation is about, rows before the full part that are shown as well:
+those about its record or its position, the rows after each of them, and the last ones."""
 
 _TIME: Final = 9
 _COORDINATOR: Final = 14
@@ -71,7 +78,7 @@ class _Row:
 
     trace_entry: TraceEntry
     marks: dict[str, str]
-    violation: bool
+    violation: Violation | None
 
 
 @final
@@ -138,7 +145,11 @@ def _rows(outcome: Outcome) -> list[_Row]:
         if replaced is not None:
             rows[replaced] = None
         rows.append(
-            _Row(trace_entry=trace_entry, marks=lanes.marks(), violation=isinstance(one, Violation))
+            _Row(
+                trace_entry=trace_entry,
+                marks=lanes.marks(),
+                violation=one if isinstance(one, Violation) else None,
+            )
         )
     return [row for row in rows if row is not None]
 
@@ -165,7 +176,8 @@ class _Runs:
         if first == one.offset:
             return trace_entry, None
         words = f"{one.process} has processed {one.partition} {first} to {one.offset}"
-        return attrs.evolve(trace_entry, words=words), replaced
+        offsets = {one.partition: range(first, one.offset + 1)}
+        return attrs.evolve(trace_entry, words=words, touched=offsets), replaced
 
 
 def _with_violations(outcome: Outcome) -> Iterator[HistoryEntry | Violation]:
@@ -196,19 +208,50 @@ class _Shown:
 
 
 def _chosen(rows: Sequence[_Row]) -> _Shown:
-    broken = next((number for number, row in enumerate(rows) if row.violation), None)
+    violation = next((row.violation for row in rows if row.violation), None)
+    partition = violation and violation.partition
+    rows = [
+        row for row in rows if not row.trace_entry.minor or partition in row.trace_entry.touched
+    ]
     begin = end = len(rows)
-    if broken is not None:
+    if violation is not None:
+        broken = next(number for number, row in enumerate(rows) if row.violation)
         begin, end = max(broken - _BEFORE, 0), broken + 1 + _AFTER
-    before = [row for row in rows[:begin] if row.trace_entry.outline]
+    leading = [] if violation is None else _leading_to(violation, rows[:begin])
+    outline = [number for number, row in enumerate(rows[:begin]) if row.trace_entry.outline]
+    before = [rows[number] for number in sorted({*outline[-_OUTLINE:], *leading})]
     after = [row for row in rows[end:] if row.trace_entry.outline]
     return _Shown(
-        left_out_before=max(len(before) - _OUTLINE, 0),
-        before=before[-_OUTLINE:],
+        left_out_before=max(len(outline) - _OUTLINE, 0),
+        before=before,
         full=rows[begin:end],
         after=after[:_OUTLINE],
         left_out_after=max(len(after) - _OUTLINE, 0),
     )
+
+
+def _leading_to(violation: Violation, rows: Sequence[_Row]) -> list[int]:
+    """The numbers of the rows that are about the same partition and may have decided."""
+    partition, offset = violation.partition, violation.offset
+    if partition is None:
+        return []
+    about = [number for number, row in enumerate(rows) if partition in row.trace_entry.touched]
+    found = {*about[-_OF_PARTITION:]}
+    places = [
+        place
+        for place, number in enumerate(about)
+        if _is_at(rows[number].trace_entry.touched[partition], offset)
+    ]
+    for place in places[-_OF_RECORD:]:
+        found.update(about[place : place + 1 + _FOLLOWING])
+    return sorted(found)
+
+
+def _is_at(offsets: range, offset: int | None) -> bool:
+    """Whether a row is about a record, or about the position right before or after it."""
+    if offset is None:
+        return False
+    return offset in offsets or (not offsets and offsets.start in (offset, offset + 1))
 
 
 def _lanes_of(entries: Iterable[HistoryEntry], rows: Iterable[_Row]) -> list[str]:
@@ -268,7 +311,9 @@ def _lines(drawing: _Drawing, shown: _Shown) -> Iterator[str]:
     for row in shown.before:
         yield from drawing.lines(row)
     if shown.before and shown.full:
-        yield _ruler("outline so far, everything from here")
+        leading = any(not row.trace_entry.outline for row in shown.before)
+        also = " with what led to it in its partition" if leading else ""
+        yield _ruler(f"outline so far{also}, everything from here")
     for row in shown.full:
         yield from drawing.lines(row)
     if shown.full and shown.after:

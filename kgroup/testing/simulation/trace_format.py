@@ -29,6 +29,7 @@ from kgroup.events import (
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.faults import LastingFault
 from kgroup.testing.simulation.history import HistoryEntry
+from kgroup.testing.simulation.touched import Touched, applied, touched
 from kgroup.types import TopicPartition
 
 COORDINATOR: Final = ""
@@ -46,6 +47,8 @@ class TraceEntry:
         words: a sentence, without the time.
         label: the text in the lane; empty if the sentence is enough.
         outline: whether it is shown in an outline too.
+        touched: the partitions and offsets that it is about.
+        minor: whether it is shown only if the violation is about one of these partitions.
     """
 
     at: float
@@ -53,6 +56,8 @@ class TraceEntry:
     words: str
     label: str = ""
     outline: bool = False
+    touched: Touched = attrs.field(factory=dict)
+    minor: bool = False
 
 
 @final
@@ -66,7 +71,8 @@ class TraceFormatter:
     def format(self, entry: HistoryEntry) -> TraceEntry | None:
         """The trace entry for a history entry, or None if it is not shown."""
         format_entry = _FORMATTERS.get(type(entry))
-        return None if format_entry is None else format_entry(self, entry)
+        formatted = None if format_entry is None else format_entry(self, entry)
+        return formatted and attrs.evolve(formatted, touched=touched(entry))
 
     def event_label(self, process: str, event: Event) -> str:
         """The label for a program's event; that of a generation includes its partitions."""
@@ -193,13 +199,23 @@ def _processed(_: TraceFormatter, entry: history.Processed) -> TraceEntry:
     )
 
 
+def _sought(_: TraceFormatter, entry: history.SeekCalled) -> TraceEntry:
+    words = f"{entry.process} seeks {entry.partition} to {entry.offset}"
+    return TraceEntry(at=entry.at, lane=entry.process, label="seek", words=words)
+
+
+def _skipped(_: TraceFormatter, entry: history.RecordsSkipped) -> TraceEntry:
+    words = f"{entry.process} skips {entry.partition} before {entry.offset}"
+    return TraceEntry(at=entry.at, lane=entry.process, label="skip", words=words)
+
+
 # Coordinators.
 
 
 def _request_handled(_: TraceFormatter, entry: history.RequestHandled) -> TraceEntry | None:
     errors = _errors(entry.response)
     if not errors:
-        return None
+        return _commit_applied(entry)
     return TraceEntry(
         at=entry.at,
         lane=COORDINATOR,
@@ -208,6 +224,22 @@ def _request_handled(_: TraceFormatter, entry: history.RequestHandled) -> TraceE
             f"b{entry.node_id} refuses {entry.api} of {entry.process or 'an unknown client'}:"
             f" {errors}"
         ),
+    )
+
+
+def _commit_applied(entry: history.RequestHandled) -> TraceEntry | None:
+    """A commit where it takes effect: its member may never learn of that."""
+    if not (offsets := applied(entry)):
+        return None
+    return TraceEntry(
+        at=entry.at,
+        lane=COORDINATOR,
+        label="commit",
+        words=(
+            f"b{entry.node_id} applies a commit of {entry.process or 'an unknown client'}:"
+            f" {_offsets(offsets)}"
+        ),
+        minor=True,
     )
 
 
@@ -328,6 +360,8 @@ _FORMATTERS: Final[
     history.EventReported: _event_reported,
     history.HandedOut: _handed_out,
     history.Processed: _processed,
+    history.SeekCalled: _sought,
+    history.RecordsSkipped: _skipped,
     history.RequestHandled: _request_handled,
     history.ParkedRequestAnswered: _answered,
     history.GroupChanged: _group_changed,

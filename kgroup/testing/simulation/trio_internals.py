@@ -1,6 +1,6 @@
 """All uses of trio's private parts by the simulator; nothing else in kgroup touches them.
 
-Three things that a simulation needs have no public interface:
+Six things that a simulation needs have no public interface:
 
 - *Deterministic scheduling.* In each round of its loop trio takes the runnable tasks and shuffles
   them with the module's own generator ``_r``. With ``_ALLOW_DETERMINISTIC_SCHEDULING`` (made for
@@ -10,6 +10,11 @@ Three things that a simulation needs have no public interface:
 - *Autojump that can be refused.* ``MockClock._autojump`` jumps unconditionally; `autojump_clock`
   replaces it on one instance. It also returns the deadline itself as the time: MockClock adds up
   the jumps, and the sums differ from the deadlines in the last bits.
+- *Ctrl-C in the loop.* ``runner.deliver_ki`` is what trio's own handler calls when the signal
+  arrives in code that must not be interrupted; ``watchdog`` has a handler of its own.
+- *Raising in a task*, whether it waits or is to run next. ``trio.lowlevel.reschedule`` is public,
+  but only ``task._next_send_fn`` and ``task._next_send`` say which. It ends runs that hang.
+- *Who waits for a thread.* A task in ``to_thread.run_sync`` is found by the code that it is in.
 - *Freezing a task.* ``runner.runq`` is the queue of tasks for the next round; taking a task out
   of it is what freezes a program (see ``freezing``).
 
@@ -31,6 +36,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, final
 
+import attrs
 import trio
 from trio.testing import MockClock
 
@@ -39,6 +45,8 @@ from kgroup.errors import UsageError
 _SWITCH: Final = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR: Final = "_r"
 _AUTOJUMP: Final = "_autojump"
+_RUN_SYNC: Final = trio.to_thread.run_sync.__code__
+"""The code that a task is in while a worker thread works for it."""
 
 
 def _run_module() -> Any:
@@ -65,6 +73,15 @@ def check() -> None:
             (
                 "trio._core._run.Deadlines.next_deadline",
                 hasattr(getattr(run, "Deadlines", None), "next_deadline"),
+            ),
+            ("trio._core._run.Error", hasattr(run, "Error")),
+            (
+                "trio._core._run.Runner.deliver_ki",
+                hasattr(getattr(run, "Runner", None), "deliver_ki"),
+            ),
+            *(
+                (f"trio.lowlevel.Task.{name}", name in attrs.fields_dict(trio.lowlevel.Task))
+                for name in ("_next_send_fn", "_next_send")
             ),
             (f"trio.testing.MockClock.{_AUTOJUMP}", hasattr(MockClock, _AUTOJUMP)),
         )
@@ -151,6 +168,30 @@ def autojump_clock(
     clock.current_time = current_time  # type: ignore[method-assign]
     setattr(clock, _AUTOJUMP, jump_if_allowed)
     return clock
+
+
+def deliver_interrupt() -> None:
+    """Raise KeyboardInterrupt in the main task, at its next checkpoint; for a signal handler."""
+    _run_module().GLOBAL_RUN_CONTEXT.runner.deliver_ki()
+
+
+def raise_in(task: trio.lowlevel.Task, error: BaseException) -> None:
+    """Raise in a task between two of its steps, whether it is shielded from cancellation or not.
+
+    What it waits for does not learn of it, so the run is of no further use. A task that has not
+    begun is left alone.
+    """
+    state: Any = task
+    outcome = _run_module().Error(error)
+    if state._next_send_fn is None:  # noqa: SLF001
+        trio.lowlevel.reschedule(task, outcome)
+    elif state._next_send is not None:  # noqa: SLF001
+        state._next_send = outcome  # noqa: SLF001
+
+
+def waits_for_thread(task: trio.lowlevel.Task) -> bool:
+    """Whether a worker thread works for a task."""
+    return any(frame.f_code is _RUN_SYNC for frame, _ in task.iter_await_frames())
 
 
 def runnable_tasks() -> deque[trio.lowlevel.Task]:

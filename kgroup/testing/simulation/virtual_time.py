@@ -42,8 +42,9 @@ from typing import Any, Final, TypeVar
 import trio
 from trio.testing import MockClock
 
-from kgroup.testing.simulation import trio_internals
+from kgroup.testing.simulation import hanging, trio_internals
 from kgroup.testing.simulation.socket_guard import no_sockets
+from kgroup.testing.simulation.watchdog import SEED_TIMEOUT, Watchdog
 
 T = TypeVar("T")
 
@@ -51,10 +52,9 @@ _POLL_INTERVAL: Final = 0.001
 """Real seconds after which a clock that waits for worker threads checks them again."""
 _IDLE_THREAD: Final = "Trio thread"
 """How trio names a worker thread that waits for work."""
-_RUN_SYNC: Final = trio.to_thread.run_sync.__code__
-"""The code that a task is in while a worker thread works for it."""
 
 _timed_calls: Final[ContextVar[trio_internals.TimedCalls]] = ContextVar("kgroup_calls_of_the_clock")
+_watchdog: Final[ContextVar[Watchdog]] = ContextVar("kgroup_watchdog")
 
 
 def call_at(at: float, fn: Callable[[], None]) -> None:
@@ -66,6 +66,17 @@ def call_at(at: float, fn: Callable[[], None]) -> None:
     _timed_calls.get().add(at, fn)
 
 
+def end_by(at: float, why: str) -> None:
+    """End the run as one that hangs if it lasts until a virtual time; only inside `run_virtual`.
+
+    Args:
+        at: the virtual time.
+        why: what has not happened by then, as a sentence without its full stop.
+    """
+    watchdog = _watchdog.get()
+    call_at(at, lambda: watchdog.abandon(why))
+
+
 def _clock(calls: trio_internals.TimedCalls) -> MockClock:
     """A clock that jumps when all tasks wait and no worker thread works."""
     others = {one for one in threading.enumerate() if not one.name.startswith(_IDLE_THREAD)}
@@ -75,12 +86,18 @@ def _clock(calls: trio_internals.TimedCalls) -> MockClock:
         # thread but this one.
         if threading.active_count() == 1 or others.issuperset(threading.enumerate()):
             return True
-        return not any(map(_waits_for_thread, _tasks()))
+        tasks = hanging.all_tasks(trio.lowlevel.current_root_task())
+        return not any(map(trio_internals.waits_for_thread, tasks))
 
     return trio_internals.autojump_clock(no_thread_works, _POLL_INTERVAL, calls)
 
 
-def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
+def run_virtual(
+    seed: int,
+    main: Callable[..., Awaitable[T]],
+    *args: Any,
+    seed_timeout: float = SEED_TIMEOUT,
+) -> T:
     """Run ``main(*args)`` as ``trio.run`` does, in virtual time that begins at 0.
 
     The garbage collector is off meanwhile: when it runs does not follow from the seed.
@@ -89,33 +106,42 @@ def run_virtual(seed: int, main: Callable[..., Awaitable[T]], *args: Any) -> T:
         seed: decides trio's own choices.
         main: an async function.
         args: its arguments.
+        seed_timeout: real seconds that the run may take.
 
     Raises:
+        SimulationHangError: it did not end in that time.
         UsageError: this release of trio lacks the internals that make it deterministic; or the
             code inside tried to open a real socket (raised where it tried).
-        KeyboardInterrupt: raised bare, whichever task it interrupted.
+        KeyboardInterrupt: raised bare, whichever task it interrupted, and also if a task does not
+            end when it is cancelled.
         Exception: what a task raised, without the groups of the nurseries around it; an
             ExceptionGroup, if several tasks failed.
         RuntimeError: called from inside ``trio.run``; use ``trio.to_thread.run_sync`` there.
     """
     calls = trio_internals.TimedCalls()
 
+    watchdog = Watchdog(seed, seed_timeout)
+
     async def guarded() -> T:
-        with no_sockets():
+        with watchdog.in_run(), no_sockets():
             return await main(*args)
 
     # Set outside the run: what the clock calls runs in no task, and may itself use `call_at`.
-    token = _timed_calls.set(calls)
+    tokens = _timed_calls.set(calls), _watchdog.set(watchdog)
     with trio_internals.deterministic_scheduling(seed), _without_collector():
         try:
-            return trio.run(guarded, clock=_clock(calls))
+            with watchdog.watching():
+                clock = _clock(calls)
+                watchdog.before_run(clock)
+                return trio.run(guarded, clock=clock)
         except BaseExceptionGroup as errors:
             if errors.subgroup(KeyboardInterrupt) is not None:
                 # Which of the simulated tasks it interrupted does not matter to the user.
                 raise KeyboardInterrupt from errors
             failure = _without_nurseries(errors)
         finally:
-            _timed_calls.reset(token)
+            _timed_calls.reset(tokens[0])
+            _watchdog.reset(tokens[1])
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     raise failure
 
@@ -136,18 +162,3 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _tasks() -> Iterator[trio.lowlevel.Task]:
-    """Every task of this run."""
-    root = trio.lowlevel.current_root_task()
-    found = [] if root is None else [root]
-    while found:
-        task = found.pop()
-        yield task
-        for nursery in task.child_nurseries:
-            found.extend(nursery.child_tasks)
-
-
-def _waits_for_thread(task: trio.lowlevel.Task) -> bool:
-    return any(frame.f_code is _RUN_SYNC for frame, _ in task.iter_await_frames())

@@ -7,6 +7,7 @@ seed is skipped silently.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import pickle
@@ -22,6 +23,7 @@ from typing import Final, final
 import attrs
 
 from kgroup.errors import UsageError
+from kgroup.testing.simulation.hanging import SimulationHangError
 from kgroup.testing.simulation.plan import Scenario
 from kgroup.testing.simulation.plan_generation import generate_plan
 from kgroup.testing.simulation.process import Worker
@@ -30,6 +32,8 @@ from kgroup.testing.simulation.summary import Summary
 
 _ENDING: Final = 5.0
 """Real seconds that a process has to end before it is killed."""
+_PATIENCE: Final = 60.0
+"""Real seconds beyond the time-out of a seed in which a process has to report that it hangs."""
 _READY: Final = "ready"
 
 
@@ -43,12 +47,14 @@ class Result:
         seed: the seed.
         summary: its figures.
         failure: what is wrong, as text; empty if nothing is.
+        hang: the error, if the simulation did not end; it is not run again.
     """
 
     position: int
     seed: int
     summary: Summary
     failure: str
+    hang: SimulationHangError | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -63,6 +69,7 @@ def results(
     *,
     processes: int | None,
     keep_going: bool,
+    seed_timeout: float,
 ) -> Generator[Result, None, None]:
     """Simulate seeds and yield each result as soon as it is known.
 
@@ -76,14 +83,16 @@ def results(
     if isinstance(seeds, Sized):
         number = min(number, len(seeds))
     tasks = enumerate(seeds)
-    payload = _pickled(scenario, worker)
+    payload = _pickled(scenario, worker, seed_timeout)
     if number > 1 and payload is not None:
         with _WorkerPool(payload, number) as pool:
             if pool.can_load():
-                yield from pool.results(tasks, keep_going=keep_going)
+                yield from pool.results(
+                    tasks, keep_going=keep_going, patience=seed_timeout + _PATIENCE
+                )
                 return
     for position, seed in tasks:
-        result = _result(scenario, worker, position, seed)
+        result = _result(scenario, worker, seed_timeout, position, seed)
         yield result
         if result.is_failure and not keep_going:
             return
@@ -95,23 +104,28 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _pickled(scenario: Scenario, worker: Worker) -> bytes | None:
+def _pickled(scenario: Scenario, worker: Worker, seed_timeout: float) -> bytes | None:
     """The scenario and the program for another process, or None if they cannot be pickled."""
     try:
-        return pickle.dumps((scenario, worker))
+        return pickle.dumps((scenario, worker, seed_timeout))
     except (pickle.PicklingError, AttributeError, TypeError):
         return None
 
 
-def _result(scenario: Scenario, worker: Worker, position: int, seed: int) -> Result:
+def _result(
+    scenario: Scenario, worker: Worker, seed_timeout: float, position: int, seed: int
+) -> Result:
+    hang = None
     try:
-        outcome = simulate(generate_plan(scenario, seed), worker)
+        outcome = simulate(generate_plan(scenario, seed), worker, seed_timeout=seed_timeout)
+    except SimulationHangError as error:
+        hang, failure, summary = error, str(error), Summary()
     except Exception:  # noqa: BLE001 # raised when this seed is run again
         failure, summary = traceback.format_exc(), Summary()
     else:
         failure = "\n".join(map(str, outcome.violations))
         summary = Summary.of(outcome.history)
-    return Result(position=position, seed=seed, summary=summary, failure=failure)
+    return Result(position=position, seed=seed, summary=summary, failure=failure, hang=hang)
 
 
 def _work(connection: Connection, payload: bytes) -> None:
@@ -120,7 +134,7 @@ def _work(connection: Connection, payload: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
     try:
-        scenario, worker = pickle.loads(payload)  # noqa: S301 # from our own parent
+        scenario, worker, seed_timeout = pickle.loads(payload)  # noqa: S301 # from our own parent
     except Exception as error:  # noqa: BLE001 # reported to the parent
         connection.send(f"{type(error).__name__}: {error}")
         return
@@ -130,7 +144,7 @@ def _work(connection: Connection, payload: bytes) -> None:
             position, seed = connection.recv()
         except EOFError:
             return
-        connection.send(_result(scenario, worker, position, seed))
+        connection.send(_result(scenario, worker, seed_timeout, position, seed))
 
 
 def _end_with_parent() -> None:
@@ -139,6 +153,18 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def _deaf(busy: Iterable[int], patience: float) -> SimulationHangError:
+    """The error of processes that cannot even report that they hang."""
+    seeds = sorted(busy)
+    return SimulationHangError(
+        seeds[0],
+        math.nan,
+        f"seed {', '.join(map(str, seeds))} hangs: its process has reported nothing for"
+        f" {patience:g} real seconds. It computes or blocks in a library that lets no other thread"
+        " run; with processes=1 (--processes 1) a debugger shows where",
+    )
 
 
 @final
@@ -177,15 +203,24 @@ class _WorkerPool:
         answers = [self._receive(one) for one in self._processes]
         return all(answer == _READY for answer in answers)
 
-    def results(self, tasks: Iterator[tuple[int, int]], *, keep_going: bool) -> Iterator[Result]:
-        """Give each idle process the next seed, and yield the results as they come."""
-        busy: dict[object, Connection] = {}
+    def results(
+        self, tasks: Iterator[tuple[int, int]], *, keep_going: bool, patience: float
+    ) -> Iterator[Result]:
+        """Give each idle process the next seed, and yield the results as they come.
+
+        Raises:
+            SimulationHangError: no process answers for so many seconds.
+        """
+        busy: dict[object, tuple[Connection, int]] = {}
         for connection, task in zip(self._processes, islice(tasks, self._number), strict=False):
             connection.send(task)
-            busy[connection] = connection
+            busy[connection] = connection, task[1]
         while busy:
-            for ready in wait(list(busy.values())):
-                connection = busy.pop(ready)
+            answered = wait([connection for connection, _ in busy.values()], patience)
+            if not answered:
+                raise _deaf((seed for _, seed in busy.values()), patience)
+            for ready in answered:
+                connection, _ = busy.pop(ready)
                 result = self._receive(connection)
                 assert isinstance(result, Result)
                 if result.is_failure and not keep_going:
@@ -193,7 +228,7 @@ class _WorkerPool:
                 following = next(tasks, None)
                 if following is not None:
                     connection.send(following)
-                    busy[connection] = connection
+                    busy[connection] = connection, following[1]
                 yield result
 
     def _receive(self, connection: Connection) -> object:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 import trio
 
 from kgroup import arguments
-from kgroup.errors import UsageError, short_repr
+from kgroup.errors import ArgumentError, UsageError, short_repr
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.types import TopicPartition
 
@@ -19,6 +20,14 @@ Value = Callable[[TopicPartition, int], bytes]
 """Makes the value of a record of its partition and its number, which no other record has."""
 Setup = Callable[[], Any]
 """Makes what `Process.store` is in one run: a value, or a context manager that gives one."""
+
+
+_ASYNC_FUNCTION: Final = "it must be an async function that takes a Process"
+
+
+@final
+class NotAsyncError(UsageError):
+    """A program turned out not to be an async function; no start of it can work."""
 
 
 @final
@@ -45,13 +54,42 @@ class Workload:
         """
         if isinstance(worker, Workload):
             return worker
-        arguments.callback("value", value)
-        arguments.callback("setup", setup)
+        _check_worker(worker)
+        _check_call("value", value, (TopicPartition("orders", 0), 0), "a partition and a number")
+        _check_call("setup", setup, (), "nothing")
         return cls(worker, value, setup)
 
     async def __call__(self, process: Process) -> None:
-        """Run the program."""
-        await self.worker(process)
+        """Run the program.
+
+        Raises:
+            NotAsyncError: it is no async function.
+        """
+        made: object = self.worker(process)
+        if not isinstance(made, Awaitable):
+            raise NotAsyncError(
+                f"the worker {short_repr(self.worker)} returned {short_repr(made)};"
+                f" {_ASYNC_FUNCTION}"
+            )
+        await made
+
+    async def try_out(self, topics: Mapping[str, int] | None) -> None:
+        """Make one value and one store, as every simulation does.
+
+        Raises:
+            UsageError: the value is no bytes.
+            Exception: what ``value`` or ``setup`` raised, with a note.
+        """
+        topic = next(iter(topics or ("orders",)))
+        step = "value"
+        try:
+            self.value_of(TopicPartition(topic, 0), 0)
+            step = "setup"
+            async with self.store():
+                pass
+        except Exception as error:
+            error.add_note(f"This happened when `{step}` was tried out, before any simulation.")
+            raise
 
     def value_of(self, partition: TopicPartition, number: int) -> bytes:
         """The value of a record.
@@ -84,6 +122,33 @@ class Workload:
                 yield store
         else:
             yield made
+
+
+def _check_worker(worker: object) -> None:
+    """Refuse what cannot be a program; whether its result can be awaited, only a call shows."""
+    called = arguments.function("worker", worker)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        raise ArgumentError("worker", worker, f"it contains `yield`; {_ASYNC_FUNCTION}")
+    _check_call("worker", worker, (None,), "a Process")
+
+
+def _check_call(name: str, given: object, example: tuple[object, ...], what: str) -> None:
+    """Check that a function can be called with these arguments; None is no function, and allowed.
+
+    Raises:
+        ArgumentError: it cannot be called at all, or not so.
+    """
+    if given is None:
+        return
+    called = arguments.function(name, given)
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return  # a builtin that does not say
+    try:
+        signature.bind(*example)
+    except TypeError as error:
+        raise ArgumentError(name, given, f"it is called with {what}: {error}") from None
 
 
 def own_frames(frames: TracebackType | None) -> TracebackType | None:

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import trio
+
 from kgroup.group import ConsumerGroup
 from kgroup.testing.simulation import Process, default_worker
 from kgroup.types import TopicPartition
@@ -56,3 +58,17 @@ async def json_reader(process: Process) -> None:
                     process.store.append(json.loads(message.value() or b"")["number"])
                     process.processed(message)
                 await generation.commit({batch.partition: batch.next_offset})
+
+
+async def endless(process: Process) -> None:
+    """A program that computes without end."""
+    async with ConsumerGroup(process.config()):
+        while True:
+            pass
+
+
+async def shielded(process: Process) -> None:
+    """A program that no cancellation ends."""
+    async with ConsumerGroup(process.config()):
+        with trio.CancelScope(shield=True):
+            await trio.sleep_forever()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -57,6 +59,47 @@ def test_a_store_breaks_no_invariant(commit: bool) -> None:
     assert summary.repeated == 0
 
 
+async def stale(process: Process) -> None:
+    """Its `starts` returns where it was a while ago."""
+    store = Store(process)
+
+    def starts(partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        return {one: max(0, (at or 0) - 3) for one, at in store.starts(partitions).items()}
+
+    async def handle(generation: Any, batch: Batch) -> None:
+        for message in batch:
+            process.processed(message)
+            process.store[batch.partition] = message.offset() + 1
+        await trio.lowlevel.checkpoint()
+
+    async with ConsumerGroup(process.config(starts=starts)) as group:
+        await serve(group, handle)
+
+
+def test_a_store_that_returns_old_offsets_is_found() -> None:
+    """The report says who processed the record before, and what `starts` returned."""
+    with pytest.raises(SimulationError) as raised:
+        check(SCENARIO, range(3), stale, processes=1, most_runs=0)
+    assert re.search(
+        r"invariant 15 broken at .*: m\d in generation \d+ processed the record \d+ of \S+ again,"
+        r" which m\d in generation \d+ had processed at \S+ s; its `starts` had returned \d+\. ",
+        str(raised.value),
+    )
+
+
+def test_a_store_may_process_at_least_once() -> None:
+    """If the scenario says so, repeated records are counted only."""
+    scenario = attrs.evolve(SCENARIO, exactly_once=False)
+    assert check(scenario, range(3), stale, processes=1).repeated > 0
+
+
+def test_any_program_can_be_required_to_process_once() -> None:
+    """The example worker, which processes at least once, fails then."""
+    scenario = attrs.evolve(SCENARIO, exactly_once=True)
+    with pytest.raises(SimulationError, match=r"invariant 15 broken .* had started the partition"):
+        check(scenario, range(10), processes=1, most_runs=0)
+
+
 async def seeking(process: Process, *, commit: bool) -> None:
     """As docs/spark_sinks.md: a generation seeks to the store's offsets and commits them."""
     store = Store(process)
@@ -85,7 +128,8 @@ async def seeking(process: Process, *, commit: bool) -> None:
 @pytest.mark.parametrize("commit", [True, False])
 def test_seeking_to_a_store_breaks_no_invariant(commit: bool) -> None:
     """It starts at what it sought, and each record is processed once, with commits and without."""
-    summary = check(SCENARIO, range(3), partial(seeking, commit=commit), processes=1)
+    scenario = attrs.evolve(SCENARIO, exactly_once=True)
+    summary = check(scenario, range(3), partial(seeking, commit=commit), processes=1)
     assert summary.generations > 6
     assert summary.processed > 200
     assert summary.repeated == 0

@@ -208,3 +208,16 @@ def test_what_no_command_can_say_is_left_to_python() -> None:
     assert command_of(a_failure(worker=names["of_no_module"])) is None
     assert "closure" in code_of(failure)
     assert "kgroup simulate" not in report(failure)
+
+
+@pytest.mark.parametrize(
+    ("exactly_once", "option"),
+    [(None, None), (True, "--exactly-once"), (False, "--no-exactly-once")],
+)
+def test_the_command_says_whether_records_may_repeat(
+    exactly_once: bool | None, option: str | None
+) -> None:
+    """It has the option of the scenario, and none by default."""
+    command = command_of(a_failure(Scenario(exactly_once=exactly_once)))
+    assert command is not None
+    assert {one for one in command.split() if "exactly-once" in one} == {option} - {None}

@@ -8,8 +8,12 @@ from typing import Any
 import attrs
 import pytest
 
-from kgroup.broker.groups.requests import Heartbeat
-from kgroup.broker.groups.responses import HeartbeatCompleted
+from kgroup.broker.groups.requests import Heartbeat, OffsetCommit, OffsetToCommit
+from kgroup.broker.groups.responses import (
+    HeartbeatCompleted,
+    OffsetsCommitted,
+    PartitionResult,
+)
 from kgroup.error_codes import ErrorCode
 from kgroup.events import Assigned, GenerationDraining, GenerationEnded, GenerationStarted, Joining
 from kgroup.testing.simulation import generate_plan, history, simulate
@@ -150,6 +154,102 @@ def test_only_the_stretch_around_the_violation_is_in_full() -> None:
     assert "(generation 86): generation ended" in picture
     assert "(generation 5)" not in picture
     assert "more)" in picture
+
+
+def handed_out(at: float, partition: TopicPartition, first: int, upto: int) -> HistoryEntry:
+    """m1 is handed records."""
+    return history.HandedOut(
+        at=at,
+        group_id="group",
+        member_id="m1-1",
+        generation_id=1,
+        epoch=1,
+        partition=partition,
+        first=first,
+        next_offset=upto,
+        **WHO,
+    )
+
+
+def applied(at: float, partition: TopicPartition, offset: int) -> HistoryEntry:
+    """A coordinator applies a commit of m1."""
+    request = OffsetCommit(
+        group_id="group",
+        version=9,
+        member_id="m1-1",
+        generation_id=1,
+        offsets=(
+            OffsetToCommit(topic=partition.topic, partition=partition.partition, offset=offset),
+        ),
+    )
+    result = PartitionResult(
+        topic=partition.topic, partition=partition.partition, error=ErrorCode.NONE
+    )
+    response = OffsetsCommitted(partitions=(result,))
+    return history.RequestHandled(
+        at=at,
+        node_id=1,
+        incarnation=1,
+        api="offset_commit",
+        ticket=0,
+        process="m1",
+        request=request,
+        response=response,
+        state="Stable",
+        group_generation_id=1,
+        is_member=True,
+    )
+
+
+def long_after(
+    *entries: HistoryEntry, busy: tuple[TopicPartition, ...] = (P0, P1)
+) -> list[HistoryEntry]:
+    """These at first, then much work on partitions, with commits."""
+    seen: list[HistoryEntry] = [
+        history.ProcessStarted(at=0.0, group_instance_id=None, **WHO),
+        *entries,
+    ]
+    for number in range(100):
+        for partition in busy:
+            at = 100.0 + number + partition.partition / 2
+            first = 20 + number * 3
+            seen.append(handed_out(at, partition, first, first + 3))
+            seen.append(applied(at + 0.1, partition, first + 3))
+    return seen
+
+
+def test_what_led_to_the_violation_in_its_partition_is_shown() -> None:
+    """The hand-out of the record, the seek after it and the commit are shown, however early."""
+    seen = long_after(
+        handed_out(1.0, P0, 5, 9),
+        history.Processed(at=2.0, partition=P0, offset=5, **WHO),
+        history.SeekCalled(at=3.0, group_id="group", epoch=1, partition=P0, offset=7, **WHO),
+        applied(4.0, P0, 7),
+        handed_out(5.0, P1, 5, 9),
+        history.SeekCalled(at=6.0, group_id="group", epoch=1, partition=P1, offset=7, **WHO),
+    )
+    violation = attrs.evolve(broken(at=300.0), partition=P0, offset=6)
+    picture = timeline(an_outcome(seen, [violation]))
+    assert "is handed orders-0 5 to 8" in picture
+    line_with(picture, "seek    m1 seeks orders-0 to 7")
+    line_with(picture, "b1 applies a commit of m1: orders-0 at 7")
+    assert "outline so far with what led to it in its partition" in picture
+    # Of the work in between, only what is near to the violation is shown.
+    assert "is handed orders-0 110 to 112" not in picture
+    assert len(picture.splitlines()) < 90
+    # The other partition has nothing to do with it.
+    assert "is handed orders-1 5 to 8" not in picture
+    assert "seeks orders-1" not in picture
+    assert "commit of m1: orders-1" not in picture
+
+
+def test_the_last_rows_of_its_partition_are_shown() -> None:
+    """If the other partitions are busy, what happened last in this one is shown nevertheless."""
+    skip = history.RecordsSkipped(at=50.0, partition=P0, offset=20, **WHO)
+    seen = long_after(skip, busy=(P1,))
+    violation = attrs.evolve(broken(at=300.0), partition=P0)
+    line_with(timeline(an_outcome(seen, [violation])), "m1 skips orders-0 before 20")
+    assert "skips orders-0" not in timeline(an_outcome(seen, [broken(at=300.0)]))
 
 
 @pytest.mark.parametrize("members", [1, 6, 40])

@@ -54,9 +54,10 @@ def test_a_program_reads_its_own_values_and_has_a_store_for_each_run() -> None:
 
     summary = check(SCENARIO, range(3), reader, value=document, setup=setup, processes=1)
     assert summary.processed > 20
-    assert len(stores) == 3
-    assert all(stores)
-    assert min(map(min, stores)) < 10
+    assert len(stores) == 4
+    assert stores[0] == []  # it was tried out
+    assert all(stores[1:])
+    assert min(map(min, stores[1:])) < 10
 
 
 def test_the_store_is_left_after_each_run() -> None:
@@ -156,7 +157,7 @@ def test_values_are_bytes() -> None:
 
 @pytest.mark.parametrize("name", ["value", "setup"])
 def test_an_error_of_a_function_of_the_program_is_raised_bare(name: str) -> None:
-    """Its traceback goes from the caller to the program's function, and a note names the seed."""
+    """Its traceback goes from the caller to the program's function, and a note says when."""
 
     def fails(*_: object) -> bytes:
         raise LookupError("mine")
@@ -165,5 +166,7 @@ def test_an_error_of_a_function_of_the_program_is_raised_bare(name: str) -> None
     with pytest.raises(LookupError, match="mine") as raised:
         check(SCENARIO, [4], reader, processes=1, **given)
     assert [one.name for one in raised.traceback][-2:] == ["check", "fails"]
-    assert raised.value.__notes__ == ["This happened in the simulation of seed 4."]
+    assert raised.value.__notes__ == [
+        f"This happened when `{name}` was tried out, before any simulation."
+    ]
     assert raised.value.__context__ is None

@@ -95,6 +95,7 @@ class Assignments(Check):
                     entry.at,
                     f"{partition} has {len(names)} owners in generation {entry.generation_id}:"
                     f" {', '.join(names)}",
+                    partition=partition,
                 )
             gone_at = self._removed.get(partition, 0.0)
             if partition not in self._added and gone_at < known_at:
@@ -147,6 +148,7 @@ class Assignments(Check):
                     at,
                     f"{partition}, which exists since {added:.3f} s, has no owner in generation"
                     f" {group.generation_id}",
+                    partition=partition,
                 )
 
     def _assigned(self, entry: EventReported) -> None:

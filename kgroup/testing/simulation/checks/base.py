@@ -14,6 +14,7 @@ import attrs
 
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.plan import Plan
+from kgroup.types import TopicPartition
 
 EntryHandler = Callable[[Any], None]
 """Handles an entry of one kind."""
@@ -25,16 +26,20 @@ class Violation:
     """An invariant that was broken.
 
     Attributes:
-        number: the number of the invariant, 1 to 14.
+        number: the number of the invariant, 1 to 15.
         at: when it was found, in virtual seconds.
         what: what happened, and which member, partition or program it affected.
         detail: further lines, such as a traceback; empty if there are none.
+        partition: the partition that it is about, or None; the timeline shows what led to it there.
+        offset: the record of it, or the position, or None.
     """
 
     number: int
     at: float
     what: str
     detail: str = ""
+    partition: TopicPartition | None = None
+    offset: int | None = None
 
     def __str__(self) -> str:
         return f"invariant {self.number} broken at {self.at:.3f} s: {self.what}"
@@ -57,6 +62,23 @@ class Check(ABC):
     def handlers(self) -> Mapping[Kind, EntryHandler]:
         """The handler for each kind of entry that the check needs."""
 
-    def report(self, at: float, what: str, detail: str = "") -> None:
-        """Report that this invariant is broken."""
-        self._on_violation(Violation(number=self.number, at=at, what=what, detail=detail))
+    def report(
+        self,
+        at: float,
+        what: str,
+        detail: str = "",
+        *,
+        partition: TopicPartition | None = None,
+        offset: int | None = None,
+    ) -> None:
+        """Report that this invariant is broken; see `Violation`."""
+        self._on_violation(
+            Violation(
+                number=self.number,
+                at=at,
+                what=what,
+                detail=detail,
+                partition=partition,
+                offset=offset,
+            )
+        )

@@ -89,11 +89,21 @@ class OwnCommits(Check):
         for partition, offset in self.views.groups.commit.requested.items():
             who = f"{entry.process or member_id} committed {partition} at {offset} in generation"
             if partition not in own:
-                self.report(entry.at, f"{who} {generation_id}, in which it does not own it")
+                self.report(
+                    entry.at,
+                    f"{who} {generation_id}, in which it does not own it",
+                    partition=partition,
+                    offset=offset,
+                )
                 continue
             position = None if held is None else held.position(partition)
             # A reset or another seek may have overtaken the commit of an offset that was sought.
             if held is not None and offset in held.chosen.get(partition, ()):
                 continue
             if position is None or offset > position:
-                self.report(entry.at, f"{who} {generation_id}, in which its position is {position}")
+                self.report(
+                    entry.at,
+                    f"{who} {generation_id}, in which its position is {position}",
+                    partition=partition,
+                    offset=offset,
+                )

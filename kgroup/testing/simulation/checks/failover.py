@@ -71,4 +71,6 @@ class Failover(Check):
                     at,
                     f"the commit of {partition} at {known[partition]} was acknowledged, and"
                     f" {when} it is at {committed.get(partition)}",
+                    partition=partition,
+                    offset=known[partition],
                 )

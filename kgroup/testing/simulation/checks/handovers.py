@@ -72,6 +72,7 @@ class Handovers(Check):
                     self.report(
                         entry.at,
                         f"{held} received {partition}, which {other} has not given up: {fault}",
+                        partition=partition,
                     )
             self._owners[key] = [*others, held]
 
@@ -99,6 +100,8 @@ class Handovers(Check):
                 entry.at,
                 f"{entry.process} was handed {entry.partition} from {entry.first} on, in"
                 f" generation {entry.generation_id}: {fault}",
+                partition=entry.partition,
+                offset=entry.first,
             )
 
     def _fault(self, entry: HandedOut) -> str | None:
@@ -127,6 +130,8 @@ class Handovers(Check):
                 entry.at,
                 f"{held} processed the record {entry.offset} of {entry.partition} after it had been"
                 " evicted",
+                partition=entry.partition,
+                offset=entry.offset,
             )
 
     # Evictions.

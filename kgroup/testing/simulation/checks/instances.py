@@ -120,6 +120,8 @@ class Instances(Check):
                 entry.at,
                 f"{entry.process} was handed {entry.partition} from {entry.first} on, {late:.3f} s"
                 " after another program had taken its instance id",
+                partition=entry.partition,
+                offset=entry.first,
             )
 
     def _ended(self, entry: EventReported) -> None:

@@ -144,6 +144,8 @@ class Losses(Check):
                 entry.at,
                 f"{held} got records of {entry.partition} from {entry.first} on, right after those"
                 f" before {expected}",
+                partition=entry.partition,
+                offset=missing[0],
             )
 
     def _reset(self, entry: EventReported) -> None:
@@ -212,6 +214,8 @@ class Losses(Check):
                     entry.at,
                     f"{entry.process or request.member_id} committed {partition} at {offset},"
                     f" but the record {log.upto} has not been processed",
+                    partition=partition,
+                    offset=log.upto,
                 )
                 log.skip_to(offset)  # report it once
 
@@ -231,6 +235,8 @@ class Losses(Check):
                 self.report(
                     entry.at,
                     f"{partition} ends at {end}, but the record {upto} has not been processed",
+                    partition=partition,
+                    offset=upto,
                 )
             committed = entry.committed.get(partition, 0)
             sought = self._sought_to.get((entry.group_id, partition), 0)
@@ -238,7 +244,10 @@ class Losses(Check):
                 continue
             if max(committed, sought) < end:  # a program with offsets of its own may commit later
                 self.report(
-                    entry.at, f"{partition} ends at {end}, but is committed only at {committed}"
+                    entry.at,
+                    f"{partition} ends at {end}, but is committed only at {committed}",
+                    partition=partition,
+                    offset=max(committed, sought),
                 )
 
     def _needs_no_commits(self, group_id: str) -> bool:

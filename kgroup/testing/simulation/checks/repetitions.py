@@ -205,10 +205,14 @@ class Repetitions(Check):
                 entry.at,
                 f"{who} {entry.generation_id}, although a commit at {acknowledged} had been"
                 " acknowledged",
+                partition=entry.partition,
+                offset=entry.first,
             )
         elif entry.first < (offset := self._given_up[entry.group_id].get(partition, 0)):
             self.report(
                 entry.at,
                 f"{who} {entry.generation_id}, although an owner had processed it and handed the"
                 f" partition over cleanly at {offset}",
+                partition=entry.partition,
+                offset=entry.first,
             )

@@ -57,6 +57,8 @@ class StartPositions(Check):
                         entry.at,
                         f"{held} starts {partition} at {start}, but its program's store has"
                         f" {held.sought[partition]}",
+                        partition=partition,
+                        offset=start,
                     )
                 continue
             commits = self._commits(held, partition)
@@ -69,6 +71,8 @@ class StartPositions(Check):
                     entry.at,
                     f"{held} starts {partition} at {start}, but the last commit that was applied"
                     f" is {now}",
+                    partition=partition,
+                    offset=start,
                 )
 
     def _commits(self, held: HeldGeneration, partition: TopicPartition) -> set[int | None]:
@@ -96,6 +100,8 @@ class StartPositions(Check):
             entry.at,
             f"{held} starts {entry.partition} at {start}, but the first record that it got is"
             f" {entry.first}",
+            partition=entry.partition,
+            offset=start,
         )
 
     def _is_first(self, held: HeldGeneration, entry: HandedOut, start: int) -> bool:

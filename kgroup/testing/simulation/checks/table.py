@@ -17,6 +17,7 @@ from kgroup.testing.simulation.checks.generations import Generations
 from kgroup.testing.simulation.checks.handovers import Handovers
 from kgroup.testing.simulation.checks.instances import Instances
 from kgroup.testing.simulation.checks.losses import Losses
+from kgroup.testing.simulation.checks.once import ProcessedOnce
 from kgroup.testing.simulation.checks.repetitions import Repetitions
 from kgroup.testing.simulation.checks.starts import StartPositions
 from kgroup.testing.simulation.checks.transactions import Transactions
@@ -39,6 +40,7 @@ CHECKS: Final[tuple[type[Check], ...]] = (
     Answers,
     Transactions,
     Assertions,
+    ProcessedOnce,
 )
 
 

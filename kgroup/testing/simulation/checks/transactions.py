@@ -46,5 +46,7 @@ class Transactions(Check):
                     entry.at,
                     f"{held} was handed out the record {offset} of {entry.partition}, whose"
                     f" transaction {how}",
+                    partition=entry.partition,
+                    offset=offset,
                 )
                 return

@@ -108,6 +108,7 @@ class Story:
         self.incarnation = 0
         self.auto_offset_reset = "earliest"
         self.isolation_level = "read_uncommitted"
+        self.own_starts = False
         self.generation_id = 0
         self.owners: Owners = {}
         self.ids: dict[str, str] = {}
@@ -174,6 +175,7 @@ class Story:
             partition_watch_interval=5.0,
             rebalance_timeout=REBALANCE,
             isolation_level=self.isolation_level,
+            own_starts=self.own_starts,
         )
 
     def delete(self) -> None:
