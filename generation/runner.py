@@ -265,7 +265,13 @@ class GenerationRunner:
         await self.lifecycle.wait_to_read()
         if self.lifecycle.state is State.RUNNING:
             member.emitter.emit(
-                Assigned, assignment=self.assignment, start_offsets=self._positions.start_offsets
+                Assigned,
+                assignment=self.assignment,
+                start_offsets=self._positions.start_offsets,
+                start_origins={
+                    **dict.fromkeys(own, "starts"),
+                    **{name: start.rule.value for name, start in located.items()},
+                },
             )
         if missing:
             self.lifecycle.start_service(report_missing_topics, member, missing)
