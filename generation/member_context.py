@@ -94,6 +94,8 @@ class PreviousGenerations:
 
     Attributes:
         assignment: the partitions of the last generation that the program was given.
+        retained: those of them that this member has owned in every generation since then, without a
+            loss: no other member can have read them.
         claim: what the member was assigned last, which its JoinGroup reports to assignors.
         read: for each partition the offset after the last record that was handed out, where the
             last generation ended without a loss.
@@ -104,11 +106,17 @@ class PreviousGenerations:
     """
 
     assignment: Assignment = attrs.field(factory=lambda: Assignment(()))
+    retained: frozenset[TopicPartition] = frozenset()
     claim: Claim | None = None
     read: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     ids: tuple[str, int] | None = None
     unanswered: bool = False
     rebalance_requested: bool = False
+
+    def lost(self) -> PreviousGenerations:
+        """The same, after others may have been given the partitions."""
+        claim = None if self.claim is None else attrs.evolve(self.claim, lost=True)
+        return attrs.evolve(self, retained=frozenset(), claim=claim)
 
     def repeated_by(self, answer: JoinResult) -> bool:
         """Whether a JoinGroup was answered with the very generation that ended last."""

@@ -116,6 +116,7 @@ def accept(
     assigned: Iterable[TopicPartition],
     topics: Collection[str],
     previous: Iterable[TopicPartition] = (),
+    retained: Iterable[TopicPartition] = (),
     owned: Iterable[TopicPartition] = (),
 ) -> AcceptedAssignment:
     """Check and sort an assignment, and compare it with what the member owned.
@@ -124,10 +125,11 @@ def accept(
         assigned: the partitions that the leader gave this member.
         topics: the topics that this member joined with.
         previous: the partitions of the generation that the program held before.
+        retained: those of them that no other member can have owned since then.
         owned: what the member has to give up if it is not in the assignment.
     """
     received = check_entries(assigned, topics)
-    assignment = Assignment(received.partitions, previous)
+    assignment = Assignment(received.partitions, previous, retained)
     given_up = Assignment(name for name in owned if name not in assignment)
     return AcceptedAssignment(received, assignment, given_up.partitions)
 

@@ -97,6 +97,7 @@ class GenerationRunner:
         generation: what the program was offered, or None.
         failure: the request that failed before the hand-over, and its error.
         fatal: what a function of the program raised; it ends the group.
+        has_others: whether the group may have other members in this generation.
         rebalance_request: how the member has to request a rebalance, if the assignment did not
             fit.
         lived: seconds from the JoinGroup's answer to the end of the last task.
@@ -120,13 +121,9 @@ class GenerationRunner:
             member=member, membership=membership, answer=join.answer, deadline=deadline
         )
         self._inherited = InheritedAssignment(leader=self._leader, join=join, previous=previous)
-        self.lifecycle = Lifecycle(
-            member,
-            membership,
-            join.sent_at,
-            # Only the leader's JoinGroup response lists the members.
-            has_others=not membership.leader or len(join.answer.members) > 1,
-        )
+        # Only the leader's JoinGroup response lists the members.
+        self.has_others = not membership.leader or len(join.answer.members) > 1
+        self.lifecycle = Lifecycle(member, membership, join.sent_at, has_others=self.has_others)
         self._positions = Positions(membership, previous.read)
         self._committer = Committer(member, self.lifecycle, self._positions)
         self._starts = StartFinder(member, self.lifecycle, self._positions, self._committer)
@@ -268,7 +265,13 @@ class GenerationRunner:
         await self.lifecycle.wait_to_read()
         if self.lifecycle.state is State.RUNNING:
             member.emitter.emit(
-                Assigned, assignment=self.assignment, start_offsets=self._positions.start_offsets
+                Assigned,
+                assignment=self.assignment,
+                start_offsets=self._positions.start_offsets,
+                start_origins={
+                    **dict.fromkeys(own, "starts"),
+                    **{name: start.rule.value for name, start in located.items()},
+                },
             )
         if missing:
             self.lifecycle.start_service(report_missing_topics, member, missing)
@@ -323,7 +326,8 @@ class GenerationRunner:
         owned: Collection[TopicPartition] = ()
         if before is not None and not before.lost and all_cooperative(self._assignors.values()):
             owned = before.owned
-        work = partial(accept, assigned, self._join.topics, self._previous.assignment, owned)
+        last = self._previous
+        work = partial(accept, assigned, self._join.topics, last.assignment, last.retained, owned)
         if max(len(assigned), len(owned)) < MANY:
             return work()
         return await self._member.checking_thread(

@@ -29,8 +29,12 @@ from kgroup.types import (
 T = TypeVar("T")
 
 _TIMEOUT: Final = bounds.Bound(
-    lambda value: value is None or (bounds.is_number(value) and value >= 0),
+    lambda value: (
+        value is None
+        or (bounds.is_number(value) and value >= 0 and not bounds.is_milliseconds(value))
+    ),
     "it must be a number of seconds, 0 or more, or None",
+    advice=bounds.of_milliseconds,
 )
 _FUNCTION: Final = bounds.function()
 
@@ -50,7 +54,8 @@ def seconds(name: str, value: object) -> float | None:
     """Check a timeout; None and infinity mean no timeout, for which None is returned.
 
     Raises:
-        ArgumentError: it is not a number, or it is NaN or negative.
+        ArgumentError: it is not a number, it is NaN or negative, or, as 30000, it was meant in
+            milliseconds by all appearances.
     """
     _TIMEOUT.check(name, value, ArgumentError)
     timeout: Any = value

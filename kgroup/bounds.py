@@ -36,6 +36,13 @@ SERVERS: Final = (
 )
 _LEAST_MEANT: Final = 0.1
 """The shortest duration, in seconds, that a number is taken to mean in milliseconds: 15 is not."""
+SUSPECT: Final = 5000
+"""From so many seconds on, a time-out may be a number of milliseconds; see `is_milliseconds`."""
+SUSPECT_WAIT: Final = 1000
+"""The same for waits, of which more than a few minutes make little sense."""
+_HOUR: Final = 3600
+_DAY: Final = 24 * _HOUR
+_WEEK: Final = 7 * _DAY
 _LONGEST_NAME: Final = 100
 """As much of an unknown name is compared with the known ones: the time grows with its length."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}")
@@ -115,7 +122,7 @@ class Bound:
         return number
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Whether a value is an int; a bool is not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -154,6 +161,45 @@ def seconds(least: float = SHORTEST_DURATION, most: float = LONGEST_DURATION) ->
         least,
         most,
         lambda value: in_seconds(value, most, least),
+    )
+
+
+def timeout(least: float = SHORTEST_DURATION, suspect: int = SUSPECT) -> Bound:
+    """A duration as `seconds` allows it, unless `is_milliseconds` takes it for milliseconds."""
+    plain = seconds(least)
+    return Bound(
+        lambda value: plain.holds(value) and not is_milliseconds(value, suspect),
+        plain.allowed,
+        plain.least,
+        plain.most,
+        lambda value: of_milliseconds(value, suspect) or plain.advice(value),
+    )
+
+
+def is_milliseconds(value: object, suspect: int = SUSPECT) -> TypeGuard[int]:
+    """Whether a number of seconds was meant in milliseconds, by all appearances: 30000 is, 45 not.
+
+    Those are ints of whole thousands. Programs do have durations of hours and days, which are whole
+    hours as a rule, up to a week, or whole days. A float is never taken for milliseconds, so that
+    any duration can be given.
+
+    Args:
+        value: what was given.
+        suspect: the least such number.
+    """
+    if not is_whole(value):
+        return False
+    hours = value % _HOUR == 0 and value <= _WEEK
+    return value >= suspect and value % 1000 == 0 and not hours and value % _DAY != 0
+
+
+def of_milliseconds(value: object, suspect: int = SUSPECT) -> str:
+    """What an error adds about a number that `is_milliseconds` takes for milliseconds."""
+    if not is_milliseconds(value, suspect) or value > LONGEST_DURATION:
+        return ""
+    return (
+        f"; durations are in seconds, not milliseconds: did you mean {value / 1000}? To have"
+        f" {value} seconds ({value / _HOUR:.1f} hours), write {float(value)}"
     )
 
 

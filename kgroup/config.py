@@ -178,7 +178,7 @@ class GroupConfig:
     )
     heartbeat_interval: float = attrs.field(
         default=1.0,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(suspect=bounds.SUSPECT_WAIT),
         metadata=_documented(
             "Members learn of a rebalance only from the response to a heartbeat, so a rebalance"
             " mostly waits for this interval. A heartbeat is one small request. See the rules"
@@ -187,7 +187,7 @@ class GroupConfig:
     )
     session_timeout: float = attrs.field(
         default=30.0,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(),
         metadata=_documented(
             "The coordinator removes a member from which it gets no heartbeat for this long. The"
             " broker bounds it (group.min.session.timeout.ms and group.max.session.timeout.ms; by"
@@ -196,7 +196,7 @@ class GroupConfig:
     )
     rebalance_timeout: float = attrs.field(
         default=30.0,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(),
         metadata=_documented(
             "How long the coordinator waits in a rebalance for this member to finish its work and"
             " join again, and then for the leader's assignment. It also bounds the drain."
@@ -211,7 +211,7 @@ class GroupConfig:
     )
     partition_watch_interval: float = attrs.field(
         default=1.0,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(suspect=bounds.SUSPECT_WAIT),
         metadata=_documented(
             "How often the leader requests the metadata of the group's topics to find added and"
             " deleted partitions. Members that subscribe by pattern resolve it as often, but not"
@@ -220,7 +220,7 @@ class GroupConfig:
     )
     rejoin_backoff: float = attrs.field(
         default=0.1,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(suspect=bounds.SUSPECT_WAIT),
         metadata=_documented(
             "The first wait before a failed request is sent again. It doubles with each failure,"
             " with jitter, so that a broken broker is not flooded with requests."
@@ -228,14 +228,14 @@ class GroupConfig:
     )
     rejoin_backoff_max: float = attrs.field(
         default=5.0,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(suspect=bounds.SUSPECT_WAIT),
         metadata=_documented(
             "The longest such wait. The member may notice a broker's recovery this much later."
         ),
     )
     drain_timeout: float = attrs.field(
         default=25.0,
-        validator=bounds.seconds(0),
+        validator=bounds.timeout(0),
         metadata=_documented(
             "How long tasks may continue their current work after an end at which commits still"
             " succeed (the drain); less if rebalance_timeout requires it."
@@ -243,7 +243,7 @@ class GroupConfig:
     )
     close_timeout: float = attrs.field(
         default=5.0,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(suspect=bounds.SUSPECT_WAIT),
         metadata=_documented(
             "How long leaving the group may take after the drain. Closing takes at most"
             " heartbeat_interval, the drain, this timeout and 2 s (`GroupConfig.longest_close`),"
@@ -329,7 +329,7 @@ class GroupConfig:
     )
     request_timeout: float = attrs.field(
         default=10.0,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(suspect=bounds.SUSPECT_WAIT),
         metadata=_documented(
             "How long kgroup waits for the response to a request; for a JoinGroup and a follower's"
             " SyncGroup it waits rebalance_timeout + 5 s."
@@ -337,7 +337,7 @@ class GroupConfig:
     )
     startup_timeout: float | None = attrs.field(
         default=None,
-        validator=bounds.optional(bounds.seconds()),
+        validator=bounds.optional(bounds.timeout()),
         metadata=_documented(
             "How long the first `next()` tries to reach the group's coordinator until it raises a"
             " `StartupTimeoutError`. Once a JoinGroup was answered it has no effect, and it does"
@@ -346,7 +346,7 @@ class GroupConfig:
     )
     commit_timeout: float = attrs.field(
         default=30.0,
-        validator=bounds.seconds(),
+        validator=bounds.timeout(),
         metadata=_documented(
             "How long a commit is retried while the coordinator is unavailable or moves, so that"
             " the restart of a broker fails no handler. The end of the drain ends it earlier."
@@ -370,7 +370,7 @@ class GroupConfig:
     )
     max_processing_time: float | None = attrs.field(
         default=None,
-        validator=bounds.optional(bounds.seconds()),
+        validator=bounds.optional(bounds.timeout()),
         metadata=_documented(
             "If set, a handler that holds a batch for longer ends the generation, with the cause"
             " 'processing stuck', so that other members get the partitions of a stuck handler. A"
@@ -380,7 +380,7 @@ class GroupConfig:
     )
     offset_retention: float | None = attrs.field(
         default=None,
-        validator=bounds.optional(bounds.seconds()),
+        validator=bounds.optional(bounds.timeout()),
         metadata=_documented(
             "With None, the broker decides: since Kafka 2.1 (KIP-211) it keeps offsets for"
             " offsets.retention.minutes (7 days) after the group became empty. With a value, every"

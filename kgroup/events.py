@@ -111,6 +111,10 @@ def _ranges(
     return ByPartition(values)
 
 
+def _texts(values: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, str]:
+    return ByPartition(values)
+
+
 def _listed(offsets: Mapping[TopicPartition, int]) -> str:
     return ", ".join(f"{partition} at {offsets[partition]}" for partition in sorted(offsets))
 
@@ -177,10 +181,14 @@ class Assigned(Event):
     Attributes:
         assignment: the partitions.
         start_offsets: the start offset of each partition, if it was found before the hand-over.
+        start_origins: where the start offset comes from, for those partitions that do not start at
+            the group's committed offset: ``"starts"`` for the program's function, ``"earliest"`` or
+            ``"latest"`` for ``auto_offset_reset``.
     """
 
     assignment: Assignment
     start_offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
+    start_origins: Mapping[TopicPartition, str] = attrs.field(converter=_texts, factory=dict)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -194,7 +202,8 @@ class Assigned(Event):
     def _from(self, partition: TopicPartition) -> str:
         if partition not in self.start_offsets:
             return " (start offset not known yet)"
-        return f" from {self.start_offsets[partition]}"
+        origin = self.start_origins.get(partition)
+        return f" from {self.start_offsets[partition]}" + (f" ({origin})" if origin else "")
 
 
 @attrs.frozen(kw_only=True)

@@ -249,10 +249,8 @@ class Member:
             with trio.move_on_after(self._config.close_timeout):
                 await self.leave(reason)
             left = not self._member_id
-        if left:
-            self._previous = PreviousGenerations()
-        elif (claim := self._previous.claim) is not None:
-            self._previous = attrs.evolve(self._previous, claim=attrs.evolve(claim, lost=True))
+        lost = self._previous.lost()
+        self._previous = PreviousGenerations(assignment=lost.assignment) if left else lost
 
     async def aclose(self) -> None:
         """Close every connection.
@@ -283,6 +281,7 @@ class Member:
             whether the coordinator has confirmed it.
         """
         instance = self._config.group_instance_id
+        self._previous = self._previous.lost()
         with trio.move_on_after(self._config.close_timeout):
             try:
                 await until_answered(
@@ -317,9 +316,7 @@ class Member:
         # (KIP-345).
         self._member_id = ""
         self._reason = reason
-        if (claim := self._previous.claim) is not None:
-            claim = attrs.evolve(claim, lost=True)
-            self._previous = attrs.evolve(self._previous, claim=claim)
+        self._previous = self._previous.lost()
 
     async def _join(self) -> CompletedJoin:
         """Send JoinGroup until it is answered without an error."""
@@ -419,7 +416,7 @@ class Member:
                 await self.leave(f"starting over after {error}")
         if reaction.member_id is MemberId.DROP:
             self._member_id = ""
-            self._previous = attrs.evolve(self._previous, rebalance_requested=False)
+            self._previous = attrs.evolve(self._previous.lost(), rebalance_requested=False)
         if must_wait(reaction, self._failures):
             await self._wait(str(error))
         if reaction.find:
@@ -460,16 +457,23 @@ class Member:
 
     def _remember(self, last: GenerationRunner) -> None:
         """Keep what the next generation needs to know of this one, and report its end."""
-        claim = last.claim
-        if claim is not None and not last.end.can_commit:
-            claim = attrs.evolve(claim, lost=True)
         membership = last.lifecycle.membership
+        previous, held = self._previous, last.lifecycle.was_held
+        retained = previous.retained
+        if held:
+            retained = frozenset(last.assignment)
+        elif last.has_others:
+            # If it ended before its assignment arrived, the other members may have had theirs.
+            retained &= frozenset(last.assignment)
         self._previous = attrs.evolve(
-            self._previous,
-            assignment=last.assignment if last.lifecycle.was_held else self._previous.assignment,
-            claim=claim,
+            previous,
+            assignment=last.assignment if held else previous.assignment,
+            retained=retained,
+            claim=last.claim,
             read=last.read if last.end.can_commit else {},
             ids=(membership.member_id, membership.generation_id),
             unanswered=last.unanswered,
         )
+        if not last.end.can_commit:
+            self._previous = self._previous.lost()
         self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)

@@ -75,7 +75,7 @@ class RetryPolicy:
         Raises:
             ArgumentError: one has a wrong type or value.
         """
-        bound = bounds.seconds(0.0)
+        bound = bounds.timeout(0.0, bounds.SUSPECT_WAIT)
         for name, value in (("backoff", backoff), ("backoff_max", backoff_max)):
             bound.check(name, value, ArgumentError)
         numbers: Any = (backoff, backoff_max)

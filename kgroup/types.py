@@ -222,16 +222,23 @@ class Assignment(Collection[TopicPartition]):
     Args:
         partitions: the partitions, in any order.
         previous: the partitions of the generation that the program had before this one.
+        retained: those of them that no other member can have owned since then; None means all.
     """
 
-    __slots__ = ("_owned", "_partitions", "_previous")
+    __slots__ = ("_kept", "_owned", "_partitions", "_previous")
 
     def __init__(
-        self, partitions: Iterable[TopicPartition], previous: Iterable[TopicPartition] = ()
+        self,
+        partitions: Iterable[TopicPartition],
+        previous: Iterable[TopicPartition] = (),
+        retained: Iterable[TopicPartition] | None = None,
     ) -> None:
         self._partitions = _in_order(partitions)
         self._previous = frozenset(previous)
         self._owned = frozenset(self._partitions)
+        self._kept = self._owned & self._previous
+        if retained is not None:
+            self._kept &= frozenset(retained)
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -245,13 +252,17 @@ class Assignment(Collection[TopicPartition]):
 
     @property
     def added(self) -> frozenset[TopicPartition]:
-        """The partitions that the member did not own before."""
-        return self._owned - self.previous
+        """The partitions that the member did not own before, or had lost since.
+
+        After a loss, such as an expired session, these are all of them: other members may have
+        read and committed meanwhile.
+        """
+        return self._owned - self._kept
 
     @property
     def kept(self) -> frozenset[TopicPartition]:
-        """The partitions that the member also owned before."""
-        return self._owned & self.previous
+        """The partitions that the member owned before, and no other member since."""
+        return self._kept
 
     @property
     def removed(self) -> frozenset[TopicPartition]:
@@ -270,10 +281,14 @@ class Assignment(Collection[TopicPartition]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Assignment):
             return NotImplemented
-        return (self._partitions, self._previous) == (other._partitions, other._previous)
+        return self._compared == other._compared
 
     def __hash__(self) -> int:
-        return hash((self._partitions, self._previous))
+        return hash(self._compared)
+
+    @property
+    def _compared(self) -> tuple[object, ...]:
+        return self._partitions, self._previous, self._kept
 
     def __repr__(self) -> str:
         return f"Assignment(partitions={self._partitions!r})"

@@ -79,6 +79,15 @@ def test_seconds() -> None:
             arguments.seconds("timeout", bad)
 
 
+def test_a_timeout_in_milliseconds() -> None:
+    """An int of whole thousands is refused; an hour, and any float, is accepted."""
+    for bad in (5_000, 30_000, 300_000):
+        with pytest.raises(ArgumentError, match=f"not milliseconds: did you mean {bad / 1000}"):
+            arguments.seconds("timeout", bad)
+    for good in (1_000, 3_600, 86_400, 30_000.0):
+        assert arguments.seconds("timeout", good) == good
+
+
 def test_partitions() -> None:
     """One partition, any iterable of them, or None for all."""
     assert arguments.partitions("partitions", None) is None

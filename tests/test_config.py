@@ -224,6 +224,54 @@ def test_a_duration_in_milliseconds_beside_others(settings: dict[str, Any], mean
         config(**settings)
 
 
+@pytest.mark.parametrize("field", DURATIONS)
+@pytest.mark.parametrize("value", [5_000, 6_000, 30_000, 45_000, 300_000, 900_000, 1_800_000])
+def test_a_duration_that_makes_sense_only_in_milliseconds(field: str, value: int) -> None:
+    """An int as Kafka's settings have it is refused, within the bounds too."""
+    with pytest.raises(ConfigError, match=f"{field}={value} is refused: .*{MEANT} {value / 1000}"):
+        config(**{field: value})
+
+
+HOURS_AND_DAYS: Final = [
+    60,
+    900,
+    1_000,
+    3_600,
+    4_500,
+    7_200,
+    30_000.0,
+    86_400,
+    172_800,
+    604_800,
+    1_728_000,
+]
+
+
+@pytest.mark.parametrize("field", ["session_timeout", "rebalance_timeout", "max_processing_time"])
+@pytest.mark.parametrize("value", HOURS_AND_DAYS)
+def test_a_duration_of_hours_or_days_is_accepted(field: str, value: float) -> None:
+    """Whole hours and days are durations, and any float is; so is what properties say."""
+    assert getattr(config(**{field: value}), field) == value
+    assert config(offset_retention=float(value)).offset_retention == value
+    read = GroupConfig.from_properties(
+        {
+            "bootstrap.servers": "h:1",
+            "group.id": "g",
+            "max.poll.interval.ms": "10000000",
+            "session.timeout.ms": "30000000",
+        },
+        topics=["t"],
+    )
+    assert (read.max_processing_time, read.session_timeout) == (10_000.0, 30_000.0)
+
+
+@pytest.mark.parametrize("field", ["rejoin_backoff_max", "request_timeout", "close_timeout"])
+def test_a_second_given_in_milliseconds(field: str) -> None:
+    """Nobody waits for 1000 seconds between two requests, or for a response."""
+    with pytest.raises(ConfigError, match=f"{field}=1000 is refused: .*{MEANT} 1.0"):
+        config(**{field: 1000})
+
+
 def test_a_duration_that_is_a_little_too_long() -> None:
     """Nobody means 15 ms by 15."""
     with pytest.raises(ConfigError) as caught:
@@ -348,7 +396,9 @@ def test_every_duration_fits_the_wire(seconds: float) -> None:
     try:
         made = config(rebalance_timeout=seconds, heartbeat_interval=0.001)
     except ConfigError:
-        assert not 0.0015 <= seconds <= LONGEST_DURATION  # by the heartbeat interval
+        in_milliseconds = isinstance(seconds, int) and seconds >= 5000 and seconds % 1000 == 0
+        allowed = 0.0015 <= seconds <= LONGEST_DURATION  # by the heartbeat interval
+        assert in_milliseconds or not allowed
     else:
         assert 1 <= round(made.rebalance_timeout * 1000) <= INT32_MAX
 

@@ -134,6 +134,16 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
     ),
     (
         Assigned,
+        {
+            "assignment": Assignment((P0, P1)),
+            "start_offsets": {P0: 5, P1: 0},
+            "start_origins": {P0: "starts", P1: "earliest"},
+        },
+        INFO,
+        "assigned t-0 from 5 (starts), t-1 from 0 (earliest) (2 added, 0 kept, 0 removed)",
+    ),
+    (
+        Assigned,
         {"assignment": Assignment(()), "start_offsets": {}},
         INFO,
         "assigned nothing (0 added, 0 kept, 0 removed)",

@@ -497,6 +497,7 @@ def test_wrong_arguments() -> None:
         {"attempts": 1.5},
         {"backoff": -1},
         {"backoff_max": "1"},
+        {"backoff_max": 30_000},
         {"park": 1},
     ]
     for options in wrong:

@@ -105,6 +105,18 @@ def test_a_character_of_two_bytes_counts_twice() -> None:
     assert text_fault("ä" * (LONGEST_TEXT // 2 + 1)) == "has 32768 bytes in UTF-8, more than 32767"
 
 
+@given(now=st.lists(PARTITIONS), before=st.lists(PARTITIONS), retained=st.lists(PARTITIONS))
+def test_what_another_member_may_have_owned_meanwhile_is_not_kept(
+    now: list[TopicPartition], before: list[TopicPartition], retained: list[TopicPartition]
+) -> None:
+    """Only retained partitions are kept; others that it has again are added, not removed."""
+    assignment = Assignment(now, before, retained)
+    assert assignment.kept == set(now) & set(before) & set(retained)
+    assert assignment.added == set(now) - assignment.kept
+    assert assignment.removed == set(before) - set(now)
+    assert (assignment == Assignment(now, before)) == (assignment.kept == set(now) & set(before))
+
+
 @given(now=st.lists(PARTITIONS), before=st.lists(PARTITIONS))
 def test_an_assignment_knows_what_changed(
     now: list[TopicPartition], before: list[TopicPartition]

@@ -87,8 +87,10 @@ class BatchPace:
         ConfigError: a value is not allowed.
     """
 
-    max_wait: float = attrs.field(default=0.0, validator=bounds.seconds(0))
-    poll_interval: float = attrs.field(default=0.05, validator=bounds.seconds())
+    max_wait: float = attrs.field(default=0.0, validator=bounds.timeout(0))
+    poll_interval: float = attrs.field(
+        default=0.05, validator=bounds.timeout(suspect=bounds.SUSPECT_WAIT)
+    )
     in_flight: int = attrs.field(default=1, validator=bounds.whole(1, MAX_IN_FLIGHT))
     record_bytes: int = attrs.field(default=1024, validator=bounds.whole(1, INT32_MAX))
 

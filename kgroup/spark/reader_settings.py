@@ -188,7 +188,7 @@ class ReaderSettings:
     )
     group_id: str = attrs.field(default=READER_GROUP, validator=bounds.text())
     client_id: str = attrs.field(default="kgroup-spark", validator=bounds.text())
-    no_progress_timeout: float = attrs.field(default=60.0, validator=bounds.seconds())
+    no_progress_timeout: float = attrs.field(default=60.0, validator=bounds.timeout())
     batch_records: int = attrs.field(default=10_000, validator=bounds.whole(1, 10_000_000))
     # 2**31-1 is also as much as an Arrow array of binary values holds.
     batch_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=bounds.whole(1, INT32_MAX))

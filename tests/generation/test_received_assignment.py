@@ -56,9 +56,9 @@ def test_a_partition_that_is_named_twice_is_read_once() -> None:
 def test_what_can_be_read_becomes_the_assignment() -> None:
     """The assignment is sorted; partitions owned before and not assigned are given up, sorted."""
     other = TopicPartition("s", 3)
-    accepted = accept([T1, T0, other], TOPICS, [T0], [T1, other, TopicPartition("r", 0)])
+    accepted = accept([T1, T0, other], TOPICS, [T0, T1], [T0], [T1, other, TopicPartition("r", 0)])
     assert accepted.received.partitions == (T1, T0)
-    assert accepted.assignment == Assignment((T0, T1), [T0])
+    assert accepted.assignment == Assignment((T0, T1), [T0, T1], [T0])
     assert accepted.assignment.kept == {T0}
     assert accepted.given_up == (TopicPartition("r", 0), other)
 

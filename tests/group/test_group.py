@@ -13,12 +13,18 @@ import trio.testing
 from trio.testing import MockClock
 
 from kgroup.errors import GroupClosedError, StaleGenerationError, UsageError
-from kgroup.events import GenerationDraining, GenerationEnded, GenerationStarted, OffsetReset
+from kgroup.events import (
+    Assigned,
+    GenerationDraining,
+    GenerationEnded,
+    GenerationStarted,
+    OffsetReset,
+)
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause
-from tests.group.harness import P0, P1, Harness, harness, values
+from tests.group.harness import P0, P1, P2, Harness, harness, values
 
 
 async def test_a_generation_reads_commits_and_leaves(autojump_clock: MockClock) -> None:
@@ -487,3 +493,22 @@ async def test_a_first_start_is_no_warning_and_a_lost_position_is_one(
             levels.append([event.severity for event in here.events_of(OffsetReset)])
             here.events.clear()
         assert levels == [[logging.INFO], [logging.WARNING]]
+
+
+async def test_where_a_start_offset_comes_from(autojump_clock: MockClock) -> None:
+    """The log says which starts are not the group's commits: the program's, or the policy's."""
+    async with harness(3) as here:
+        for number in range(3):
+            await here.append(5, number)
+        async with here.group() as group:
+            first = await group.next()
+            await first.commit({P0: 3, P1: 3}, beyond_read=True)
+        async with here.group(starts=lambda _: {P0: 2, P2: None}) as group:
+            await group.next()
+        (_, assigned) = here.events_of(Assigned)
+        assert assigned.start_origins == {P0: "starts", P2: "earliest"}
+        assert assigned.as_dict()["start_origins"] == {"topic-0": "starts", "topic-2": "earliest"}
+        assert assigned.message() == (
+            "assigned topic-0 from 2 (starts), topic-1 from 3, topic-2 from 0 (earliest)"
+            " (3 added, 0 kept, 0 removed)"
+        )

@@ -8,13 +8,14 @@ from trio.testing import MockClock
 
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ConnectionLostError, GroupClosedError
-from kgroup.events import Event, GenerationStarted
+from kgroup.events import Assigned, Event, GenerationStarted
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause
 from tests.generation.fakes import FakeGeneration
-from tests.group.harness import P0, harness, values
+from tests.group.harness import P0, P1, harness, values
+from tests.group.test_stale import evict
 
 
 async def test_a_task_s_exception_outlives_a_cancellation_from_outside(
@@ -117,6 +118,51 @@ async def test_what_was_owned_before_is_what_the_program_held(autojump_clock: Mo
             assert second.epoch == first.epoch + 2
             assert second.assignment.kept == {P0}
             assert not second.assignment.added
+
+
+@pytest.mark.parametrize("lost_by", ["eviction", "expiry", "refused generation", "unknown member"])
+async def test_what_was_lost_is_not_kept(autojump_clock: MockClock, lost_by: str) -> None:
+    """After a loss, others may have read what the member gets back: it counts as added."""
+    async with harness(2) as here, here.group(session_timeout=10.0) as group:
+        first = await group.next()
+        if lost_by == "eviction":
+            await evict(here, first.member_id)
+        elif lost_by == "expiry":
+            here.broker.inject("heartbeat", 14, times=20)
+        elif lost_by == "refused generation":
+            here.broker.inject("heartbeat", ErrorCode.ILLEGAL_GENERATION, times=1)
+        else:
+            here.broker.inject("join_group", ErrorCode.UNKNOWN_MEMBER_ID, times=1)
+            first.start_soon(trio.sleep, 1)
+        second = await group.next()
+        assert second.assignment.previous == {P0, P1}
+        assert second.assignment.added == {P0, P1}
+        assert not second.assignment.kept
+        assert not second.assignment.removed
+        assert here.events_of(Assigned)[-1].message().endswith("(2 added, 0 kept, 0 removed)")
+
+
+async def test_what_came_and_went_before_the_hand_over_is_not_kept(
+    autojump_clock: MockClock,
+) -> None:
+    """Where another member was assigned a partition in between, even unseen, it is added again."""
+    async with harness(2) as here, here.group() as group, trio.open_nursery() as nursery:
+        first = await group.next()
+        assert first.assignment.added == {P0, P1}
+        slowed = here.broker.slow(15.0, "offset_fetch")  # no generation is handed over meanwhile
+
+        async def come_and_go() -> None:
+            with trio.move_on_after(10.0):
+                async with here.group() as other:
+                    await other.next()
+            slowed.cancel()
+
+        nursery.start_soon(come_and_go)
+        second = await group.next()
+        assert second.epoch == first.epoch + 2
+        assert second.assignment.previous == {P0, P1}
+        assert len(second.assignment.kept) == 1
+        assert len(second.assignment.added) == 1
 
 
 async def test_a_commit_that_fails_for_a_while_waits_for_the_lease(
