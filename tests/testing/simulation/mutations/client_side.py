@@ -39,8 +39,8 @@ CLIENT: Final = (
         breaks=5,
         description="Partitions of the previous assignment are kept in the new one.",
         module="kgroup.generation.received_assignment",
-        old="assignment = Assignment(received.partitions, previous)",
-        new="assignment = Assignment(sorted({*received.partitions, *previous}), previous)",
+        old="assignment = Assignment(received.partitions, previous, retained)",
+        new="assignment = Assignment({*received.partitions, *previous}, previous, retained)",
     ),
     Mutation(
         breaks=5,
