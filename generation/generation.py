@@ -375,7 +375,8 @@ class Generation(MembershipView):
                 the transaction.
             NotOwnedError, OffsetBehindCommitError, OffsetBeyondReadError: as for `commit`; nothing
                 was sent.
-            CommitUnknownError: the producer did not finish in time; abort the transaction.
+            CommitUnknownError: the producer did not finish in time; abort the transaction. Until
+                the producer's call has ended, ``abort_transaction`` raises a retriable error.
             confluent_kafka.KafkaException: the producer failed; its error says whether to retry or
                 to abort.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kgroup.errors import StaleGenerationError
 from kgroup.events import CommitRefused, Event, RequestFailed
@@ -115,3 +117,34 @@ async def test_an_old_generation_is_refused(kafka: Kafka) -> None:
             assert refused.reason in {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
             assert await here.committed() == [10]
             heartbeats.release()
+
+
+async def failure_of(call: Callable[[float], object]) -> KafkaError:
+    """The error with which a call of the producer fails."""
+    with pytest.raises(KafkaException) as caught:
+        await in_thread(call, SOON)
+    error: KafkaError = caught.value.args[0]
+    return error
+
+
+async def test_what_the_producer_says_of_its_errors(kafka: Kafka) -> None:
+    """They are those in the table of docs/transactions.md."""
+    async with harness(kafka) as here:
+        await here.create()
+        producer = await producer_for(here)
+        producer.begin_transaction()
+        producer.produce(f"{here.topic}-missing", "lost")
+        error = await failure_of(producer.commit_transaction)
+        assert error.code() == KafkaError._INCONSISTENT
+        assert error.txn_requires_abort()
+        await in_thread(producer.abort_transaction, SOON)
+        error = await failure_of(producer.abort_transaction)
+        assert error.code() == KafkaError._STATE
+        assert (error.retriable(), error.txn_requires_abort(), error.fatal()) == (False,) * 3
+        producer.begin_transaction()
+        producer.produce(here.topic, "never")
+        await producer_for(here)
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            error = await failure_of(end)
+            assert error.code() == KafkaError._FENCED
+            assert error.fatal()

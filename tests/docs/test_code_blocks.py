@@ -51,7 +51,7 @@ RUN_ELSEWHERE: Final = {
     "docs/start_here.md": {0, 1},  # test_start_here_page
     "docs/testing.md": {6},  # tests/spark/testing: a cluster takes seconds to start
     "docs/threads.md": {0},  # test_workers_in_docs
-    "docs/transactions.md": {0},  # tests/examples/test_kafka_exactly_once
+    "docs/transactions.md": {0, 1},  # test_transactions_in_docs
     "docs/workers.md": {0, 1},  # test_workers_in_docs
 }
 """The blocks of each page that another module runs."""
