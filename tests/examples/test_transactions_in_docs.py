@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Position
 
-from tests.brokers import Kafka
+from tests.brokers import EMBEDDED, REAL, Kafka
 from tests.conftest import ROOT
 from tests.examples.reader import Reader
 from tests.examples.topic import TIMEOUT, Record, Topic
@@ -59,9 +59,12 @@ COMMIT: Final = re.compile(
 IN_THE_MIDDLE: Final = "in the middle"
 BACKLOG: Final = 1000
 """Records of each partition that are produced before each kill."""
-KILLS: Final = 3
+KILLS: Final = 2
 
-pytestmark = pytest.mark.parametrize("kind", ["threads", "trio"])
+# Each program on one of the brokers: tests/behaviour has the transactions themselves on both.
+pytestmark = pytest.mark.parametrize(
+    ("kafka", "kind"), [(REAL, "threads"), (EMBEDDED, "trio")], indirect=["kafka"]
+)
 
 
 def with_line(program: str, line: str, before: re.Pattern[str]) -> str:
