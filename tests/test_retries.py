@@ -462,12 +462,14 @@ async def test_a_mistake_is_not_retried(autojump_clock: MockClock) -> None:
     async with harness() as here:
         await here.append(1)
 
-        def handle(_: Generation, __: Message) -> None:
-            """Process nothing."""
+        def handle(_: Generation, message: Message) -> Any:
+            return message.value()
 
         with pytest.raises(ExceptionGroup) as raised:
             await serve(here, handle, 1)
         assert raised.group_contains(UsageError, match="handle is not an async function")
+        with pytest.raises(ArgumentError, match="not an async function; kgroup.threaded.retrying"):
+            kgroup.retrying(lambda _, __: None)  # type: ignore[arg-type, return-value]
         assert here.events_of(RecordFailed) == []
 
 
