@@ -28,6 +28,8 @@ from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicParti
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+else:  # so that typing.get_type_hints finds the names without the imports
+    Producer = Any
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -400,7 +400,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return {topic: sorted(numbers) for topic, numbers in sorted(topics.items())}
 
 
-Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 """The offsets of a commit: for each partition, the offset of the next record to read."""
 
 MemberAssignments = Mapping[str, Sequence[TopicPartition]]

@@ -9,12 +9,14 @@ Source: KIP-12 (SASL and TLS), KIP-255 (OAUTHBEARER); docs/security.md explains 
 from __future__ import annotations
 
 import enum
+from pathlib import Path
 from typing import Any, final
 
 import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
+from kgroup.init_hints import typed_init
 from kgroup.security.credentials import (
     SECRET,
     Credentials,
@@ -84,6 +86,7 @@ def _mechanism(value: str | SaslMechanism | None) -> SaslMechanism | None:
 
 
 @final
+@typed_init(Path=Path)
 @sealed("key", "key_password", "password")
 @names_checked("Security")
 @attrs.frozen(kw_only=True)

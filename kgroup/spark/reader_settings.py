@@ -24,6 +24,8 @@ from kgroup.types import INT32_MAX, INT64_MAX, IsolationLevel, text_fault
 
 if TYPE_CHECKING:
     from kgroup.config import GroupConfig  # it imports trio, which executors lack
+else:  # so that typing.get_type_hints finds the names without the imports
+    GroupConfig = Any
 
 Value = str | int | float | bool
 

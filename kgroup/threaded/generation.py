@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack, final
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, final
 
 from kgroup import arguments
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
@@ -24,6 +24,8 @@ from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+else:  # so that typing.get_type_hints finds the names without the imports
+    Producer = Any
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
