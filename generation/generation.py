@@ -17,6 +17,7 @@ from kgroup.client.subscription import Topics
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, short_list
 from kgroup.events import Event
+from kgroup.functions import check_task
 from kgroup.generation.commit_request import generation_ended_error, stale_error
 from kgroup.generation.commits import group_metadata
 from kgroup.generation.scopes import may_end_early
@@ -27,12 +28,15 @@ from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicParti
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+else:  # so that typing.get_type_hints finds the names without the imports
+    Producer = Any
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 MAX_RECORDS: Final = 1000
 """The most records of a batch, unless `records()` is called with another number."""
+_PLAIN: Final = "make it one, or call it in a thread by trio.to_thread.run_sync"
 _NEXT: Final = "continue with the next generation, which next() and the loop over the group give"
 _CLOSED: Final = "its group is closed and gives no other one"
 _ADVICE: Final = {Cause.CLOSED: _CLOSED, Cause.CANCELLED: _CLOSED, Cause.TASK_RAISED: _CLOSED}
@@ -174,10 +178,12 @@ class Generation(MembershipView):
 
         Raises:
             ArgumentError: ``fn`` is not a function, but a coroutine, for example. Call
-                ``start_soon(handle, batch)``, not ``start_soon(handle(batch))``.
+                ``start_soon(handle, batch)``, not ``start_soon(handle(batch))``. Or it is not
+                async, or takes other arguments.
         """
         self._check_thread("start_soon")
-        return self._lifecycle.start_work(arguments.function("fn", fn), args)
+        check_task("fn", fn, args, instead=_PLAIN)
+        return self._lifecycle.start_work(fn, args)
 
     async def run(self, fn: Callable[[], Awaitable[T]]) -> T:
         """Run a function as work of this generation, and wait for it; any task may call this.
@@ -189,12 +195,13 @@ class Generation(MembershipView):
         Raises:
             StaleGenerationError: the generation has ended, or ended while the function ran. The
                 function is cancelled at the drain's deadline, or at once if membership is lost.
+            ArgumentError: ``fn`` is not an async function without arguments.
             Exception: the function's own exception.
 
         Cancellation: the function is cancelled, and the call returns when it has ended.
         """
         self._check_thread("run", waits=True)
-        arguments.function("fn", fn)
+        check_task("fn", fn, (), instead=_PLAIN)
         finished = await self._lifecycle.run_within(fn)
         if finished is None:
             await trio.lowlevel.checkpoint_if_cancelled()

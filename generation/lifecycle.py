@@ -74,7 +74,7 @@ import trio
 
 from kgroup.client.lease import Lease
 from kgroup.config import DRAIN_MARGIN
-from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
+from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError, UsageError
 from kgroup.events import GenerationDraining
 from kgroup.functions import PROGRAM_ERRORS, is_program_error, name_of
 from kgroup.generation.member_context import MemberContext
@@ -504,7 +504,7 @@ class Lifecycle:
     async def _work(self, fn: Task, args: tuple[Any, ...]) -> None:
         inside_of.set(inside_of.get() | {self._member.group})
         try:
-            with StartedCall(fn, args, self.membership):
+            with StartedCall(fn, args, self.membership), _own_cancellations(fn):
                 await fn(*args)
         # Kept, and raised when the others have drained.
         except (*PROGRAM_ERRORS, BaseExceptionGroup) as error:
@@ -524,7 +524,7 @@ class Lifecycle:
     async def _attend(self, inner: _Inner[Any]) -> None:
         inside_of.set(inside_of.get() | {self._member.group})
         try:
-            with inner.scope:
+            with inner.scope, _own_cancellations(inner.fn):
                 inner.finished = Finished(await inner.fn())
         except (*PROGRAM_ERRORS, BaseExceptionGroup) as error:
             if not is_program_error(error):
@@ -612,3 +612,28 @@ def without_stale_errors(error: E, end: End | None) -> E | None:
     if isinstance(error, BaseExceptionGroup):
         return error.split(is_stale)[1]  # type: ignore[return-value] # a group of its kind
     return None if is_stale(error) else error
+
+
+@contextmanager
+def _own_cancellations(fn: Callable[..., object]) -> Iterator[None]:
+    """A block that calls a function of the program, out of which only real cancellations come.
+
+    A ``trio.Cancelled`` that the function has kept from a scope of its own would end the generation
+    as if the scope around the group was cancelled, and nothing would say why.
+
+    Raises:
+        UsageError: the function raised one, and is not cancelled.
+    """
+    try:
+        yield
+    except BaseException as error:
+        stray = isinstance(error, trio.Cancelled) or (
+            isinstance(error, BaseExceptionGroup) and error.subgroup(trio.Cancelled) is not None
+        )
+        if not stray or trio.current_effective_deadline() == -math.inf:
+            raise
+        raise UsageError(
+            f"{name_of(fn)} raised trio.Cancelled, and nothing has cancelled it: it has kept"
+            " that of a cancel scope which is over. Let it pass through that, and do not raise it"
+            " again"
+        ) from error

@@ -24,4 +24,13 @@ was imported before. A program may import kgroup and then run pytest with warnin
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    """Find a public name, or the version, on first use: metadata takes milliseconds to read."""
+    if name == "__version__":
+        from kgroup.version import VERSION
+
+        return VERSION
+    return _find(name)

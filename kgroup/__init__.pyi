@@ -62,3 +62,5 @@ from .types import (
     TopicPartition as TopicPartition,
 )
 from .worker import run as run, serve as serve
+
+__version__: str

@@ -11,7 +11,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final, get_args
 
 import attrs
 
@@ -23,9 +23,16 @@ from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.property_table import ROWS, Part
 from kgroup.security.setting_names import names_checked
 from kgroup.security.settings import Security
-from kgroup.types import AutoOffsetReset, IsolationLevel, topic_fault
+from kgroup.types import (
+    AutoOffsetReset,
+    IsolationLevel,
+    IsolationLevelName,
+    OffsetResetName,
+    topic_fault,
+)
 
-BUILTIN_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+AssignorName = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
+BUILTIN_ASSIGNORS: Final[tuple[str, ...]] = get_args(AssignorName)
 """The assignors that a name selects."""
 DEFAULT_ASSIGNORS: Final = ("range", "roundrobin")
 """The default: eager assignors, which every client knows."""
@@ -66,11 +73,11 @@ def checked_topics(value: Iterable[str | re.Pattern[str]]) -> tuple[str | re.Pat
     return topics
 
 
-def _assignors(value: Iterable[str | Assignor]) -> tuple[str | Assignor, ...]:
+def _assignors(value: Iterable[AssignorName | str | Assignor]) -> tuple[str | Assignor, ...]:
     return bounds.listed("assignors", value, MOST_ASSIGNORS)  # type: ignore[no-any-return]
 
 
-def _offset_reset(value: str | AutoOffsetReset) -> AutoOffsetReset:
+def _offset_reset(value: OffsetResetName | str | AutoOffsetReset) -> AutoOffsetReset:
     return bounds.member_of(AutoOffsetReset, value)
 
 
@@ -78,7 +85,7 @@ def _path(value: str | os.PathLike[str] | None) -> str | None:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _isolation_level(value: str | IsolationLevel) -> IsolationLevel:
+def _isolation_level(value: IsolationLevelName | str | IsolationLevel) -> IsolationLevel:
     return bounds.member_of(IsolationLevel, value)
 
 

@@ -31,6 +31,8 @@ from kgroup.types import topic_fault
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
+else:  # so that typing.get_type_hints finds the names without the imports
+    KafkaError = Producer = Any
 
 _LONGEST_REASON: Final = 2000
 """Characters of an error's text in a header."""

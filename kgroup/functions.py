@@ -8,10 +8,12 @@ then; a lambda, for one, may return a coroutine. And each result is checked.
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 from collections.abc import Callable
 from concurrent.futures import Future
+from types import CodeType
 from typing import Any, Final
 
 from kgroup import arguments
@@ -55,21 +57,50 @@ def is_async(fn: object) -> bool:
     return _is(inspect.iscoroutinefunction, fn)
 
 
-def check_async(name: str, fn: object, parameters: tuple[str, ...]) -> None:
+def check_async(name: str, fn: object, parameters: tuple[str, ...], *, instead: str) -> None:
     """Check a function that has to return an awaitable.
 
     Args:
         name: the argument's name.
         fn: its value.
         parameters: what the function is called with, in words.
+        instead: what the program should do with a plain function.
 
     Raises:
-        ArgumentError: it is no function, a generator function, or takes other parameters.
+        ArgumentError: it is no function, a plain or a generator function, or takes other
+            parameters.
     """
-    arguments.function(name, fn)
-    if _is(_generates, fn):
-        raise ArgumentError(name, fn, _GENERATOR)
+    _check_called(name, fn)
     _check_parameters(name, fn, parameters)
+    _check_awaitable(name, fn, instead)
+
+
+def check_task(name: str, fn: object, args: tuple[object, ...], *, instead: str) -> None:
+    """Check a function that has to return an awaitable, and the arguments to call it with.
+
+    Args:
+        name: the argument's name.
+        fn: its value.
+        args: what the function is called with.
+        instead: what the program should do with a plain function.
+
+    Raises:
+        ArgumentError: it is no function, a plain or a generator function, or takes other arguments.
+    """
+    _check_called(name, fn)
+    check_arguments(name, fn, args)
+    _check_awaitable(name, fn, instead)
+
+
+def check_arguments(name: str, fn: object, args: tuple[object, ...]) -> None:
+    """Check that a function can be called with these arguments, as far as its signature says.
+
+    Raises:
+        ArgumentError: it takes other arguments.
+    """
+    if fault := _misfit(fn, args):
+        given = "1 argument" if len(args) == 1 else f"{len(args) or 'no'} arguments"
+        raise ArgumentError(name, fn, f"it is called with {given}, but {fault}")
 
 
 def check_plain(name: str, fn: object, parameters: tuple[str, ...] | None, *, instead: str) -> None:
@@ -155,14 +186,55 @@ def _generates(fn: Any) -> bool:
     return inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)
 
 
+def _check_called(name: str, fn: object) -> None:
+    arguments.function(name, fn)
+    if _is(_generates, fn):
+        raise ArgumentError(name, fn, _GENERATOR)
+
+
+def _check_awaitable(name: str, fn: object, instead: str) -> None:
+    if not is_async(fn) and _is(_returns_nothing, fn):
+        raise ArgumentError(name, fn, f"it is not an async function; {instead}")
+
+
+def _returns_nothing(fn: Any) -> bool:
+    """Whether a plain function can return nothing but None, so that nothing could be awaited.
+
+    A plain function may return what another one made to be awaited, as many decorators do. Only its
+    code shows that it does not.
+    """
+    code = getattr(fn, "__code__", None)
+    if not isinstance(code, CodeType) or inspect.isgeneratorfunction(fn):
+        return False
+    before: dis.Instruction | None = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "RETURN_CONST":  # of Python 3.12 and 3.13
+            if instruction.argval is not None:
+                return False
+        elif instruction.opname == "RETURN_VALUE":
+            # At a jump's target, another value may be on the stack.
+            if before is None or before.opname != "LOAD_CONST" or instruction.is_jump_target:
+                return False
+            if before.argval is not None:
+                return False
+        before = instruction
+    return True
+
+
 def _check_parameters(name: str, fn: Any, parameters: tuple[str, ...]) -> None:
+    if fault := _misfit(fn, parameters):
+        raise ArgumentError(name, fn, f"it is called with ({', '.join(parameters)}), but {fault}")
+
+
+def _misfit(fn: Any, args: tuple[object, ...]) -> str:
+    """Why a function cannot be called with these arguments; nothing if it can, or is not known."""
     try:
         # A decorator may pass further arguments to the function that it wraps.
         signature = inspect.signature(fn, follow_wrapped=False)
     except (TypeError, ValueError):
-        return  # some functions that are written in C have none
+        return ""  # some functions that are written in C have none
     try:
-        signature.bind(*parameters)
+        signature.bind(*args)
     except TypeError as error:
-        wanted = f"it is called with ({', '.join(parameters)}), but {error}"
-        raise ArgumentError(name, fn, wanted) from None
+        return str(error)
+    return ""

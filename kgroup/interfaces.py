@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeAlias, TypeVar, final, runtime_checkable
 import attrs
 import trio
 
+from kgroup.init_hints import typed_init
 from kgroup.types import (
     Claim,
     MemberAssignments,
@@ -159,6 +160,7 @@ class Message(Protocol):
 
 
 @final
+@typed_init()
 @attrs.frozen(kw_only=True)
 class Batch:
     """Records of one partition, in the order of their offsets.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, Final, Protocol, TypeVar, final
 
 import attrs
 import trio
@@ -33,6 +33,8 @@ from kgroup.retry_policy import (
 )
 
 T = TypeVar("T")
+
+_PLAIN: Final = "kgroup.threaded.retrying takes plain ones"
 
 RecordHandler = Callable[[Generation, Message], Awaitable[object]]
 """Processes a record, or raises."""
@@ -124,10 +126,10 @@ def retrying_with(
     Raises:
         ArgumentError: an argument has a wrong type or value.
     """
-    check_async("handle", handle, ON_RECORD)
+    check_async("handle", handle, ON_RECORD, instead=_PLAIN)
     policy = RetryPolicy.checked(attempts, backoff, backoff_max)
     if park is not None and not isinstance(park, DeadLetters):
-        check_async("park", park, ON_FAILURE)
+        check_async("park", park, ON_FAILURE, instead=_PLAIN)
 
     async def process(generation: Any, batch: Batch) -> int | None:
         check_generation(generation, loop.kind, loop.package)
@@ -223,7 +225,5 @@ class _Records:
 
 async def _awaited(fn: Callable[..., object], returned: Awaitable[object]) -> None:
     if not inspect.isawaitable(returned):
-        raise UsageError(
-            f"{name_of(fn)} is not an async function; kgroup.threaded.retrying takes plain ones"
-        )
+        raise UsageError(f"{name_of(fn)} is not an async function; {_PLAIN}")
     check_result(fn, await returned, "await it in the function")

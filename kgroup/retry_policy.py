@@ -14,6 +14,7 @@ from kgroup import arguments, bounds
 from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, in_one_line
 from kgroup.events import ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Message
+from kgroup.running_loop import called_library
 
 ATTEMPTS: Final = 5
 BACKOFF: Final = 1.0
@@ -28,6 +29,8 @@ def is_retried(error: Exception) -> bool:
     It does not if the program has to change, nor if the generation has ended. A function that runs
     tasks in a nursery raises such an error in a group.
     """
+    if called_library(error) is not None:
+        return False
     if not isinstance(error, ExceptionGroup):
         return not isinstance(error, StaleGenerationError | UsageError)
     rest = error.split(StaleGenerationError)[1]

@@ -1,11 +1,34 @@
-"""Which library's event loop runs in this thread, for errors that say which group to use."""
+"""Which library's event loop runs in this thread, for errors that say which group to use.
+
+A function that calls asyncio where trio runs, or trio where asyncio runs, raises exceptions that
+another attempt would only repeat. They have no class of their own: `called_library` knows them by
+their texts, of which a test sees each raised.
+"""
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from typing import Final
 
 import trio
+
+_TEXTS: Final[dict[str, tuple[tuple[type[Exception], str], ...]]] = {
+    "asyncio": (
+        (RuntimeError, "no running event loop"),
+        (RuntimeError, "There is no current event loop"),
+        (TypeError, "trio.run received unrecognized yield message"),
+        (AttributeError, "'NoneType' object has no attribute 'create_future'"),
+    ),
+    "trio": (
+        (RuntimeError, "must be called from async context"),
+        (RuntimeError, "Task got bad yield: <class 'trio."),
+        (RuntimeError, "Task got bad yield: <outcome."),
+        (AttributeError, "'RunContext' object has no attribute"),
+    ),
+}
+"""How the exceptions begin that come of calls of a library whose event loop does not run."""
+_PACKAGES: Final = {"asyncio": "kgroup.aio", "trio": "kgroup"}
 
 
 def running_library() -> str | None:
@@ -27,3 +50,30 @@ def group_for(library: str | None) -> str:
         "asyncio": "in an asyncio program, use kgroup.aio.ConsumerGroup",
         None: "in a program without an event loop, use kgroup.threaded.ConsumerGroup",
     }[library]
+
+
+def called_library(error: BaseException) -> str | None:
+    """The library whose event loop an exception misses: ``asyncio`` or ``trio``; None for others.
+
+    Args:
+        error: the exception; in a group, one is enough.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(called_library, error.exceptions)), None)
+    for library, texts in _TEXTS.items():
+        if any(isinstance(error, kind) and str(error).startswith(text) for kind, text in texts):
+            return library
+    return None
+
+
+def wrong_loop(error: BaseException) -> str:
+    """What a note adds about an exception that misses another library's event loop; or nothing."""
+    called = called_library(error)
+    if called is None:
+        return ""
+    here = running_library()
+    where = f"{here}'s event loop" if here else "a thread without an event loop"
+    return (
+        f"; it called {called} in {where}, and would do so again: functions that use"
+        f" {called} belong to {_PACKAGES[called]}"
+    )

@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn, final
 from kgroup.errors import short_list
 from kgroup.functions import is_program_error, name_of
 from kgroup.interfaces import Batch
+from kgroup.running_loop import wrong_loop
 from kgroup.types import Membership, TopicPartition
 
 _COLLECTIONS: Final = (list, tuple, set, frozenset)
@@ -52,7 +53,7 @@ def explain(error: BaseException, text: str, *, origin: str = "", records: str =
         records: what `what_raised` adds.
     """
     if _explanation(error) is None:
-        note = _Explanation(text)
+        note = _Explanation(text + wrong_loop(error))
         note.origin, note.records = origin, records
         error.add_note(note)
 

@@ -9,7 +9,7 @@ import enum
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 from uuid import UUID
 
 import attrs
@@ -338,6 +338,11 @@ class IsolationLevel(enum.Enum):
     READ_COMMITTED = "read_committed"
 
 
+IsolationLevelName = Literal["read_uncommitted", "read_committed"]
+"""The values of `IsolationLevel`. Settings name such values beside ``str``, so that editors offer
+them, and type checkers also accept a text that a program has read."""
+
+
 @final
 class AutoOffsetReset(enum.Enum):
     """Where a partition without a usable offset starts."""
@@ -345,6 +350,10 @@ class AutoOffsetReset(enum.Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     ERROR = "error"
+
+
+OffsetResetName = Literal["earliest", "latest", "error"]
+"""The values of `AutoOffsetReset`."""
 
 
 @final
@@ -400,7 +409,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return {topic: sorted(numbers) for topic, numbers in sorted(topics.items())}
 
 
-Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 """The offsets of a commit: for each partition, the offset of the next record to read."""
 
 MemberAssignments = Mapping[str, Sequence[TopicPartition]]

@@ -58,6 +58,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 """The signals that close a worker's group. The first lets it finish its work; a second does not."""
 SAME_WISH: Final = 0.3
 """Seconds after a signal in which another one adds nothing. A person takes longer to ask again."""
+_PLAIN: Final = "pass it to kgroup.threaded.run, which calls plain functions in threads"
 _SERVE: Final = "`await kgroup.serve(group, handle)`"
 _KILLED: Final = 128
 """Shells add this to the number of the signal that ended a process, for its exit status."""
@@ -194,7 +195,7 @@ def partition_worker(
     Raises:
         ArgumentError: an argument has a wrong type or value.
     """
-    check_async("handle", handle, ON_BATCH)
+    check_async("handle", handle, ON_BATCH, instead=_PLAIN)
     limit = arguments.whole("max_records", max_records, 1)
     arguments.instance("commit", commit, bool)
 
@@ -252,10 +253,7 @@ async def _called(
 ) -> int | None:
     returned = handle(generation, batch)
     if not inspect.isawaitable(returned):
-        raise UsageError(
-            f"{name_of(handle)} is not an async function; pass it to kgroup.threaded.run, which"
-            " calls plain functions in threads"
-        )
+        raise UsageError(f"{name_of(handle)} is not an async function; {_PLAIN}")
     result = await returned
     check_result(handle, result, "await it in the function")
     return result

@@ -183,6 +183,29 @@ async def test_a_coroutine_is_not_a_function(running: tuple[Harness, Generation]
         await generation.run(None)  # type: ignore[arg-type]
 
 
+async def test_what_cannot_be_a_task_starts_nothing(running: tuple[Harness, Generation]) -> None:
+    """A plain function, and arguments that do not fit, are refused; the generation goes on."""
+    _, generation = running
+
+    def plain(partition: TopicPartition) -> None:
+        """Do nothing."""
+
+    async def handle(partition: TopicPartition) -> None:
+        await trio.sleep_forever()
+
+    start: Any = generation.start_soon
+    with pytest.raises(ArgumentError, match="plain.* is not an async function; make it one, or"):
+        start(plain, P0)
+    with pytest.raises(ArgumentError, match="handle.* called with no arguments, but missing"):
+        start(handle)
+    with pytest.raises(ArgumentError, match="handle.* called with 2 arguments, but too many"):
+        start(handle, generation, P0)
+    with pytest.raises(ArgumentError, match="handle.* called with no arguments, but missing"):
+        await generation.run(handle)  # type: ignore[arg-type]
+    assert generation.end is None
+    assert start(handle, P0)
+
+
 async def on_event_async(event: Event) -> None:
     """An async function, which no group can call with events."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import attrs
 import pytest
@@ -14,8 +15,22 @@ from hypothesis import strategies as st
 from kgroup.bounds import LONGEST_DURATION
 from kgroup.config import DEFAULT_ASSIGNORS, FIELDS, GroupConfig
 from kgroup.errors import ConfigError, KgroupError, UsageError, short_repr
-from kgroup.security.settings import Security
-from kgroup.types import INT32_MAX, AutoOffsetReset, IsolationLevel
+from kgroup.security.settings import (
+    MechanismName,
+    ProtocolName,
+    SaslMechanism,
+    Security,
+    SecurityProtocol,
+    TlsVersion,
+    TlsVersionName,
+)
+from kgroup.types import (
+    INT32_MAX,
+    AutoOffsetReset,
+    IsolationLevel,
+    IsolationLevelName,
+    OffsetResetName,
+)
 
 REQUIRED: Final[Mapping[str, Any]] = {
     "group_id": "orders",
@@ -277,6 +292,41 @@ def test_a_duration_that_is_a_little_too_long() -> None:
     with pytest.raises(ConfigError) as caught:
         config(heartbeat_interval=15, session_timeout=30)
     assert MEANT not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (OffsetResetName, AutoOffsetReset),
+        (IsolationLevelName, IsolationLevel),
+        (ProtocolName, SecurityProtocol),
+        (MechanismName, SaslMechanism),
+        (TlsVersionName, TlsVersion),
+    ],
+)
+def test_the_names_that_editors_offer(names: object, kind: type[enum.Enum]) -> None:
+    """They are the values of the setting, in their order."""
+    assert get_args(names) == tuple(one.value for one in kind)
+
+
+def test_editors_see_the_names() -> None:
+    """The parameters of the classes have them, for type checkers and at run time."""
+    hints = get_type_hints(GroupConfig.__init__)
+    assert {"earliest", "read_committed", "sticky"} <= literals(hints)
+    assert {"SASL_SSL", "PLAIN", "TLSv1.3"} <= literals(get_type_hints(Security.__init__))
+
+
+def literals(hints: dict[str, Any]) -> set[object]:
+    """The values of all Literals in annotations."""
+    found: set[object] = set()
+    pending = list(hints.values())
+    while pending:
+        hint = pending.pop()
+        if get_origin(hint) is Literal:
+            found.update(get_args(hint))
+        else:
+            pending.extend(get_args(hint))
+    return found
 
 
 def test_the_defaults() -> None:

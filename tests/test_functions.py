@@ -14,11 +14,13 @@ import pytest
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.functions import (
     ON_BATCH,
+    check_arguments,
     check_async,
     check_event_handler,
     check_handled,
     check_plain,
     check_result,
+    check_task,
     is_async,
     name_of,
 )
@@ -65,13 +67,15 @@ class AsyncObject:
         """Do nothing."""
 
 
-def more(generation: object, batch: object, database: object) -> None:
+def more(generation: object, batch: object, database: object) -> Any:
     """A function of three arguments."""
+    return database
 
 
 @functools.wraps(more)
-def decorated(generation: object, batch: object) -> None:
+def decorated(generation: object, batch: object) -> Any:
     """What a decorator makes that adds an argument."""
+    return more(generation, batch, None)
 
 
 ASYNC = [
@@ -110,7 +114,7 @@ ALWAYS_REFUSED: list[tuple[object, str]] = [
 def test_functions_that_cannot_be_called(wrong: object, match: str) -> None:
     """They are refused by name, whether the worker awaits them or calls them in threads."""
     with pytest.raises(ArgumentError, match=f"handle=.*{match}"):
-        check_async("handle", wrong, ON_BATCH)
+        check_async("handle", wrong, ON_BATCH, instead="")
     with pytest.raises(ArgumentError, match=f"handle=.*{match}"):
         check_plain("handle", wrong, ON_BATCH, instead="take the other one")
 
@@ -146,7 +150,76 @@ def test_functions_for_threads(right: object) -> None:
 )
 def test_functions_that_are_awaited(right: object) -> None:
     """What a plain function returns shows only when it is called."""
-    check_async("handle", right, ON_BATCH)
+    check_async("handle", right, ON_BATCH, instead="")
+
+
+def made_or_none(generation: Any, batch: Any) -> Any:
+    """Return an awaitable, or None."""
+    return batch.made or None
+
+
+def made_if(generation: Any, batch: Any) -> Any:
+    """Return an awaitable in one case."""
+    if not batch:
+        return None
+    with generation:
+        return batch.made
+
+
+def never(generation: Any, batch: Any) -> None:
+    """Return None in several ways."""
+    if batch:
+        return
+    try:
+        with generation:
+            batch.process()
+            return
+    finally:
+        batch.close()
+
+
+class Plain:
+    """Objects whose call and method are plain."""
+
+    def __call__(self, generation: object, batch: object) -> None:
+        """Do nothing."""
+
+    def method(self, generation: object, batch: object) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [plain, never, Plain(), Plain().method, functools.partial(plain), lambda *_: None, Object()],
+)
+def test_plain_functions_where_async_ones_are_awaited(wrong: object) -> None:
+    """A function whose code returns nothing but None is refused, with what to do with it."""
+    with pytest.raises(ArgumentError, match="it is not an async function; use a thread"):
+        check_async("handle", wrong, ON_BATCH, instead="use a thread")
+    with pytest.raises(ArgumentError, match="it is not an async function; use a thread"):
+        check_task("fn", wrong, (1, 2), instead="use a thread")
+
+
+@pytest.mark.parametrize("right", [made_or_none, made_if, print, Mock()])
+def test_functions_that_may_return_something_to_await(right: object) -> None:
+    """What such a function returns shows only when it is called."""
+    check_async("handle", right, ON_BATCH, instead="")
+
+
+async def one(argument: object) -> None:
+    """An async function of one argument."""
+
+
+def test_the_arguments_of_a_task() -> None:
+    """They have to fit the function's signature, if it has one."""
+    check_arguments("fn", more, (1, 2, 3))
+    check_arguments("fn", print, (1, 2, 3))
+    check_arguments("fn", min, ())
+    for given, words in (((), "no arguments"), ((1,), "1 argument"), ((1, 2), "2 arguments")):
+        with pytest.raises(ArgumentError, match=f"fn=.*called with {words}, but missing"):
+            check_arguments("fn", more, given)
+    with pytest.raises(ArgumentError, match="2 arguments, but too many"):
+        check_task("fn", one, (1, 2), instead="")
 
 
 @pytest.mark.parametrize(

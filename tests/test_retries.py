@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import traceback
@@ -462,13 +463,36 @@ async def test_a_mistake_is_not_retried(autojump_clock: MockClock) -> None:
     async with harness() as here:
         await here.append(1)
 
-        def handle(_: Generation, __: Message) -> None:
-            """Process nothing."""
+        def handle(_: Generation, message: Message) -> Any:
+            return message.value()
 
         with pytest.raises(ExceptionGroup) as raised:
             await serve(here, handle, 1)
         assert raised.group_contains(UsageError, match="handle is not an async function")
+        with pytest.raises(ArgumentError, match="not an async function; kgroup.threaded.retrying"):
+            kgroup.retrying(lambda _, __: None)  # type: ignore[arg-type, return-value]
         assert here.events_of(RecordFailed) == []
+
+
+async def test_another_library_s_calls_end_the_worker(autojump_clock: MockClock) -> None:
+    """A handler that calls asyncio in trio is not retried, and parks no record."""
+    async with harness() as here:
+        await here.append(3)
+        parked: list[object] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await asyncio.sleep(1)
+
+        async def park(message: Message, error: Exception) -> None:
+            parked.append(message)
+
+        with pytest.raises(ExceptionGroup) as raised:
+            await serve(here, handle, 3, park=park)
+        (error,) = raised.value.exceptions
+        assert isinstance(error, RuntimeError)
+        assert "functions that use asyncio belong to kgroup.aio" in error.__notes__[0]
+        assert here.events_of(RecordFailed) == parked == []
+        assert await here.committed() == {}
 
 
 async def test_work_that_has_not_been_done(autojump_clock: MockClock) -> None:

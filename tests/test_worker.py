@@ -7,6 +7,7 @@ import io
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import pytest
@@ -265,12 +266,17 @@ async def test_a_function_that_is_not_async(autojump_clock: MockClock) -> None:
     async with harness() as here:
         await here.append(1)
 
-        def handle(_: Generation, batch: Batch) -> None:
+        def handle(_: Generation, batch: Batch) -> Any:
+            return batch.next_offset
+
+        def nothing(_: Generation, batch: Batch) -> None:
             """Process nothing."""
 
         with pytest.raises(ExceptionGroup) as raised:
             async with here.group() as group:
-                await kgroup.serve(group, handle)  # type: ignore[arg-type]
+                with pytest.raises(ArgumentError, match="not an async function.*kgroup.threaded"):
+                    await kgroup.serve(group, nothing)  # type: ignore[arg-type]
+                await kgroup.serve(group, handle)
         assert raised.group_contains(UsageError, match="handle is not an async function.*threaded")
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
 from kgroup import arguments
 from kgroup.aio.blocks import CancellableBlock
@@ -20,6 +20,7 @@ from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.generation import GenerationTwin, listed
 from kgroup.config import GroupConfig
 from kgroup.events import Event, TaskStillRunning
+from kgroup.functions import check_task
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, not_raising_stale_errors
@@ -30,9 +31,13 @@ from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+else:  # so that typing.get_type_hints finds the names without the imports
+    Producer = Any
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_PLAIN: Final = "make it one, or call it in a thread by asyncio.to_thread"
 
 
 @final
@@ -89,10 +94,11 @@ class Generation(GenerationTwin):
 
         Raises:
             ArgumentError: ``fn`` is not a function, but a coroutine, for example. Call
-                ``start_soon(handle, batch)``, not ``start_soon(handle(batch))``.
+                ``start_soon(handle, batch)``, not ``start_soon(handle(batch))``. Or it is not
+                async, or takes other arguments.
             UsageError: another event loop runs here.
         """
-        arguments.function("fn", fn)
+        check_task("fn", fn, args, instead=_PLAIN)
         started_call = StartedCall(fn, args, self._membership)
         task = self._task(fn, *args, around=started_call, alone=True)
 
@@ -118,12 +124,12 @@ class Generation(GenerationTwin):
         Raises:
             StaleGenerationError: the generation has ended, or ended while the function ran. The
                 function is cancelled at the drain's deadline, or at once if membership is lost.
-            ArgumentError: ``fn`` is not a function.
+            ArgumentError: ``fn`` is not an async function without arguments.
             Exception: the function's own exception.
 
         Cancellation: the function is cancelled, and the call returns when it has ended.
         """
-        arguments.function("fn", fn)
+        check_task("fn", fn, (), instead=_PLAIN)
         task: ProgramTask[T] = self._task(fn)
 
         async def wait_for_task() -> T | None:

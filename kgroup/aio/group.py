@@ -214,7 +214,12 @@ class ConsumerGroup(GroupTwin):
 
         The drain then does not wait for the body. The member joins again only when the program
         calls `next`. This is for programs that do something else first.
+
+        Raises:
+            UsageError: another event loop runs here, or none, as in another thread.
         """
+        if self._tasks is not None:
+            self._tasks.bridge.check_loop()
         self._loop.post(self._group.release)
 
     def shutdown(self, reason: str = CLOSED, *, promptly: bool = False) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
 
 from kgroup import bounds
+from kgroup.init_hints import typed_init
 from kgroup.security.secret import Secret, encodable, sealed, secret
 
 SECRET: Final = bounds.Bound(
@@ -22,6 +23,7 @@ SECRET: Final = bounds.Bound(
 
 
 @final
+@typed_init(Any=Any)
 @sealed("password")
 @attrs.frozen
 class Credentials:
@@ -49,6 +51,7 @@ EXTENSIONS: Final = bounds.Bound(
 
 
 @final
+@typed_init(Any=Any)
 @sealed("value")
 @attrs.frozen
 class Token:

@@ -18,12 +18,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
+from kgroup.init_hints import typed_init
 from kgroup.security.credentials import EXTENSIONS, SECRET, Token
 from kgroup.security.pem import PLACE, load_authorities, place
 from kgroup.security.secret import Secret, sealed, secret
@@ -61,6 +63,7 @@ def _is_endpoint(value: object) -> bool:
 
 
 @final
+@typed_init(Path=Path)
 @sealed("client_secret")
 @attrs.frozen(kw_only=True)
 class OidcClientCredentials:

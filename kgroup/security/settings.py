@@ -9,12 +9,14 @@ Source: KIP-12 (SASL and TLS), KIP-255 (OAUTHBEARER); docs/security.md explains 
 from __future__ import annotations
 
 import enum
-from typing import Any, final
+from pathlib import Path
+from typing import Any, Literal, final
 
 import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
+from kgroup.init_hints import typed_init
 from kgroup.security.credentials import (
     SECRET,
     Credentials,
@@ -48,6 +50,10 @@ class SecurityProtocol(enum.Enum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
+ProtocolName = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+"""The values of `SecurityProtocol`."""
+
+
 @final
 class SaslMechanism(enum.Enum):
     """The SASL mechanisms that both planes can use."""
@@ -58,6 +64,10 @@ class SaslMechanism(enum.Enum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
+MechanismName = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+"""The values of `SaslMechanism`."""
+
+
 @final
 class TlsVersion(enum.Enum):
     """The versions of TLS that can be demanded, by Java's names."""
@@ -66,16 +76,20 @@ class TlsVersion(enum.Enum):
     TLS_1_3 = "TLSv1.3"
 
 
-def _version(value: str | TlsVersion) -> TlsVersion:
+TlsVersionName = Literal["TLSv1.2", "TLSv1.3"]
+"""The values of `TlsVersion`."""
+
+
+def _version(value: TlsVersionName | str | TlsVersion) -> TlsVersion:
     return bounds.member_of(TlsVersion, value)
 
 
-def _protocol(value: str | SecurityProtocol) -> SecurityProtocol:
+def _protocol(value: ProtocolName | str | SecurityProtocol) -> SecurityProtocol:
     text = value.upper() if isinstance(value, str) else value
     return bounds.member_of(SecurityProtocol, text)
 
 
-def _mechanism(value: str | SaslMechanism | None) -> SaslMechanism | None:
+def _mechanism(value: MechanismName | str | SaslMechanism | None) -> SaslMechanism | None:
     text = value.upper() if isinstance(value, str) else value
     if isinstance(text, str) and (instead := instead_of(text)):
         names = ", ".join(one.value for one in SaslMechanism)
@@ -84,6 +98,7 @@ def _mechanism(value: str | SaslMechanism | None) -> SaslMechanism | None:
 
 
 @final
+@typed_init(Path=Path)
 @sealed("key", "key_password", "password")
 @names_checked("Security")
 @attrs.frozen(kw_only=True)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from kgroup.spark.cancellable_jobs import CancellableJobs
     from kgroup.spark.frames import Backend
+else:  # so that typing.get_type_hints finds the names without the imports
+    DataFrame = SparkSession = CancellableJobs = Backend = Any
 
 
 def batches(

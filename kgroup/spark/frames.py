@@ -28,6 +28,8 @@ from kgroup.types import TopicPartition
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
+else:  # so that typing.get_type_hints finds the names without the imports
+    Accumulator = DataFrame = SparkSession = Any
 
 Backend = Literal["python", "jvm"]
 """The reader: librdkafka in Python workers, or Spark's own source in the JVM."""

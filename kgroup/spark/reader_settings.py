@@ -20,10 +20,12 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
-from kgroup.types import INT32_MAX, INT64_MAX, IsolationLevel, text_fault
+from kgroup.types import INT32_MAX, INT64_MAX, IsolationLevel, IsolationLevelName, text_fault
 
 if TYPE_CHECKING:
     from kgroup.config import GroupConfig  # it imports trio, which executors lack
+else:  # so that typing.get_type_hints finds the names without the imports
+    GroupConfig = Any
 
 Value = str | int | float | bool
 
@@ -56,7 +58,7 @@ CALLBACK: Final = "oauth_cb"
 """confluent-kafka's setting that is a function: ``call:module:function`` passes the function."""
 
 
-def _isolation(value: str | IsolationLevel) -> IsolationLevel:
+def _isolation(value: IsolationLevelName | str | IsolationLevel) -> IsolationLevel:
     return bounds.member_of(IsolationLevel, value)
 
 

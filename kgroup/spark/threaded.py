@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     import kgroup.generation.generation
+else:  # so that typing.get_type_hints finds the names without the imports
+    DataFrame = SparkSession = Any
 
 T = TypeVar("T")
 

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack, final
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, final
 
 from kgroup import arguments
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.background.generation import GenerationTwin, listed
-from kgroup.functions import check_plain
+from kgroup.functions import check_arguments, check_plain
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, not_raising_stale_errors
@@ -24,6 +24,8 @@ from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
+else:  # so that typing.get_type_hints finds the names without the imports
+    Producer = Any
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -62,9 +64,10 @@ class Generation(GenerationTwin):
             the program asks for the next generation.
 
         Raises:
-            ArgumentError: ``fn`` is not a plain function.
+            ArgumentError: ``fn`` is not a plain function, or takes other arguments.
         """
         check_plain("fn", fn, None, instead="kgroup.ConsumerGroup runs those, and kgroup.aio")
+        check_arguments("fn", fn, args)
         context = contextvars.copy_context()
         context.run(inside_of.set, inside_of.get() | {self._owner})
         handler = Handler(self._loop, self._membership, context, fn, *args)

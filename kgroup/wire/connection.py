@@ -21,8 +21,6 @@ import os
 import struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from types import MappingProxyType
 from typing import Any, Final, final
 
@@ -38,6 +36,7 @@ from kgroup.errors import (
     UnsupportedVersionError,
 )
 from kgroup.interfaces import Compute, StreamOpener
+from kgroup.version import VERSION
 from kgroup.wire.byte_streams import MAX_FRAME, FrameStream
 from kgroup.wire.codec import decode_response, encode_request
 from kgroup.wire.entities import LostFieldError
@@ -463,21 +462,11 @@ def _error_code_of(response: bytes) -> int | None:
     return number
 
 
-def _software_version() -> str:
-    try:
-        return installed_version("kgroup")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def _software_fields(version: int) -> Mapping[str, Any]:
     """The fields of ApiVersions, which name the client from version 3 on (KIP-511)."""
     if version < 3:
         return {}
-    return {"client_software_name": "kgroup", "client_software_version": _SOFTWARE_VERSION}
-
-
-_SOFTWARE_VERSION: Final = _software_version()
+    return {"client_software_name": "kgroup", "client_software_version": VERSION}
 
 
 def _why(error: OSError) -> str:

@@ -740,7 +740,7 @@ def test_groups_on_the_wrong_loop_say_which_to_take(kafka: Kafka) -> None:
 
 
 def test_a_call_from_another_event_loop_does_nothing(kafka: Kafka) -> None:
-    """Async calls of the group are refused before they do anything, aclose() among them."""
+    """Calls of the group are refused before they do anything, aclose() and release() too."""
     here = Here(kafka)
 
     async def main() -> None:
@@ -751,6 +751,8 @@ def test_a_call_from_another_event_loop_does_nothing(kafka: Kafka) -> None:
                 for call in (group.aclose, group.next, group.wait_closed, generation.wait_ended):
                     with pytest.raises(UsageError, match="another event loop.* nothing was done"):
                         asyncio.run(call())
+                with pytest.raises(UsageError, match="another event loop.* nothing was done"):
+                    group.release()
 
             await asyncio.to_thread(elsewhere)
             assert group.status().phase is Phase.RUNNING

@@ -77,7 +77,7 @@ def test_an_exception_has_a_note(kafka: Kafka) -> None:
         raise ZeroDivisionError
 
     def plain(_: aio.Generation, batch: Batch) -> Any:
-        return None
+        return batch.next_offset
 
     async def main() -> None:
         with pytest.raises(ExceptionGroup) as caught:

@@ -5,9 +5,12 @@ That each is documented, ruff checks (D1).
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 import types
+import typing
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import pytest
@@ -37,6 +40,35 @@ def test_a_package_shows_only_its_public_names(package: str) -> None:
     modules = {name for name in names if isinstance(getattr(module, name), types.ModuleType)}
     public = {"testing": set(names), "testing.simulation": {"faults"}}
     assert modules == public.get(package, set())
+
+
+MODULES = (
+    *("errors", "events", "health", "interfaces", "monitors", "status", "types"),
+    *("spark", "metrics.prometheus", "metrics.opentelemetry", "testing.kafka", "testing.spark"),
+)
+DOCUMENTED = ("kgroup", *(f"kgroup.{name}" for name in (*PACKAGES, *MODULES)))
+
+
+def functions_of(module: types.ModuleType) -> Iterator[Callable[..., object]]:
+    """What a module defines or shows that can be called, with the functions of its classes."""
+    for found in (getattr(module, name) for name in dir(module) if not name.startswith("_")):
+        if not getattr(found, "__module__", "").startswith("kgroup"):
+            continue
+        if isinstance(found, type):
+            yield found
+            for one in vars(found).values():
+                one = one.fget if isinstance(one, property) else getattr(one, "__func__", one)  # noqa: PLW2901
+                if inspect.isfunction(one):
+                    yield one
+        elif inspect.isfunction(found):
+            yield found
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_annotations_can_be_resolved(name: str) -> None:
+    """``typing.get_type_hints`` works for each public class, its methods and each function."""
+    for one in functions_of(import_module(name)):
+        typing.get_type_hints(one)
 
 
 def test_modules_for_tests_are_imported_on_first_use() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgroup.errors import (
+    ArgumentError,
     GroupClosedError,
     UsageError,
 )
@@ -37,6 +38,17 @@ def test_next_in_a_handler_is_refused(kafka: Kafka) -> None:
     (error,) = info.value.exceptions
     assert isinstance(error, UsageError)
     assert "called by a handler" in str(error)
+
+
+def test_arguments_that_do_not_fit_start_no_thread(kafka: Kafka) -> None:
+    """The call itself is refused, and the generation goes on."""
+    here = Harness(kafka)
+    here.create()
+    with here.group() as group:
+        generation = next(group)
+        with pytest.raises(ArgumentError, match="called with 1 argument, but missing"):
+            generation.start(lambda _, batch: batch, 1)  # type: ignore[arg-type, misc]
+        assert generation.end is None
 
 
 def test_two_threads_in_next_are_refused() -> None:

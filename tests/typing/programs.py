@@ -129,3 +129,28 @@ def run_monitored_workers(config: kgroup.GroupConfig, monitor: HealthMonitor) ->
         ready: bool = group.health(stuck_after=60).ready
         lag: dict[kgroup.TopicPartition, int | None] = dict(next(group).lag())
         print(ready, lag, monitor.health().as_dict())
+
+
+def settings(policy: str, protocol: str, assignors: list[str]) -> list[kgroup.GroupConfig]:
+    """Settings by literals, by texts that the program has read, and by members of enums."""
+    servers, topics = "localhost:9092", ["orders"]
+    return [
+        kgroup.GroupConfig(
+            bootstrap_servers=servers,
+            group_id="g",
+            topics=topics,
+            auto_offset_reset="latest",
+            isolation_level="read_committed",
+            assignors=["sticky"],
+            security=kgroup.Security(protocol="SSL", minimum_version="TLSv1.3"),
+        ),
+        kgroup.GroupConfig(
+            bootstrap_servers=servers,
+            group_id="g",
+            topics=topics,
+            auto_offset_reset=policy,
+            isolation_level=kgroup.IsolationLevel.READ_COMMITTED,
+            assignors=assignors,
+            security=kgroup.Security(protocol=protocol),
+        ),
+    ]

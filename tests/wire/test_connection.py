@@ -8,7 +8,6 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from kgroup.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from kgroup.wire import connection as connection_module
 from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.codec import encode_response
 from kgroup.wire.connection import LARGE_RESPONSE, Connection
@@ -502,20 +500,6 @@ async def test_a_missing_field_is_a_value_error(nursery: trio.Nursery) -> None:
     with pytest.raises(ValueError, match="no version of HeartbeatRequest has a field typo"):
         await connection.request("heartbeat", {**HEARTBEAT, "typo": 1}, timeout=10)
     await connection.aclose()
-
-
-def test_without_an_installed_package_the_version_is_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """ApiVersions names the installed version, or ``unknown`` in a bare source tree."""
-
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(connection_module, "installed_version", missing)
-    assert connection_module._software_version() == "unknown"
-    monkeypatch.setattr(connection_module, "installed_version", lambda _: "1.2.3")
-    assert connection_module._software_version() == "1.2.3"
 
 
 async def test_a_response_that_is_too_large_for_its_api_is_not_read(nursery: trio.Nursery) -> None:

@@ -6,6 +6,7 @@ Source: KIP-12 (TLS and SASL), KIP-368 (the session's lifetime); Kafka's ``Secur
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
@@ -13,6 +14,7 @@ import attrs
 from kgroup import bounds
 from kgroup.broker.security.acls import Acl, rules
 from kgroup.errors import ConfigError
+from kgroup.init_hints import typed_init
 from kgroup.security import pem
 from kgroup.security.secret import Secret, secret
 from kgroup.security.settings import SaslMechanism, SecurityProtocol
@@ -77,6 +79,7 @@ def _check_mechanisms(_: object, __: object, given: Any) -> None:
 
 
 @final
+@typed_init(Path=Path)
 @attrs.frozen(kw_only=True)
 class BrokerSecurity:
     """The security of an embedded broker or cluster.

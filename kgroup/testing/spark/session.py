@@ -19,6 +19,8 @@ from kgroup.testing.spark.java import QUICK_JAVA, Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+else:  # so that typing.get_type_hints finds the names without the imports
+    SparkSession = Any
 
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": HOST,

@@ -1,0 +1,126 @@
+"""Exceptions of functions that call one library where the event loop of another one runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from kgroup.retry_policy import is_retried
+from kgroup.running_loop import called_library, wrong_loop
+
+
+async def _group_of_asyncio() -> None:
+    async with asyncio.TaskGroup():
+        pass
+
+
+async def _timeout_of_asyncio() -> None:
+    async with asyncio.timeout(1):
+        await asyncio.sleep(0.1)
+
+
+async def _sleep_of_asyncio() -> None:
+    await asyncio.sleep(0.1)
+
+
+async def _yield_of_asyncio() -> None:
+    await asyncio.sleep(0)
+
+
+async def _queue_of_asyncio() -> None:
+    await asyncio.Queue[int]().get()
+
+
+async def _thread_of_asyncio() -> None:
+    await asyncio.to_thread(print)
+
+
+async def _nursery_of_trio() -> None:
+    async with trio.open_nursery():
+        pass
+
+
+async def _timeout_of_trio() -> None:
+    with trio.fail_after(1):
+        await trio.sleep(0.1)
+
+
+async def _sleep_of_trio() -> None:
+    await trio.sleep(0.1)
+
+
+async def _checkpoint_of_trio() -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def _event_of_trio() -> None:
+    await trio.Event().wait()
+
+
+async def _thread_of_trio() -> None:
+    await trio.to_thread.run_sync(print)
+
+
+OF_ASYNCIO = [
+    _group_of_asyncio,
+    _timeout_of_asyncio,
+    _sleep_of_asyncio,
+    _yield_of_asyncio,
+    _queue_of_asyncio,
+    _thread_of_asyncio,
+]
+OF_TRIO = [
+    _nursery_of_trio,
+    _timeout_of_trio,
+    _sleep_of_trio,
+    _checkpoint_of_trio,
+    _event_of_trio,
+    _thread_of_trio,
+]
+
+
+async def _said(fn: Callable[[], Awaitable[None]]) -> tuple[str | None, bool, str]:
+    try:
+        await fn()
+    except Exception as error:  # noqa: BLE001
+        return called_library(error), is_retried(error), wrong_loop(error)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("fn", OF_ASYNCIO)
+def test_calls_of_asyncio_in_trio(fn: Callable[[], Awaitable[None]]) -> None:
+    """They are known by their texts, not retried, and the note names kgroup.aio."""
+    called, retried, note = trio.run(_said, fn)
+    assert (called, retried) == ("asyncio", False)
+    assert "it called asyncio in trio's event loop" in note
+    assert note.endswith("belong to kgroup.aio")
+
+
+@pytest.mark.parametrize("fn", OF_TRIO)
+def test_calls_of_trio_in_asyncio(fn: Callable[[], Awaitable[None]]) -> None:
+    """Likewise, and the note names kgroup."""
+    called, retried, note = asyncio.run(_said(fn))
+    assert (called, retried) == ("trio", False)
+    assert "it called trio in asyncio's event loop" in note
+    assert note.endswith("belong to kgroup")
+
+
+def test_a_thread_has_no_event_loop() -> None:
+    """A plain function that calls either is no more retried; one in a group is found."""
+    for call in (asyncio.get_running_loop, trio.current_time):
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        grouped = ExceptionGroup("both", [ValueError("x"), caught.value])
+        assert not is_retried(grouped)
+        assert "in a thread without an event loop" in wrong_loop(grouped)
+
+
+def test_other_errors() -> None:
+    """Those of a database, or of the same classes, are retried and get no such note."""
+    for error in (ValueError("no running event loop"), RuntimeError("x"), AttributeError("y")):
+        assert called_library(error) is None
+        assert is_retried(error)
+        assert wrong_loop(error) == ""
