@@ -14,8 +14,9 @@ no optional package; fixtures and hooks import what they need when a test needs 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,10 @@ LOGS: Final = pytest.StashKey[list[Path]]()
 UNAVAILABLE: Final = pytest.StashKey[Exception]()
 """Why Kafka's jars are not available, if they are not."""
 
+uncaptured_stderr: int | None = None
+"""A copy of stderr's descriptor from before pytest captures it, for a simulation that can only be
+ended with the process: what pytest has captured would be lost. None if there is no stderr."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option to skip tests with a real Kafka."""
@@ -47,7 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
+    """Register the mark, and keep stderr while it is not captured."""
+    global uncaptured_stderr  # noqa: PLW0603 # one for the process, as stderr
+    if uncaptured_stderr is None:
+        with suppress(OSError):
+            uncaptured_stderr = os.dup(2)
     config.stash[LOGS] = []
     config.addinivalue_line(
         "markers", "real_kafka: needs a real Kafka, which it requests while it runs"

@@ -15,7 +15,8 @@ mildest of these means that ends it:
 3. A task that catches everything and goes on ends never. After `_MOST_ROUNDS` the loop itself is
    left by an exception from the clock, which it asks for the time in every round. What is left of
    the tasks may then complain on stderr.
-4. Nothing can be raised in a C library that blocks and never returns to Python: the error goes to
+4. Nothing can be raised in a C library that blocks and never returns to Python, nor in a step that
+   never ends where no signal arrives: outside the main thread, and on Windows. The error goes to
    stderr, and the process ends.
 
 Ctrl-C first does what it does in any run of trio: the tasks are cancelled. If the run has not ended
@@ -99,15 +100,18 @@ class Watchdog:
         thread.start()
         self._threads_before = frozenset(threading.enumerate())
         try:
+            # The thread may send its signal until it has ended; the handler must be there for it.
             with self._signals():
-                yield
+                try:
+                    yield
+                finally:
+                    self._news.put(True)
+                    thread.join()
         except BaseException:
-            # What is raised instead has no context: what the tasks raised is of no use.
-            if not (self._abandoned or self._interrupted):
+            # What is raised instead has no context: what the tasks raised is of no use. A run that
+            # was abandoned too late, when it ended by itself, has no such error, and keeps its own.
+            if self._error is None and not self._interrupted:
                 raise
-        finally:
-            self._news.put(True)
-            thread.join()
         if self._error is not None:
             raise self._error from None
         if self._interrupted:
@@ -181,9 +185,10 @@ class Watchdog:
         self._soon_end_tasks()
 
     def _soon_end_tasks(self) -> None:
-        if self._token is not None:
+        token = self._token  # the run may end meanwhile, in the other thread
+        if token is not None:
             with suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(self._end_tasks)
+                token.run_sync_soon(self._end_tasks)
 
     def _leave_loop(self) -> NoReturn:
         """Stands in for the clock's ``current_time``."""
@@ -205,8 +210,13 @@ class Watchdog:
     def _end_process(self) -> NoReturn:
         self._describe(hanging.thread_frames().get(self._thread.ident or 0))
         text = f"{self._error or 'interrupted'}\nNothing can be raised there: the process ends.\n"
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        # What pytest has captured would be lost with the process.
+        uncaptured = getattr(sys.modules.get("kgroup.testing.plugin"), "uncaptured_stderr", None)
+        if uncaptured is not None:
+            os.write(uncaptured, text.encode(errors="replace"))
+        else:
+            sys.stderr.write(text)
+            sys.stderr.flush()
         os._exit(1)
 
     @contextmanager

@@ -6,9 +6,13 @@ import gc
 import math
 import multiprocessing
 import pickle
+import queue
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import attrs
 import pytest
@@ -34,6 +38,21 @@ from tests.testing.simulation.samples import SMALL
 CALM = attrs.evolve(SMALL, duration=5.0, members=1, faults_per_hour=0.0)
 SOON = 0.05
 """Real seconds until a simulation of these tests counts as hanging."""
+LOCKED = """
+import ctypes
+from kgroup.testing.simulation import watchdog
+from kgroup.testing.simulation.virtual_time import run_virtual
+
+async def locks_twice():
+    lock, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+    library.pthread_mutex_lock(lock)
+    library.pthread_mutex_lock(lock)
+
+def test_locked(monkeypatch):
+    monkeypatch.setattr(watchdog, "_GRACE", 0.05)
+    run_virtual(17, locks_twice, seed_timeout=0.05)
+"""
+"""A test whose simulation blocks in a C library that no signal interrupts."""
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +178,41 @@ def test_a_run_can_be_bounded_in_virtual_time() -> None:
         run_virtual(0, main)
 
 
+def test_a_run_that_is_abandoned_too_late_keeps_its_own_error() -> None:
+    """If the time-out comes when the run has just ended, what the run raised is not swallowed."""
+    late = watchdog.Watchdog(0, 60.0)
+    with pytest.raises(ValueError, match="its own"), late.watching():
+        late.abandon("the time is over")
+        raise ValueError("its own")
+
+
+def test_a_signal_of_the_watchdog_that_comes_late_interrupts_nothing() -> None:
+    """The handler that knows the signal is there until the thread that may send it has ended."""
+
+    class SignalAtTheEnd(queue.SimpleQueue[bool]):
+        def put(self, item: bool, *_: object) -> None:  # as the queue's own
+            signal.raise_signal(signal.SIGINT)
+            super().put(item)
+
+    late = watchdog.Watchdog(0, 60.0)
+    late._news = SignalAtTheEnd()  # type: ignore[misc]
+    with late.watching():
+        late.abandon("the time is over")
+
+
+def test_pytest_shows_why_a_process_had_to_be_ended(tmp_path: Path) -> None:
+    """What pytest has captured is lost with the process, so the error goes to the real stderr."""
+    test = tmp_path / "test_locked.py"
+    test.write_text(LOCKED)
+    arguments = ("-p", "no:cacheprovider", "--rootdir", tmp_path, test)
+    command = (sys.executable, "-m", "pytest", *arguments)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("seed 17 hangs at ")
+    assert "in locks_twice\n" in result.stderr
+    assert result.stderr.endswith("the process ends.\n")
+
+
 @pytest.mark.parametrize("hangs", [waits_shielded, computes, waits_for_a_thread])
 def test_ctrl_c_ends_a_run_that_hangs(hangs: Callable[[], Awaitable[None]]) -> None:
     """It is a bare KeyboardInterrupt, also if tasks do not end when they are cancelled."""
@@ -222,10 +276,10 @@ def test_a_smaller_plan_that_hangs_ends_the_search() -> None:
     async def program(process: Process) -> None:
         nonlocal runs
         runs += 1
-        await (endless if runs > 2 else lossy)(process)
+        await (shielded if runs > 2 else lossy)(process)
 
     with pytest.raises(SimulationError) as raised:
-        check(attrs.evolve(CALM, duration=30.0), [5], program, seed_timeout=2.0)
+        check(attrs.evolve(CALM, duration=30.0), [5], program)
     assert raised.value.failure.shrunk.exhausted
     assert raised.value.failure.shrunk.runs == 1
 
