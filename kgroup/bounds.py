@@ -43,6 +43,7 @@ SUSPECT_WAIT: Final = 1000
 _HOUR: Final = 3600
 _DAY: Final = 24 * _HOUR
 _WEEK: Final = 7 * _DAY
+_YEAR: Final = 366 * _DAY
 _LONGEST_NAME: Final = 100
 """As much of an unknown name is compared with the known ones: the time grows with its length."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}")
@@ -212,6 +213,9 @@ def in_seconds(value: object, most: float, least: float = 0.0) -> str:
         least: the shortest one.
     """
     least = max(least, _LEAST_MEANT)
+    if is_whole(value) and most == LONGEST_DURATION < value <= _YEAR and value % _DAY == 0:
+        # As 30 * 86400: a program that wrote this had days in mind.
+        return f"; this is {value // _DAY} days, and the longest is {most / _DAY:.1f} days"
     if is_number(value) and most < value <= most * 1000 and least <= value / 1000:
         return f"; durations are in seconds, not milliseconds: did you mean {float(value) / 1000}?"
     return ""
