@@ -632,6 +632,10 @@ def _own_cancellations(fn: Callable[..., object]) -> Iterator[None]:
         )
         if not stray or trio.current_effective_deadline() == -math.inf:
             raise
+        if isinstance(error, BaseExceptionGroup):
+            _, ends_all = error.split((*PROGRAM_ERRORS, trio.Cancelled))
+            if ends_all is not None:
+                raise ends_all from error  # Ctrl-C in another task of the function
         raise UsageError(
             f"{name_of(fn)} raised trio.Cancelled, and nothing has cancelled it: it has kept"
             " that of a cancel scope which is over. Let it pass through that, and do not raise it"

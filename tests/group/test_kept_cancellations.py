@@ -61,6 +61,23 @@ async def test_a_kept_cancellation_is_an_error_of_the_function(
         assert ended.end.cause is Cause.TASK_RAISED
 
 
+async def test_a_kept_cancellation_does_not_hide_ctrl_c(autojump_clock: MockClock) -> None:
+    """A group with both is a KeyboardInterrupt, which ends the program, and no error of it."""
+
+    async def keep_beside_ctrl_c() -> None:
+        try:
+            await keep()
+        except trio.Cancelled as cancelled:
+            raise BaseExceptionGroup("both", [cancelled, KeyboardInterrupt()]) from None
+
+    async with harness() as here:
+        with pytest.raises(BaseExceptionGroup) as raised:
+            async with here.group() as group:
+                (await group.next()).start_soon(keep_beside_ctrl_c)
+                await group.next()
+        assert raised.value.split(KeyboardInterrupt)[1] is None
+
+
 async def test_a_swallowed_cancellation_commits_nothing(autojump_clock: MockClock) -> None:
     """A handler that returns in spite of its cancellation has processed nothing."""
     async with harness() as here:
