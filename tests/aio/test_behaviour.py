@@ -109,6 +109,7 @@ LEFT_OUT: Final = {
     ),
     "test_own_starts.test_a_threaded_group_asks_too": "its group is one of threads",
     "test_security": "as for logins",
+    "test_transactions.test_what_the_producer_says_of_its_errors": "it has no group",
     "test_transaction_membership": "it has no group: it tests how brokers answer a producer",
 }
 """What is not played, a whole module or one test, and why."""

@@ -230,6 +230,8 @@ def _failure(
         outcome = run(generate_plan(scenario, first.seed))
     except Exception as error:
         error.add_note(f"This happened in the simulation of seed {first.seed}.")
+        if str(error) not in first.failure:
+            error.add_note(f"In another process it failed before:\n{first.failure}")
         error.__traceback__ = own_frames(error.__traceback__)
         raise
     if not outcome.violations:
