@@ -56,13 +56,21 @@ def called_library(error: BaseException) -> str | None:
     """The library whose event loop an exception misses: ``asyncio`` or ``trio``; None for others.
 
     Args:
-        error: the exception; in a group, one is enough.
+        error: the exception. In a group, one is enough; so is one that it was raised from, or while
+            it was handled, because functions wrap what they catch.
     """
-    if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(called_library, error.exceptions)), None)
-    for library, texts in _TEXTS.items():
-        if any(isinstance(error, kind) and str(error).startswith(text) for kind, text in texts):
-            return library
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(one, BaseExceptionGroup):
+            found = next(filter(None, map(called_library, one.exceptions)), None)
+            if found is not None:
+                return found
+        for library, texts in _TEXTS.items():
+            if any(isinstance(one, kind) and str(one).startswith(text) for kind, text in texts):
+                return library
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return None
 
 

@@ -50,6 +50,7 @@ from kgroup.functions import ON_BATCH, PROGRAM_ERRORS, check_async, check_result
 from kgroup.generation.generation import MAX_RECORDS, Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
+from kgroup.logs import LOGGER
 from kgroup.running_loop import running_library
 from kgroup.runtime import Runtime
 from kgroup.types import TopicPartition
@@ -395,17 +396,23 @@ def report_end(config: GroupConfig, received: Sequence[int], *, cut_short: bool 
 def report_failure(config: GroupConfig, error: BaseException) -> BaseException:
     """Report the failure of a worker, and return it without the groups that kgroup has put it in.
 
-    A group with a note is what a function has raised, and remains.
+    A group with a note is what a function has raised, and remains. If a function has called
+    ``sys.exit()``, that is returned, and what others have raised is logged.
     """
     found = list(_exceptions(error))
-    for one in found:
-        if isinstance(one, (SystemExit, KeyboardInterrupt)):
-            # A function wants the process to end; its exit status counts.
-            found = [one]
-            break
+    # If a function wants the process to end, its exit status counts.
+    found.sort(key=lambda one: not isinstance(one, (SystemExit, KeyboardInterrupt)))
     more = f", and {count_of(len(found) - 1, 'more error')}" if len(found) > 1 else ""
     report(config, f"failed: {in_one_line(found[0])}{more}")
     if isinstance(found[0], (SystemExit, KeyboardInterrupt)):
+        for one in found[1:]:  # Python would not show them
+            LOGGER.error(
+                "group %s: %s beside %s",
+                config.group_id,
+                in_one_line(one),
+                in_one_line(found[0]),
+                exc_info=one,
+            )
         return found[0]
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         if getattr(error, "__notes__", None):

@@ -118,6 +118,20 @@ def test_a_thread_has_no_event_loop() -> None:
         assert "in a thread without an event loop" in wrong_loop(grouped)
 
 
+def test_an_exception_that_wraps_it() -> None:
+    """What it was raised from counts, and what it replaced, unless that is suppressed."""
+    missing = RuntimeError("no running event loop")
+    for wrap, library in ((True, "asyncio"), (False, "asyncio"), (None, None)):
+        with pytest.raises(ValueError, match="own") as raised:
+            try:
+                raise missing
+            except RuntimeError as error:
+                if wrap is False:
+                    raise ValueError("own")  # noqa: B904 # as functions do
+                raise ValueError("own") from (error if wrap else None)
+        assert called_library(raised.value) == library
+
+
 def test_other_errors() -> None:
     """Those of a database, or of the same classes, are retried and get no such note."""
     for error in (ValueError("no running event loop"), RuntimeError("x"), AttributeError("y")):

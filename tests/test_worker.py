@@ -344,6 +344,19 @@ def test_one_line_says_why_a_worker_failed(capsys: pytest.CaptureFixture[str]) -
     )
 
 
+def test_what_others_raise_beside_an_exit_is_logged(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The exit status counts, wherever the exit is; the other exceptions keep their tracebacks."""
+    config = kgroup.GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"])
+    leaving, other, again = SystemExit(3), ValueError("a fault"), SystemExit(4)
+    assert report_failure(config, BaseExceptionGroup("", [other, leaving, again])) is leaving
+    line = "kgroup: the worker of group 'g' failed: SystemExit: 3, and 2 more errors\n"
+    assert capsys.readouterr().err.startswith(line)
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [again, other]
+    assert "group g: ValueError: a fault beside SystemExit: 3" in caplog.messages
+
+
 def test_what_a_function_raised_is_raised(capsys: pytest.CaptureFixture[str]) -> None:
     """Its own group, as of a nursery, remains with its note; the line on standard error is one."""
     config = kgroup.GroupConfig(bootstrap_servers="localhost:1", group_id="g", topics=["t"])

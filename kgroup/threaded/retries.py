@@ -25,7 +25,7 @@ from kgroup.retry_policy import (
 )
 from kgroup.threaded.generation import Generation, run_in_loop
 
-_ASYNC: Final = "kgroup.retrying, for kgroup.run, takes async functions"
+_ASYNC: Final = "kgroup.retrying and kgroup.aio.retrying take async functions"
 
 RecordHandler = Callable[[Generation, Message], object]
 """Processes a record, or raises."""

@@ -46,7 +46,8 @@ _MOST_QUEUED: Final = 2
 """Batches of a partition that wait for the thread that processes it; then the partition pauses."""
 
 _ASYNC: Final = (
-    "pass async functions to kgroup.run; kgroup.threaded.retrying makes one for kgroup.threaded.run"
+    "pass async functions to kgroup.run or kgroup.aio.run; this one takes plain functions, and what"
+    " kgroup.threaded.retrying returns"
 )
 
 BatchHandler = Callable[[Generation, Batch], int | None]

@@ -48,7 +48,7 @@ def main(servers: str, security: Mapping[str, Any]) -> None:
             # It joins again if its heartbeats were late, because the machine was busy; as its
             # error says, poll() completes the rebalance.
             if time.monotonic() > deadline:
-                raise
+                raise SystemExit("its rebalance does not end") from None
             consumer.poll(timeout_ms=100)
         else:
             break

@@ -42,7 +42,13 @@ HEAP: Final = "96m"
 """Java's largest heap: several run at once, and each has little to remember."""
 
 
-HANGING: Final = ("not shared by", "not all process", "nothing is processed", "0 records of")
+HANGING: Final = (
+    "not shared by",
+    "not all process",
+    "nothing is processed",
+    "0 records of",
+    "its rebalance does not end",
+)
 KAFKA_PYTHON: Final = pytest.mark.flaky(reruns=3, only_rerun=HANGING)
 """For tests with kafka-python: consumers of its 3.0.12 hang now and then while they join, on Apache
 Kafka as well, so a test that waited for one runs again. Any other failure is a failure."""

@@ -32,6 +32,7 @@ from kgroup.testing.simulation import (
 )
 from kgroup.testing.simulation.freezing import owned_by
 from kgroup.testing.simulation.virtual_time import end_by, run_virtual
+from tests.conftest import ROOT
 from tests.testing.simulation.programs import endless, lossy, shielded
 from tests.testing.simulation.samples import SMALL
 
@@ -261,6 +262,8 @@ def test_a_shielded_program_needs_no_time_out() -> None:
 def test_a_process_that_reports_nothing_fails_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a process cannot even report that it hangs, the process that waits for it does."""
     monkeypatch.setattr(worker_pool, "_PATIENCE", -99.5)
+    # The program is here, and the processes have to import it.
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
     with pytest.raises(
         SimulationHangError, match=r"seed 3, 4 hangs: its process has reported"
     ) as raised:
