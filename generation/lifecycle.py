@@ -507,7 +507,7 @@ class Lifecycle:
             with StartedCall(fn, args, self.membership), _own_cancellations(fn):
                 await fn(*args)
         # Kept, and raised when the others have drained.
-        except (*PROGRAM_ERRORS, BaseExceptionGroup) as error:
+        except BaseException as error:
             if not is_program_error(error):
                 raise
             rest = without_stale_errors(error, self.recorded_end)
@@ -526,7 +526,7 @@ class Lifecycle:
         try:
             with inner.scope, _own_cancellations(inner.fn):
                 inner.finished = Finished(await inner.fn())
-        except (*PROGRAM_ERRORS, BaseExceptionGroup) as error:
+        except BaseException as error:
             if not is_program_error(error):
                 raise
             inner.error = error  # the caller raises it

@@ -68,7 +68,7 @@ def short_list(
 
 def count_of(number: int, noun: str) -> str:
     """A number of things, such as ``2 more errors``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def creation(topic: str) -> str:

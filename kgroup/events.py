@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar, final
 
 import attrs
 
-from kgroup.errors import creation, short_list
+from kgroup.errors import count_of, creation, short_list
 from kgroup.types import Assignment, Cause, End, TopicPartition
 
 
@@ -851,7 +851,7 @@ class _BatchEvent(Event):
         return f"batch {self.batch_id[:8]}"
 
     def _partitions(self) -> str:
-        return f"{len(self.ranges)} partition{'' if len(self.ranges) == 1 else 's'}"
+        return count_of(len(self.ranges), "partition")
 
 
 @attrs.frozen(kw_only=True)

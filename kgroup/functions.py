@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any, Final
 
 from kgroup import arguments
-from kgroup.errors import ArgumentError, UsageError, short_repr
+from kgroup.errors import ArgumentError, UsageError, count_of, short_repr
 
 _GENERATOR: Final = "it is a generator function, so a call would run none of it; remove the `yield`"
 
@@ -55,6 +55,11 @@ def name_of(handle: Callable[..., object]) -> str:
 def is_async(fn: object) -> bool:
     """Whether a function is async, as far as it shows before a call."""
     return _is(inspect.iscoroutinefunction, fn)
+
+
+def is_generator(fn: object) -> bool:
+    """Whether a call would run none of a function, because it contains a ``yield``."""
+    return _is(_generates, fn)
 
 
 def check_async(name: str, fn: object, parameters: tuple[str, ...], *, instead: str) -> None:
@@ -98,9 +103,29 @@ def check_arguments(name: str, fn: object, args: tuple[object, ...]) -> None:
     Raises:
         ArgumentError: it takes other arguments.
     """
-    if fault := _misfit(fn, args):
-        given = "1 argument" if len(args) == 1 else f"{len(args) or 'no'} arguments"
+    if fault := misfit(fn, args):
+        given = count_of(len(args), "argument") if args else "no arguments"
         raise ArgumentError(name, fn, f"it is called with {given}, but {fault}")
+
+
+def misfit(fn: Any, args: tuple[object, ...], *, follow_wrapped: bool = False) -> str:
+    """Why a function cannot be called with these arguments; nothing if it can, or is not known.
+
+    Args:
+        fn: the function.
+        args: the arguments.
+        follow_wrapped: whether a decorated function has the signature of the one that it wraps. A
+            decorator may pass further arguments to that; ``contextlib.contextmanager`` does not.
+    """
+    try:
+        signature = inspect.signature(fn, follow_wrapped=follow_wrapped)
+    except (TypeError, ValueError):
+        return ""  # some functions that are written in C have none
+    try:
+        signature.bind(*args)
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def check_plain(name: str, fn: object, parameters: tuple[str, ...] | None, *, instead: str) -> None:
@@ -115,11 +140,9 @@ def check_plain(name: str, fn: object, parameters: tuple[str, ...] | None, *, in
     Raises:
         ArgumentError: it is no function, async, a generator function, or takes other parameters.
     """
-    arguments.function(name, fn)
+    _check_called(name, fn)
     if is_async(fn):
         raise ArgumentError(name, fn, f"it is an async function; {instead}")
-    if _is(_generates, fn):
-        raise ArgumentError(name, fn, _GENERATOR)
     if parameters is not None:
         _check_parameters(name, fn, parameters)
 
@@ -188,7 +211,7 @@ def _generates(fn: Any) -> bool:
 
 def _check_called(name: str, fn: object) -> None:
     arguments.function(name, fn)
-    if _is(_generates, fn):
+    if is_generator(fn):
         raise ArgumentError(name, fn, _GENERATOR)
 
 
@@ -222,19 +245,5 @@ def _returns_nothing(fn: Any) -> bool:
 
 
 def _check_parameters(name: str, fn: Any, parameters: tuple[str, ...]) -> None:
-    if fault := _misfit(fn, parameters):
+    if fault := misfit(fn, parameters):
         raise ArgumentError(name, fn, f"it is called with ({', '.join(parameters)}), but {fault}")
-
-
-def _misfit(fn: Any, args: tuple[object, ...]) -> str:
-    """Why a function cannot be called with these arguments; nothing if it can, or is not known."""
-    try:
-        # A decorator may pass further arguments to the function that it wraps.
-        signature = inspect.signature(fn, follow_wrapped=False)
-    except (TypeError, ValueError):
-        return ""  # some functions that are written in C have none
-    try:
-        signature.bind(*args)
-    except TypeError as error:
-        return str(error)
-    return ""

@@ -249,8 +249,8 @@ class Member:
             with trio.move_on_after(self._config.close_timeout):
                 await self.leave(reason)
             left = not self._member_id
-        lost = self._previous.lost()
-        self._previous = PreviousGenerations(assignment=lost.assignment) if left else lost
+        last = self._previous
+        self._previous = PreviousGenerations(assignment=last.assignment) if left else last.lost()
 
     async def aclose(self) -> None:
         """Close every connection.

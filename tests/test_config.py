@@ -226,7 +226,7 @@ def test_a_duration_in_milliseconds_is_recognised(field: str) -> None:
 
 
 def test_a_duration_of_too_many_days_is_not_taken_for_milliseconds() -> None:
-    """A program that asks for 30 days is told how many it may have."""
+    """The error for 30 days gives the longest duration in days."""
     with pytest.raises(ConfigError, match=r"this is 30 days, and the longest is 24\.9 days"):
         config(offset_retention=30 * 86_400)
 

@@ -393,7 +393,7 @@ def address_of(group: kgroup.ConsumerGroup) -> tuple[str, int]:
 
 
 async def test_dead_letters_of_the_same_name_in_another_cluster(autojump_clock: MockClock) -> None:
-    """They are no fault of the worker: nobody reads them there."""
+    """The worker goes on: no group reads them."""
     async with harness() as here:
         await here.append(1)
 

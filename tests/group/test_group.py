@@ -193,22 +193,23 @@ async def test_an_exception_of_the_body_comes_out_bare(autojump_clock: MockClock
         assert len(here.requests_for("leave_group")) == 1
 
 
+async def commit_in_the_drain(generation: Generation) -> None:
+    """A task that has work left when its generation ends."""
+    await generation.ending.wait()
+    await trio.sleep(3)
+    await generation.commit({P0: 7}, beyond_read=True)
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 async def test_what_ends_the_program_in_the_body_drains_first(
     autojump_clock: MockClock, error: type[BaseException]
 ) -> None:
     """After ``sys.exit()`` or Ctrl-C in the body, tasks finish and commit; the member leaves."""
     async with harness() as here:
-
-        async def slow(generation: Generation) -> None:
-            await generation.ending.wait()
-            await trio.sleep(3)
-            await generation.commit({P0: 7}, beyond_read=True)
-
         with pytest.raises(error):
             async with here.group() as group:
                 generation = await group.next()
-                generation.start_soon(slow, generation)
+                generation.start_soon(commit_in_the_drain, generation)
                 raise error
         assert await here.committed() == {P0: 7}
         assert len(here.requests_for("leave_group")) == 1
@@ -220,11 +221,6 @@ async def test_a_task_that_exits_lets_the_others_drain(
 ) -> None:
     """After ``sys.exit()`` in a task, other tasks finish and commit, and the member leaves."""
     async with harness() as here:
-
-        async def slow(generation: Generation) -> None:
-            await generation.ending.wait()
-            await trio.sleep(3)
-            await generation.commit({P0: 7}, beyond_read=True)
 
         async def leave() -> None:
             await trio.lowlevel.checkpoint()
@@ -238,7 +234,7 @@ async def test_a_task_that_exits_lets_the_others_drain(
         with pytest.raises(BaseExceptionGroup) as raised:
             async with here.group() as group:
                 generation = await group.next()
-                generation.start_soon(slow, generation)
+                generation.start_soon(commit_in_the_drain, generation)
                 generation.start_soon(leave_within if within_a_nursery else leave)
                 await generation.wait_ended()
         exits = raised.value.subgroup(SystemExit)

@@ -14,8 +14,7 @@ from kgroup.cli.timeline.page import html
 from kgroup.cli.timeline.picture import svg
 from kgroup.cli.timeline.reader import groups_of, of_group, read
 from kgroup.cli.timeline.story import Story, story_of
-from kgroup.cli.timeline.style import counted
-from kgroup.errors import short_repr
+from kgroup.errors import count_of, short_repr
 
 _SUFFIXES: Final = (".html", ".htm", ".svg")
 
@@ -91,7 +90,7 @@ def stories_of(files: Sequence[Path], group_id: str | None = None) -> list[Story
             click.echo(f"{one.path} {one.looks_like}", err=True)
         elif one.refused:
             verb = "is no event" if one.refused == 1 else "are no events"
-            lines = counted(one.refused, "line")
+            lines = count_of(one.refused, "line")
             click.echo(f"{one.path}: {lines} {verb} of kgroup, and left out", err=True)
     if group_id is not None and group_id not in groups:
         known = ", ".join(groups[:20]) or "none"
@@ -127,6 +126,6 @@ def write(stories: Sequence[Story], out: Path) -> None:
 
 def _summary(story: Story) -> str:
     return (
-        f"group {story.group_id} with {counted(len(story.members), 'member')} and"
-        f" {counted(len(story.rebalances), 'generation')}"
+        f"group {story.group_id} with {count_of(len(story.members), 'member')} and"
+        f" {count_of(len(story.rebalances), 'generation')}"
     )

@@ -43,9 +43,9 @@ from kgroup.cli.timeline.style import (
     PAPER,
     SHAPES,
     Shape,
-    counted,
     fill_of,
 )
+from kgroup.errors import count_of
 
 WIDTH: Final = 1200
 LEFT: Final = 20
@@ -114,7 +114,7 @@ def heading(story: Story) -> str:
 def extent(story: Story) -> str:
     """How many members the picture shows, when they ran, and which ones are missing."""
     begin = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.begin))
-    text = f"{counted(len(story.members), 'member')}, {story.end - story.begin:.1f} s from {begin}"
+    text = f"{count_of(len(story.members), 'member')}, {story.end - story.begin:.1f} s from {begin}"
     return f"{text}; {missing_of(story.gaps)}" if story.gaps else text
 
 
@@ -318,7 +318,7 @@ def _span(span: Span, story: Story, y: int, number: int, x: Scale) -> Iterator[s
         words += f", generation {span.generation_id}"
     if span.partitions:
         words += (
-            f", {counted(len(span.partitions), 'partition')}: {', '.join(span.partitions[:20])}"
+            f", {count_of(len(span.partitions), 'partition')}: {', '.join(span.partitions[:20])}"
         )
     if span.text:
         words += f"; {span.text}"

@@ -101,11 +101,6 @@ FILLS: Final[Mapping[str, Fill]] = {
 }
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things in words."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def fill_of(span: Span) -> str:
     """The name of a span's fill: its phase, or how the generation ended in which it works."""
     return span.kind if span.phase == RUNNING or span.kind == UNKNOWN else span.phase

@@ -62,15 +62,13 @@ def _check_topics(_: object, attribute: attrs.Attribute[Any], value: Any) -> Non
 def with_given(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """A seed's settings of a group with those of its scenario, which the seed's make room for.
 
-    A heartbeat has to fit into the session and the rebalance time-out, whoever chose them.
+    GroupConfig refuses a heartbeat interval that is too long for the session or the rebalance
+    time-out.
     """
     both = {**chosen, **given}
-    session, rebalance, heartbeat = map(both.get, _RELATED)
-    if not all(map(bounds.is_number, (session, rebalance, heartbeat))):
+    session, rebalance, heartbeat = related = [both[name] for name in _RELATED]
+    if not all(map(bounds.is_number, related)):
         return both  # GroupConfig refuses it
-    assert session is not None
-    assert rebalance is not None
-    assert heartbeat is not None
     fitting = {
         "session_timeout": max(session, heartbeat * 3),
         "rebalance_timeout": max(rebalance, heartbeat / LONGEST_HEARTBEAT_PART),

@@ -43,7 +43,7 @@ def applied(entry: history.RequestHandled) -> Mapping[TopicPartition, int]:
 
 
 def _at(partition: TopicPartition, offset: int) -> Touched:
-    return {partition: range(offset, offset)}
+    return _positions({partition: offset})
 
 
 def _positions(offsets: Mapping[TopicPartition, int]) -> Touched:

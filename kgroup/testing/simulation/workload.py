@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from types import TracebackType
@@ -13,6 +12,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.errors import ArgumentError, UsageError, short_repr
+from kgroup.functions import is_generator, misfit
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.types import TopicPartition
 
@@ -126,8 +126,8 @@ class Workload:
 
 def _check_worker(worker: object) -> None:
     """Refuse what cannot be a program; whether its result can be awaited, only a call shows."""
-    called = arguments.function("worker", worker)
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+    arguments.function("worker", worker)
+    if is_generator(worker):
         raise ArgumentError("worker", worker, f"it contains `yield`; {_ASYNC_FUNCTION}")
     _check_call("worker", worker, (None,), "a Process")
 
@@ -140,15 +140,8 @@ def _check_call(name: str, given: object, example: tuple[object, ...], what: str
     """
     if given is None:
         return
-    called = arguments.function(name, given)
-    try:
-        signature = inspect.signature(called)
-    except (TypeError, ValueError):
-        return  # a builtin that does not say
-    try:
-        signature.bind(*example)
-    except TypeError as error:
-        raise ArgumentError(name, given, f"it is called with {what}: {error}") from None
+    if fault := misfit(arguments.function(name, given), example, follow_wrapped=True):
+        raise ArgumentError(name, given, f"it is called with {what}: {fault}")
 
 
 def own_frames(frames: TracebackType | None) -> TracebackType | None:

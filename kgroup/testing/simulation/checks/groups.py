@@ -25,6 +25,7 @@ from kgroup.testing.simulation.history import (
     RequestHandled,
     TopicChanged,
 )
+from kgroup.testing.simulation.touched import applied
 from kgroup.types import TopicPartition
 
 PREPARING: Final = "PreparingRebalance"
@@ -298,11 +299,6 @@ class GroupsView:
         }
         if any(one.error in STALE for one in response.partitions):
             self.refused_at[request.member_id] = entry.at
-        good = [one for one in response.partitions if one.error is ErrorCode.NONE]
-        if len(good) == len(requested):
-            accepted = requested
-        else:
-            names = [TopicPartition(one.topic, one.partition) for one in good]
-            accepted = {name: requested[name] for name in names}
+        accepted = applied(entry)
         self.commit = Commit(requested, accepted)
         self._groups[request.group_id].applied.update(accepted)

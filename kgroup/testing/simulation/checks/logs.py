@@ -88,8 +88,8 @@ class LogsView:
 
     def _changed(self, entry: TopicChanged) -> None:
         if not entry.partitions:
+            creation = self.creation(entry.topic)
             self._deleted[entry.topic] = entry.at
-            creation, _ = self._created.get(entry.topic, (1, _ALWAYS))
             for partition in [one for one in self._logs if one.topic == entry.topic]:
                 self._former[partition, creation] = self._logs.pop(partition)
         elif entry.creation != self._created.get(entry.topic, (0, _ALWAYS))[0]:
