@@ -31,6 +31,7 @@ import heapq
 import itertools
 import math
 import random
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,8 @@ _GENERATOR: Final = "_r"
 _AUTOJUMP: Final = "_autojump"
 _RUN_SYNC: Final = trio.to_thread.run_sync.__code__
 """The code that a task is in while a worker thread works for it."""
+_IDLE_THREAD: Final = "Trio thread"
+"""How trio names a worker thread that waits for work."""
 
 
 def _run_module() -> Any:
@@ -192,6 +195,15 @@ def raise_in(task: trio.lowlevel.Task, error: BaseException) -> None:
 def waits_for_thread(task: trio.lowlevel.Task) -> bool:
     """Whether a worker thread works for a task."""
     return any(frame.f_code is _RUN_SYNC for frame, _ in task.iter_await_frames())
+
+
+def other_threads() -> frozenset[threading.Thread]:
+    """The threads that no task can get to work for it, called before a run.
+
+    A worker thread that is idle now, from an earlier run, may work in this one.
+    """
+    threads = threading.enumerate()
+    return frozenset(one for one in threads if not one.name.startswith(_IDLE_THREAD))
 
 
 def runnable_tasks() -> deque[trio.lowlevel.Task]:

@@ -50,11 +50,9 @@ T = TypeVar("T")
 
 _POLL_INTERVAL: Final = 0.001
 """Real seconds after which a clock that waits for worker threads checks them again."""
-_IDLE_THREAD: Final = "Trio thread"
-"""How trio names a worker thread that waits for work."""
 
-_timed_calls: Final[ContextVar[trio_internals.TimedCalls]] = ContextVar("kgroup_calls_of_the_clock")
-_watchdog: Final[ContextVar[Watchdog]] = ContextVar("kgroup_watchdog")
+_running: Final[ContextVar[tuple[trio_internals.TimedCalls, Watchdog]]] = ContextVar("kgroup_run")
+"""The clock's calls and the watchdog of the run."""
 
 
 def call_at(at: float, fn: Callable[[], None]) -> None:
@@ -63,7 +61,8 @@ def call_at(at: float, fn: Callable[[], None]) -> None:
     The function is called by the clock, outside any task. It must not raise and must be quick; it
     is meant for waking tasks.
     """
-    _timed_calls.get().add(at, fn)
+    calls, _ = _running.get()
+    calls.add(at, fn)
 
 
 def end_by(at: float, why: str) -> None:
@@ -73,13 +72,13 @@ def end_by(at: float, why: str) -> None:
         at: the virtual time.
         why: what has not happened by then, as a sentence without its full stop.
     """
-    watchdog = _watchdog.get()
+    _, watchdog = _running.get()
     call_at(at, lambda: watchdog.abandon(why))
 
 
 def _clock(calls: trio_internals.TimedCalls) -> MockClock:
     """A clock that jumps when all tasks wait and no worker thread works."""
-    others = {one for one in threading.enumerate() if not one.name.startswith(_IDLE_THREAD)}
+    others = trio_internals.other_threads()
 
     def no_thread_works() -> bool:
         # This runs before every jump, so the cheapest test comes first: as a rule there is no
@@ -118,16 +117,14 @@ def run_virtual(
             ExceptionGroup, if several tasks failed.
         RuntimeError: called from inside ``trio.run``; use ``trio.to_thread.run_sync`` there.
     """
-    calls = trio_internals.TimedCalls()
-
-    watchdog = Watchdog(seed, seed_timeout)
+    calls, watchdog = trio_internals.TimedCalls(), Watchdog(seed, seed_timeout)
 
     async def guarded() -> T:
         with watchdog.in_run(), no_sockets():
             return await main(*args)
 
     # Set outside the run: what the clock calls runs in no task, and may itself use `call_at`.
-    tokens = _timed_calls.set(calls), _watchdog.set(watchdog)
+    token = _running.set((calls, watchdog))
     with trio_internals.deterministic_scheduling(seed), _without_collector():
         try:
             with watchdog.watching():
@@ -140,8 +137,7 @@ def run_virtual(
                 raise KeyboardInterrupt from errors
             failure = _without_nurseries(errors)
         finally:
-            _timed_calls.reset(tokens[0])
-            _watchdog.reset(tokens[1])
+            _running.reset(token)
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     raise failure
 

@@ -98,7 +98,7 @@ class Watchdog:
         """
         thread = threading.Thread(target=self._watch, name="simulation watchdog", daemon=True)
         thread.start()
-        self._threads_before = frozenset(threading.enumerate())
+        self._threads_before = trio_internals.other_threads()
         try:
             # The thread may send its signal until it has ended; the handler must be there for it.
             with self._signals():
