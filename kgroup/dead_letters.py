@@ -8,6 +8,11 @@ be followed by others, unless its failure is one that would come again. ``kgroup
 pauses between them, which end with the generation.
 
 INVARIANT: a record that the producer still has, and may yet deliver, is not given to it again.
+INVARIANT: a record counts as written only if a broker has said at which offset. librdkafka's
+idempotent producer also reports success for a record whose own request failed, if a later request
+to its partition succeeded. Mostly the broker has the record then. But where the partition has
+moved, and its new leader has seen nothing of this producer, the later request is accepted without
+the earlier one, and the record is nowhere.
 """
 
 from __future__ import annotations
@@ -72,7 +77,8 @@ class DeadLetters:
     """A topic for records that keep failing, as ``kgroup.retrying`` takes it for ``park``.
 
     Args:
-        producer: writes the records. With ``enable.idempotence`` its own attempts repeat none.
+        producer: writes the records. With ``enable.idempotence`` its own attempts repeat none. With
+            ``acks=0`` it hears of no record that is written, so that none can be parked.
         topic: the topic's name. Each record keeps its key, which decides on its partition.
         timeout: the seconds within which a record must be delivered, in one attempt.
 
@@ -299,10 +305,22 @@ class _Delivery:
         self.reported = threading.Event()
         self.failure: object = None
 
-    def report(self, failure: object, _: object) -> None:
+    def report(self, failure: object, written: Any) -> None:
         """Take the report, in the thread that polls the producer."""
+        if failure is None and written is not None and written.offset() is None:
+            failure = _UnconfirmedError()
         self.failure = failure
         self.reported.set()
+
+
+class _UnconfirmedError(Exception):
+    """The producer reports a record as written, and no broker has said so."""
+
+    def __str__(self) -> str:
+        return (
+            "the producer reports it as written, but no broker has said at which offset (a later"
+            " record was written, and the request with this one failed; or the producer has acks=0)"
+        )
 
 
 def headers_for(
@@ -332,7 +350,7 @@ def headers_for(
 def _is_retriable(failure: object) -> bool:
     error = _kafka_error(failure)
     if error is None:
-        return True  # a full queue, or no report in time
+        return True  # a full queue, no report in time, or no broker's word
     return not error.fatal() and error.name() in _RETRIABLE
 
 
@@ -350,7 +368,7 @@ def _reason(failure: object, topic: str) -> str:
 
 def _kafka_error(failure: object) -> KafkaError | None:
     """The error of librdkafka in a report or in an exception; None if it is Python's."""
-    if isinstance(failure, BufferError | TimeoutError):
+    if isinstance(failure, BufferError | TimeoutError | _UnconfirmedError):
         return None
     error: Any = failure.args[0] if isinstance(failure, Exception) else failure
     found: KafkaError = error

@@ -12,10 +12,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kgroup.dead_letters import DeadLetter, DeadLetters, headers_for
 from kgroup.errors import ArgumentError, DeadLetterError, UsageError
 from kgroup.retry_policy import DELIVERIES
+from kgroup.testing.admin import end_offsets
 from kgroup.testing.embedded import EmbeddedKafka
+from kgroup.types import TopicPartition
 
 AWAY = KafkaError(KafkaError._MSG_TIMED_OUT)
 FORBIDDEN = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+FAILED = TopicPartition("failed", 0)
 NO_REPORT = object()
 """An outcome: the producer keeps the record, and reports nothing."""
 
@@ -25,7 +28,8 @@ Report = Callable[[object, object], None]
 class Scripted:
     """A producer: each record that it is given meets the next outcome, and succeeds after them.
 
-    An outcome is an exception, which ``produce`` raises, or what is reported of the record.
+    An outcome is an exception, which ``produce`` raises, or what is reported of the record: an
+    error, or the record as it was written.
     """
 
     def __init__(self, *outcomes: object) -> None:
@@ -61,8 +65,9 @@ class Scripted:
     def poll(self, _: float) -> int:
         """As a ``confluent_kafka.Producer``."""
         reports, self._reports = self._reports, []
-        for report, failure in reports:
-            report(failure, None)
+        for report, outcome in reports:
+            is_error = outcome is None or isinstance(outcome, KafkaError)
+            report(*((outcome, None) if is_error else (None, outcome)))
         return len(reports)
 
 
@@ -75,6 +80,10 @@ def record(**others: object) -> Any:
 
 def _giving(value: object) -> Callable[[], object]:
     return lambda: value
+
+
+UNCONFIRMED = record(topic="failed", offset=None)
+"""As librdkafka reports a record if it only concludes that the brokers have it."""
 
 
 def letters_by(producer: Scripted, timeout: float = 30.0) -> DeadLetters:
@@ -93,6 +102,7 @@ PASSING: Sequence[tuple[object, str]] = [
     (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS), "(NOT_ENOUGH_REPLICAS)"),
     (KafkaException(KafkaError(KafkaError._TRANSPORT)), "(_TRANSPORT)"),
     (BufferError("Local: Queue full"), "Local: Queue full"),
+    (UNCONFIRMED, "no broker has said at which offset"),
 ]
 
 
@@ -192,6 +202,40 @@ def test_a_record_that_the_producer_still_has() -> None:
     report(None, None)
     assert letter.send() is None
     assert len(producer.written) == 1
+
+
+def test_a_record_that_was_written() -> None:
+    """A report with an offset ends the attempts."""
+    producer = Scripted(record(topic="failed", offset=0))
+    assert letter_by(producer).send() is None
+    assert len(producer.written) == 1
+
+
+def test_a_record_that_librdkafka_only_concludes_to_be_written(
+    embedded_kafka: EmbeddedKafka,
+) -> None:
+    """Its request is refused and a later one is not: it is written by another attempt."""
+    embedded_kafka.create_topic("failed", 1)
+    node = embedded_kafka.cluster.nodes[1]
+    embedded_kafka.call(node.slow, 0.5, "Produce", 1)
+    embedded_kafka.call(node.inject, "Produce", "NOT_LEADER_OR_FOLLOWER")
+    producer = Producer(
+        {
+            "bootstrap.servers": embedded_kafka.bootstrap_servers,
+            "enable.idempotence": True,
+            "batch.num.messages": 1,
+            "log_level": 0,
+        }
+    )
+    letter = DeadLetters(producer, "failed", timeout=0.0).letter(record(), ValueError("x"), 2, "g")
+    assert "it was not confirmed within 0 s" in (letter.send() or "")
+    producer.produce("failed", b"later")
+    assert producer.flush(30) == 0
+    assert "no broker has said at which offset" in (letter.send() or "")
+    assert letter.send() is not None
+    assert producer.flush(30) == 0
+    assert letter.send() is None
+    assert end_offsets(embedded_kafka.bootstrap_servers, [FAILED]) == {FAILED: 2}
 
 
 def test_a_late_report_of_a_failure() -> None:

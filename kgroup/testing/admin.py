@@ -30,6 +30,17 @@ from kgroup.types import OffsetAndMetadata, TopicPartition
 Setting = str | int | float | bool
 TIMEOUT: Final = 120.0
 """Seconds within which a broker must complete a request."""
+RELIABLE_PRODUCER: Final[Mapping[str, Setting]] = {
+    "enable.idempotence": True,
+    "max.in.flight.requests.per.connection": 1,
+}
+"""Settings of a ``confluent_kafka.Producer`` that loses no record.
+
+With more than one request in flight, idempotence is not enough. If the first request to a partition
+is refused because its leader has just moved or is not ready, the leader may accept the second one,
+because it knows nothing of this producer yet. librdkafka then concludes that the first was written,
+too, and reports its records as delivered.
+"""
 PAUSE: Final = 0.02
 _UNKNOWN: Final = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
 FULL: Final = 50_000
@@ -151,7 +162,7 @@ def produce(
     producer = Producer(
         {
             **_client(bootstrap_servers, security),
-            "enable.idempotence": True,
+            **RELIABLE_PRODUCER,
             "linger.ms": 5,
             "message.timeout.ms": int(timeout * 1000),
         }

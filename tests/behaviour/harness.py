@@ -320,7 +320,7 @@ class SteadyProducer:
         producer = Producer(
             {
                 "bootstrap.servers": self._here.bootstrap_servers,
-                "enable.idempotence": True,
+                **admin.RELIABLE_PRODUCER,
                 "linger.ms": 0,
                 "log_level": 0,
             }

@@ -341,6 +341,7 @@ async def test_transactions_and_isolation(kafka: Kafka, level: str) -> None:
             {
                 "bootstrap.servers": here.bootstrap_servers,
                 "transactional.id": here.group_id,
+                **admin.RELIABLE_PRODUCER,
                 "log_level": 0,
             }
         )
@@ -378,7 +379,9 @@ async def test_a_restart_behind_a_transaction_marker_repeats_nothing(kafka: Kafk
     async with harness(kafka) as here:
         await here.create()
         settings = {"bootstrap.servers": here.bootstrap_servers, "log_level": 0}
-        producer = Producer({**settings, "transactional.id": here.group_id})
+        producer = Producer(
+            {**settings, **admin.RELIABLE_PRODUCER, "transactional.id": here.group_id}
+        )
         await in_thread(producer.init_transactions, SOON)
         for start in (0, 10):
             producer.begin_transaction()

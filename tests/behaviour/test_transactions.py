@@ -12,6 +12,7 @@ from kgroup.errors import StaleGenerationError
 from kgroup.events import CommitRefused, Event, RequestFailed
 from kgroup.generation.states import State
 from kgroup.group import default_runtime
+from kgroup.testing import admin
 from tests.behaviour.faults import Heartbeats
 from tests.behaviour.harness import EXPIRING, SOON, Harness, harness, in_thread, numbers
 from tests.behaviour.worker import BackwardClock
@@ -24,6 +25,7 @@ async def producer_for(here: Harness) -> Producer:
         {
             "bootstrap.servers": here.bootstrap_servers,
             "transactional.id": here.group_id,
+            **admin.RELIABLE_PRODUCER,
             "log_level": 0,
         }
     )

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, Producer
 from kgroup.broker import EmbeddedCluster, serve_cluster
 from kgroup.config import GroupConfig
 from kgroup.group import ConsumerGroup
+from kgroup.testing import admin
 from kgroup.types import TopicPartition
 from tests.broker.interop.clients import PATIENCE, Member, beside, until
 
@@ -31,7 +32,7 @@ class Feed:
 
     def __init__(self, servers: str, topic: str) -> None:
         self._producer = Producer(
-            {"bootstrap.servers": servers, "enable.idempotence": True, **QUICK, "linger.ms": 0}
+            {"bootstrap.servers": servers, **admin.RELIABLE_PRODUCER, **QUICK, "linger.ms": 0}
         )
         self._topic = topic
         self.errors: list[KafkaError] = []

@@ -103,6 +103,7 @@ class Environment:
                 {
                     "bootstrap.servers": self.bootstrap_servers,
                     "transactional.id": f"tx-{uuid4().hex}",
+                    **admin.RELIABLE_PRODUCER,
                     "log_level": 0,
                 }
             )

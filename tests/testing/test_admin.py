@@ -21,6 +21,7 @@ from kgroup.testing.admin import (
     end_offsets,
     produce,
 )
+from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.testing.kafka import KafkaAddress
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
@@ -108,3 +109,18 @@ async def test_missing_permissions_are_noted() -> None:
         with pytest.raises(KafkaException) as caught:
             await trio.to_thread.run_sync(ask)
         assert "or the user lacks DESCRIBE on 'hidden'" in caught.value.__notes__[0]
+
+
+def test_records_produced_while_a_leader_is_not_ready(embedded_kafka: EmbeddedKafka) -> None:
+    """The first request is refused: its records are written before those of later requests.
+
+    librdkafka would take them for written if it had sent a second request meanwhile.
+    """
+    embedded_kafka.create_topic("orders")
+    broker = embedded_kafka.cluster.nodes[1]
+    embedded_kafka.call(broker.slow, 0.3, "Produce", 1)
+    embedded_kafka.call(broker.inject, "Produce", "NOT_LEADER_OR_FOLLOWER")
+    first = TopicPartition("orders", 0)
+    half_a_request = b"x" * 600_000
+    placed = produce(embedded_kafka.bootstrap_servers, "orders", [half_a_request] * 4, partition=0)
+    assert placed == [(first, offset) for offset in range(4)]

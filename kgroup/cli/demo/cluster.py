@@ -25,6 +25,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kgroup.cli.demo import DemoError
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import Security
+from kgroup.testing.admin import RELIABLE_PRODUCER
 
 TIMEOUT: Final = 15.0
 """Seconds that a cluster may take to answer a request."""
@@ -176,7 +177,7 @@ class LineProducer:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                "enable.idempotence": True,
+                **RELIABLE_PRODUCER,
                 "linger.ms": 5,
                 "log_level": 0,
                 **librdkafka_settings(security or Security()),
