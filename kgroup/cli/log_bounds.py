@@ -12,7 +12,7 @@ from kgroup.types import IsolationLevel, TopicPartition
 
 __all__ = ["LogBounds", "fetch_bounds"]
 
-_NO_TOPIC: Final = "there is no such partition, or this user lacks DESCRIBE on its topic"
+_NO_TOPIC: Final = "there is no such partition, or this user lacks {} on its topic"
 
 
 @final
@@ -35,8 +35,15 @@ def fetch_bounds(
     connection: AdminConnection,
     partitions: Iterable[TopicPartition],
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    operation: str = "DESCRIBE",
 ) -> dict[TopicPartition, LogBounds]:
     """Request the bounds of logs.
+
+    Args:
+        connection: of the command.
+        partitions: those of the logs.
+        isolation: where a log ends.
+        operation: what the command needs on the topics; a fault says so where the user lacks it.
 
     Raises:
         ClusterError: no broker answered.
@@ -47,17 +54,19 @@ def fetch_bounds(
     starts = connection.offsets(dict.fromkeys(existing, EARLIEST), isolation)
     ends = connection.offsets(dict.fromkeys(existing, LATEST), isolation)
     return {
-        one: _bounds(one.topic, starts[one], ends[one])
+        one: _bounds(one.topic, starts[one], ends[one], operation)
         if one in starts
-        else LogBounds(fault=_NO_TOPIC)
+        else LogBounds(fault=_NO_TOPIC.format(operation))
         for one in wanted
     }
 
 
-def _bounds(topic: str, start: int | Refusal, end: int | Refusal) -> LogBounds:
+def _bounds(
+    topic: str, start: int | Refusal, end: int | Refusal, operation: str
+) -> LogBounds:
     for one in (start, end):
         if isinstance(one, Refusal):
-            return LogBounds(fault=one.explained("DESCRIBE", topic=topic))
+            return LogBounds(fault=one.explained(operation, topic=topic))
     assert isinstance(start, int)
     assert isinstance(end, int)
     return LogBounds(start, end)

@@ -170,12 +170,15 @@ def _topic_choice(text: str) -> TopicChoice:
     return TopicChoice(name, tuple(ranges))
 
 
-def chosen(choices: Iterable[TopicChoice], topics: Mapping[str, int]) -> list[TopicPartition]:
+def chosen(
+    choices: Iterable[TopicChoice], topics: Mapping[str, int], operation: str = "DESCRIBE"
+) -> list[TopicPartition]:
     """The partitions that choices name, sorted, without repetitions.
 
     Args:
         choices: the choices.
         topics: the topics of the cluster, with their numbers of partitions.
+        operation: what the command needs on them; one that the user lacks may hide a topic.
 
     Raises:
         ClusterError: a topic or a partition does not exist.
@@ -186,7 +189,7 @@ def chosen(choices: Iterable[TopicChoice], topics: Mapping[str, int]) -> list[To
         if count is None:
             near = did_you_mean(choice.topic, topics)
             raise ClusterError(
-                f"there is no topic {choice.topic!r}, or this user lacks DESCRIBE on it{near}"
+                f"there is no topic {choice.topic!r}, or this user lacks {operation} on it{near}"
             )
         for low, high in choice.partitions or ((0, count - 1),):
             if high >= count:

@@ -241,7 +241,7 @@ def simulate(
     again.
 
     For several seeds a table shows which faults met which states of a member and of the
-    coordinator, and which never did.
+    coordinator, and which never did. A campaign that is interrupted says how far it came.
     """
     scenario = _scenario(
         hours,
@@ -289,14 +289,14 @@ def simulate(
                 seed_timeout=seed_timeout,
             )
     except SimulationError as failure:
-        click.echo(str(failure))
         if keep_going and len(seeds) > 1:
             click.echo("\n".join(coverage.lines(display.summary.visits)))
+        click.echo(str(failure))
         sys.exit(1)
     except UsageError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
+        click.echo(f"interrupted{display.so_far}", err=True)
         sys.exit(_INTERRUPTED)
     for line in _summary_lines(seeds, summary, time.monotonic() - began):
         click.echo(line)
@@ -394,10 +394,12 @@ def _summary_lines(seeds: range, summary: Summary, seconds: float) -> list[str]:
         ("records", records),
         ("unprocessed", unprocessed or "none"),
     )
-    lines = [f"{which}: every invariant holds", *(f"  {name:<14}{text}" for name, text in table)]
-    if len(seeds) > 1:
-        lines += coverage.lines(summary.visits)
-    return lines
+    table_of_states = coverage.lines(summary.visits) if len(seeds) > 1 else ()
+    return [
+        *table_of_states,
+        f"{which}: every invariant holds",
+        *(f"  {name:<14}{text}" for name, text in table),
+    ]
 
 
 def _rate(number: float, seconds: float) -> str:
@@ -406,7 +408,7 @@ def _rate(number: float, seconds: float) -> str:
 
 @final
 class _Display:
-    """A progress bar in a terminal, which disappears at its end; elsewhere nothing is shown."""
+    """A progress bar in a terminal, which disappears at its end; elsewhere a line each minute."""
 
     def __init__(self, console: Console) -> None:
         self._bar = Bar(
@@ -421,9 +423,8 @@ class _Display:
         )
         self._task = self._bar.add_task("seeds", total=None, speed="")
         self._now: Callable[[], float] = time.monotonic
-        self._began = self._now()
-        self.summary = Summary()
-        """The summary of the seeds that were run so far."""
+        self._began = self._told = self._now()
+        self._progress = Progress()
 
     def __enter__(self) -> _Display:
         self._bar.start()
@@ -432,15 +433,40 @@ class _Display:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    @property
+    def summary(self) -> Summary:
+        """The summary of the seeds that were run so far."""
+        return self._progress.summary
+
+    @property
+    def so_far(self) -> str:
+        """How many seeds were run, and which of them failed; empty before the first."""
+        done = self._progress
+        if not done.seeds:
+            return ""
+        failed = ", ".join(map(str, sorted(done.failed)))
+        found = f"these fail: {failed}" if failed else "every invariant holds in these"
+        return f" after {done.seeds} of {done.of} seeds; {found}"
+
     def show(self, progress: Progress) -> None:
-        """Update the bar."""
-        self.summary = progress.summary
-        seconds = self._now() - self._began
+        """Update the bar, or print a line."""
+        self._progress = progress
+        now = self._now()
+        seconds = now - self._began
         failed = f", {len(progress.failed)} failed" if progress.failed else ""
-        fields: dict[str, Any] = {
-            "speed": f"{_rate(progress.seeds, seconds)} seeds/s,"
+        speed = (
+            f"{_rate(progress.seeds, seconds)} seeds/s,"
             f" {_rate(progress.summary.seconds / _HOUR, seconds)} virtual h/s{failed}"
-        }
-        if progress.shrinking:
-            fields["description"] = f"shrinking (plan {progress.shrinking})"
-        self._bar.update(self._task, completed=progress.seeds, total=progress.of, **fields)
+        )
+        doing = f"shrinking (plan {progress.shrinking})" if progress.shrinking else "seeds"
+        if not self._bar.disable:
+            self._bar.update(
+                self._task,
+                description=doing,
+                completed=progress.seeds,
+                total=progress.of,
+                speed=speed,
+            )
+        elif now - self._told >= _MINUTE:
+            self._told = now
+            click.echo(f"{doing} {progress.seeds}/{progress.of}, {speed}", err=True)

@@ -96,8 +96,8 @@ class Unreadable:
                 code,
                 code_name(code),
                 "Fetch",
-                f"{self.partition} cannot be read: {self.reason}. Once it is granted, the next"
-                " reads continue where this one was",
+                f"{self.partition} cannot be read: {self.reason}. Once it is granted, reading goes"
+                " on where it was, also in a worker that is started again",
             )
         return FetchError(
             f"{self.partition} cannot be read: {self.reason}; no more of its records are handed"

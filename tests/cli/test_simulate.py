@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
         *("--faults-per-hour", "7.5", "--keep-going"),
     )
     assert result.exit_code == 130
-    assert "interrupted" in result.output
+    assert result.output.endswith("interrupted\n")
     for options in ((), ("--logins",)):
         run("--seeds", "1", "--worker", LOSSY, *options)
     run("--seeds", "1", "--no-logins", "--no-topic-deletions")
@@ -187,6 +188,48 @@ def test_a_terminal_shows_the_progress() -> None:
     assert "3/10" in shown
     assert re.search(r"seeds/s, .* virtual h/s, 1 failed", shown)
     assert "shrinking (plan 4)" in shown
+
+
+def test_elsewhere_a_line_is_printed_each_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has what the bar has, on the standard error; the output is for the result."""
+    display = _Display(Console(force_terminal=False))
+    times = iter([10.0, 61.0, 62.0, 130.0])
+    display._began = display._told = 0.0
+    display._now = lambda: next(times)
+    with display:
+        for seeds in (1, 2, 3):
+            display.show(Progress(seeds=seeds, of=10))
+        display.show(Progress(seeds=4, of=10, failed=(2,), shrinking=7))
+    shown = capsys.readouterr()
+    first, second = shown.err.splitlines()
+    assert re.fullmatch(r"seeds 2/10, .* seeds/s, .* virtual h/s", first)
+    assert re.fullmatch(r"shrinking \(plan 7\) 4/10, .* virtual h/s, 1 failed", second)
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("failed", "found"), [((), "every invariant holds in these"), ((9, 4), "these fail: 4, 9")]
+)
+def test_a_campaign_that_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, failed: tuple[int, ...], found: str
+) -> None:
+    """It says how many seeds were run, and what was found."""
+
+    def check(*_: object, on_progress: Callable[[Progress], object], **__: object) -> object:
+        on_progress(Progress(seeds=5, of=6, failed=failed))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kgroup.cli.simulate.check", check)
+    result = run("--seeds", "3:9")
+    assert result.exit_code == 130
+    assert result.stderr == f"interrupted after 5 of 6 seeds; {found}\n"
+
+
+def test_the_verdict_is_printed_last() -> None:
+    """The states that were visited come before it, so that it is on the screen."""
+    lines = _summary_lines(range(2), Summary(), 1.0)
+    assert lines[0].startswith("state coverage: 0 of ")
+    assert lines[-8] == "seeds 0 to 1: every invariant holds"
 
 
 def test_a_scheme_is_judged_and_not_failed(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ from kgroup.types import INT32_MAX, IsolationLevel, TopicPartition, topic_fault
 __all__ = ["consume"]
 
 MOST_RECORDS: Final = 10**12
+_NEEDED: Final = "READ"
+"""What reading needs on a topic; it implies DESCRIBE."""
 _FOUND: Final = {PositionKind.EARLIEST: BEGINNING, PositionKind.LATEST: END}
 
 
@@ -159,7 +161,7 @@ def _source(
         ClusterError: a topic or a partition does not exist, or no broker answered.
     """
     numbers = tuple((one, one) for one in partitions)
-    wanted = chosen([TopicChoice(one, numbers) for one in topics], connection.topics())
+    wanted = chosen([TopicChoice(one, numbers) for one in topics], connection.topics(), _NEEDED)
     return Source(
         bootstrap_servers=bootstrap_servers,
         security=security,
@@ -208,7 +210,7 @@ def _positions(
         found = connection.offsets(dict.fromkeys(wanted, begin.value))
         return {one: _known(one, offset) for one, offset in found.items()}
     positions = {}
-    for one, log in fetch_bounds(connection, wanted).items():
+    for one, log in fetch_bounds(connection, wanted, operation=_NEEDED).items():
         if log.start is None or log.end is None:
             raise ClusterError(f"the offsets of {one} cannot be requested: {log.fault}")
         positions[one] = min(max(begin.value, log.start), log.end)
@@ -224,7 +226,7 @@ def _positions(
 
 def _known(partition: TopicPartition, offset: int | Refusal) -> int:
     if isinstance(offset, Refusal):
-        why = offset.explained("DESCRIBE", topic=partition.topic)
+        why = offset.explained(_NEEDED, topic=partition.topic)
         raise ClusterError(f"the offsets of {partition} cannot be requested: {why}")
     return END if offset == NO_OFFSET else offset
 

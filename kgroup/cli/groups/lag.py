@@ -44,8 +44,10 @@ class PartitionLag:
     def lag(self) -> int | None:
         """How many offsets are left to read; None if that is not known."""
         start, end = self.bounds.start, self.bounds.end
-        if self.committed is None or start is None or end is None:
+        if start is None or end is None:
             return None
+        if self.committed is None:
+            return 0 if start == end else None
         return max(0, end - max(self.committed, start))
 
     @property

@@ -65,6 +65,7 @@ class ProcessEnded(HistoryEntry):
         error: the error it raised, or None.
         assertion: the first failed assertion in that error, with its place, or None.
         is_own_error: whether the program itself causes the error, and no fault of the plan.
+        is_refusal: whether it is an own error in which kgroup says what the program does wrong.
         traceback: that assertion or own error as Python prints it, or None.
     """
 
@@ -73,6 +74,7 @@ class ProcessEnded(HistoryEntry):
     error: str | None
     assertion: str | None = None
     is_own_error: bool = False
+    is_refusal: bool = False
     traceback: str | None = attrs.field(default=None, repr=False)
 
 

@@ -30,6 +30,7 @@ def described(error: BaseException | None) -> dict[str, Any]:
         "error": "; ".join(dict.fromkeys(f"{type(one).__name__}: {one}" for one in errors)),
         "assertion": None if assertion is None else _in_a_line(assertion),
         "is_own_error": is_own,
+        "is_refusal": is_own and all(isinstance(one, KgroupError) for one in errors),
         "traceback": None if shown is None else "".join(traceback.format_exception(shown)),
     }
 

@@ -32,6 +32,7 @@ def group(*members: GroupMember, state: str = "Stable") -> Group:
         (7, LogBounds(0, 10), 3, ""),
         (10, LogBounds(0, 10), 0, ""),
         (None, LogBounds(0, 10), None, "nothing committed"),
+        (None, LogBounds(10, 10), 0, "nothing committed"),
         (2, LogBounds(5, 10), 5, "3 offsets are gone: the log begins at 5"),
         (12, LogBounds(0, 10), 0, "committed past the end"),
         (7, LogBounds(fault="there is no such partition"), None, "there is no such partition"),

@@ -45,19 +45,25 @@ def test_an_assertion_that_was_never_raised_has_no_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "is_own"),
+    ("error", "is_own", "is_refusal"),
     [
-        (ValueError("7"), True),
-        (UsageError("called twice"), True),
-        (NoOffsetError("none is committed"), True),
-        (StaleGenerationError("it has ended"), False),
-        (ExceptionGroup("", [ValueError("7"), StaleGenerationError("it has ended")]), False),
+        (ValueError("7"), True, False),
+        (UsageError("called twice"), True, True),
+        (NoOffsetError("none is committed"), True, True),
+        (ExceptionGroup("", [ValueError("7"), UsageError("called twice")]), True, False),
+        (StaleGenerationError("it has ended"), False, False),
+        (
+            ExceptionGroup("", [ValueError("7"), StaleGenerationError("it has ended")]),
+            False,
+            False,
+        ),
     ],
 )
 def test_what_a_fault_of_the_plan_causes_is_not_the_program_s_own(
-    error: Exception, is_own: bool
+    error: Exception, is_own: bool, is_refusal: bool
 ) -> None:
     """Its own are errors that are not kgroup's, and those of a wrong use or configuration."""
     found = raised(error)
     assert found["is_own_error"] is is_own
+    assert found["is_refusal"] is is_refusal
     assert (found["traceback"] is not None) is is_own

@@ -137,8 +137,21 @@ async def broken(process: Process) -> None:
 
 def test_a_program_that_always_fails_proves_nothing() -> None:
     """The simulation ends, with the program's error, and says how to give it values."""
-    with pytest.raises(SimulationError, match=r"30 times in a row.*JSONDecodeError.*`value=`"):
+    with pytest.raises(SimulationError, match=r"30 times in a row.*JSONDecodeError.*`value=`.*`setup="):
         check(SCENARIO, range(2), broken, processes=1, most_runs=0)
+
+
+async def misused(process: Process) -> None:
+    """Does what kgroup refuses."""
+    async with ConsumerGroup(process.config()) as group:
+        await group.subscribe(())
+
+
+def test_a_program_that_kgroup_refuses_needs_no_values() -> None:
+    """The simulation ends with kgroup's own words, and guesses nothing about values."""
+    with pytest.raises(SimulationError, match=r"30 times in a row") as raised:
+        check(SCENARIO, range(2), misused, processes=1, most_runs=0)
+    assert "`value=`" not in str(raised.value)
 
 
 @pytest.mark.parametrize("wrong", [{"value": 7}, {"setup": []}])

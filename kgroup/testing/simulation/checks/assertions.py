@@ -12,6 +12,11 @@ from kgroup.testing.simulation.plan import Plan
 
 MOST_FAILURES: Final = 30
 """So often programs may end in a row with errors of their own while no record is processed."""
+_HINTS: Final = (
+    "If they cannot read the values of the records, give `value=` (`--value`), a function that"
+    " makes them. If `process.store` is not what they expect, give `setup=` (`--setup`), a function"
+    " that returns it. A program reports what it has processed by process.processed(message)"
+)
 
 
 @final
@@ -32,13 +37,11 @@ class ProgramErrors:
         self._in_a_row += entry.is_own_error
         if self._in_a_row < MOST_FAILURES:
             return None
-        return (
+        what = (
             f"programs ended {self._in_a_row} times in a row with an error of their own, and no"
-            f" record was processed meanwhile; the last was {entry.process} with {entry.error}."
-            " If they cannot read the values of the records, give `value=` (`--value`), a function"
-            " that makes them; a program reports what it has processed by"
-            " process.processed(message)"
+            f" record was processed meanwhile; the last was {entry.process} with {entry.error}"
         )
+        return what if entry.is_refusal else f"{what}. {_HINTS}"
 
 
 @final

@@ -86,6 +86,8 @@ class Losses(Check):
         self._isolation: Final[dict[str, str]] = {}
         self._sought_to: Final[dict[_Log, int]] = {}
         self._own_starts: Final[set[str]] = set()
+        self._readers: Final[dict[_Log, HeldGeneration]] = {}
+        """Who began to read last."""
         self._commits_read: Final[set[str]] = set()
         self._topics: Final[dict[str, Mapping[str, int]]] = {}
 
@@ -136,6 +138,7 @@ class Losses(Check):
             if self.views.programs.uses_old_positions(held, entry.partition):
                 self._log(entry.group_id, entry.partition).skip_to(entry.first)
             expected = entry.first
+            self._readers[entry.group_id, entry.partition] = held
         missing = [*range(expected, entry.first), *entry.left_out]
         log = self.views.logs[entry.partition]
         isolation = self.views.programs.settings(held).isolation_level
@@ -180,6 +183,8 @@ class Losses(Check):
             del self._done[key]
         for key in [one for one in self._sought_to if one[1].topic == entry.topic]:
             del self._sought_to[key]
+        for key in [one for one in self._readers if one[1].topic == entry.topic]:
+            del self._readers[key]
 
     def _transaction_ended(self, entry: TransactionEnded) -> None:
         touched = {partition for partition, _ in entry.markers}
@@ -213,11 +218,22 @@ class Losses(Check):
                 self.report(
                     entry.at,
                     f"{entry.process or request.member_id} committed {partition} at {offset},"
-                    f" but the record {log.upto} has not been processed",
+                    f" but the record {log.upto} has not been processed"
+                    f"{self._passed(request.group_id, partition)}",
                     partition=partition,
                     offset=log.upto,
                 )
                 log.skip_to(offset)  # report it once
+
+    def _passed(self, group_id: str, partition: TopicPartition) -> str:
+        """Whose ``starts`` led past the first record that has not been processed, if one did."""
+        held = self._readers.get((group_id, partition))
+        if held is None or group_id not in self._own_starts or partition not in held.sought:
+            return ""
+        start = held.positions.get(partition, 0)
+        if start <= self._log(group_id, partition).upto:
+            return ""
+        return f": {held} began at {start}, which its `starts` had returned"
 
     def _is_excused(self, request: OffsetCommit, partition: TopicPartition) -> bool:
         """Whether the member commits positions from before the topic was created again."""
@@ -234,7 +250,8 @@ class Losses(Check):
             if upto < end:
                 self.report(
                     entry.at,
-                    f"{partition} ends at {end}, but the record {upto} has not been processed",
+                    f"{partition} ends at {end}, but the record {upto} has not been processed"
+                    f"{self._passed(entry.group_id, partition)}",
                     partition=partition,
                     offset=upto,
                 )

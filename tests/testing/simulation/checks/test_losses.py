@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.losses import Losses
-from tests.testing.simulation.checks.stories import P0, P1, pair
+from kgroup.testing.simulation.history import SeekCalled
+from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
 
 
 def test_a_commit_before_processing_breaks_it() -> None:
@@ -17,6 +18,26 @@ def test_a_commit_before_processing_breaks_it() -> None:
     story.commit("a", P0, 5)
     (what,) = story.broken(Losses)
     assert what == "a committed orders-0 at 5, but the record 3 has not been processed"
+
+
+def test_a_start_that_passes_a_record_is_named() -> None:
+    """A commit and the end say whose ``starts`` returned it, until that record is processed."""
+    story = Story()
+    story.own_starts = True
+    story.begin("a")
+    story.form({"a": [P0, P1]})
+    story.record(
+        SeekCalled, process="a", life=1, group_id=GROUP, epoch=1, partition=P0, offset=3
+    )
+    story.report_assigned("a", start_offsets={P0: 3, P1: 0})
+    story.work("a", P1, 0, 2)
+    story.work("a", P0, 3, 5)
+    story.settle({P0: 5, P1: 3})
+    why = "has not been processed: a in generation 1 began at 3, which its `starts` had returned"
+    assert story.broken(Losses) == [
+        f"a committed orders-0 at 5, but the record 0 {why}",
+        "orders-1 ends at 3, but the record 2 has not been processed",
+    ]
 
 
 def test_a_record_that_another_member_processed_is_not_lost() -> None:
