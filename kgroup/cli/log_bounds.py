@@ -61,9 +61,7 @@ def fetch_bounds(
     }
 
 
-def _bounds(
-    topic: str, start: int | Refusal, end: int | Refusal, operation: str
-) -> LogBounds:
+def _bounds(topic: str, start: int | Refusal, end: int | Refusal, operation: str) -> LogBounds:
     for one in (start, end):
         if isinstance(one, Refusal):
             return LogBounds(fault=one.explained(operation, topic=topic))

@@ -26,9 +26,7 @@ def test_a_start_that_passes_a_record_is_named() -> None:
     story.own_starts = True
     story.begin("a")
     story.form({"a": [P0, P1]})
-    story.record(
-        SeekCalled, process="a", life=1, group_id=GROUP, epoch=1, partition=P0, offset=3
-    )
+    story.record(SeekCalled, process="a", life=1, group_id=GROUP, epoch=1, partition=P0, offset=3)
     story.report_assigned("a", start_offsets={P0: 3, P1: 0})
     story.work("a", P1, 0, 2)
     story.work("a", P0, 3, 5)
