@@ -59,12 +59,12 @@ def test_a_store_breaks_no_invariant(commit: bool) -> None:
     assert summary.repeated == 0
 
 
-async def stale(process: Process) -> None:
-    """Its `starts` returns where it was a while ago."""
+async def wrong(process: Process, *, by: int) -> None:
+    """Its `starts` returns offsets before or after those of its store."""
     store = Store(process)
 
     def starts(partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
-        return {one: max(0, (at or 0) - 3) for one, at in store.starts(partitions).items()}
+        return {one: max(0, at + by) if at else 0 for one, at in store.starts(partitions).items()}
 
     async def handle(generation: Any, batch: Batch) -> None:
         for message in batch:
@@ -79,7 +79,7 @@ async def stale(process: Process) -> None:
 def test_a_store_that_returns_old_offsets_is_found() -> None:
     """The report says who processed the record before, and what `starts` returned."""
     with pytest.raises(SimulationError) as raised:
-        check(SCENARIO, range(3), stale, processes=1, most_runs=0)
+        check(SCENARIO, range(3), partial(wrong, by=-3), processes=1, most_runs=0)
     assert re.search(
         r"invariant 15 broken at .*: m\d in generation \d+ processed the record \d+ of \S+ again,"
         r" which m\d in generation \d+ had processed at \S+ s; its `starts` had returned \d+\. ",
@@ -87,10 +87,21 @@ def test_a_store_that_returns_old_offsets_is_found() -> None:
     )
 
 
+def test_a_store_that_returns_later_offsets_is_found() -> None:
+    """The report of the lost record says whose `starts` passed it."""
+    with pytest.raises(SimulationError) as raised:
+        check(SCENARIO, range(3), partial(wrong, by=1), processes=1, most_runs=0)
+    assert re.search(
+        r"invariant 7 broken at .*the record \d+ has not been processed: m\d in generation \d+"
+        r" began at \d+, which its `starts` had returned",
+        str(raised.value),
+    )
+
+
 def test_a_store_may_process_at_least_once() -> None:
     """If the scenario says so, repeated records are counted only."""
     scenario = attrs.evolve(SCENARIO, exactly_once=False)
-    assert check(scenario, range(3), stale, processes=1).repeated > 0
+    assert check(scenario, range(3), partial(wrong, by=-3), processes=1).repeated > 0
 
 
 def test_any_program_can_be_required_to_process_once() -> None:
