@@ -41,8 +41,12 @@ def test_spark_repeats_the_tasks_of_a_lost_executor_and_worker(
         hold = tmp_path / "hold-driver"
 
         async def append() -> None:
+            """Append to all partitions, before the driver can ask for the end of one of them."""
+            broker = kafka.cluster.nodes[1]
+            broker.set_reachable(reachable=False)
             for partition in range(PARTITIONS):
                 await kafka.cluster.append(topic.name, partition, [b"record"] * RECORDS)
+            broker.set_reachable(reachable=True)
 
         with Worker(machine, DRIVER, *place, "driver", "0", timeout=TIMEOUT) as driver:
             kafka.call(append)
