@@ -181,9 +181,12 @@ def committing(handle: Callable[..., object], done: Batch, membership: Any) -> I
 
 
 def can_commit_again(error: CommitUnknownError | CommitFailedError) -> bool:
-    """Whether a commit failed only because the coordinator was not reached, or did not answer."""
+    """Whether a commit failed only because the coordinator was not reached, or did not answer.
+
+    Once its generation has ended, no commit is sent again.
+    """
     if isinstance(error, CommitUnknownError):
-        return True
+        return error.end is None
     return all(one.code == ErrorCode.NETWORK_EXCEPTION for one in error.partitions.values())
 
 

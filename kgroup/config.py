@@ -358,7 +358,7 @@ class GroupConfig:
             "How long a commit is retried while the coordinator is unavailable or moves, so that"
             " the restart of a broker fails no handler. The end of the drain ends it earlier."
             " A request that is not answered within request_timeout is not sent again, but workers"
-            " of `run` and `serve` commit again while the generation runs."
+            " of `run` and `serve` commit again until the generation has ended."
         ),
     )
     max_buffered_bytes: int = attrs.field(

@@ -229,14 +229,14 @@ def partition_worker(
 
 
 async def _commit(generation: Any, done: Batch) -> None:
-    """Commit what was processed, however long no answer comes, while the generation runs."""
+    """Commit what was processed, however long no answer comes, until the generation has ended."""
     while True:
         try:
             await generation.commit({done.partition: done.next_offset})
         except (CommitUnknownError, CommitFailedError) as error:
-            # The event has reported it.
-            if generation.ending.is_set() or not can_commit_again(error):
+            if not can_commit_again(error):
                 raise
+            # The event has reported it.
         else:
             return
 
@@ -300,6 +300,9 @@ def closed_by_signals(
     kills the process. A signal that comes within `SAME_WISH` seconds of the one before is no other
     wish: ``timeout`` of the shell, for one, sends it to the process and again to its process group.
 
+    A process that the program forks within the block inherits the handlers, and has no group. There
+    a signal does what it did before the block.
+
     Args:
         shutdown: called at the first signal, with its name; it must not wait.
         cancel: called at the second one; it must not wait.
@@ -308,9 +311,14 @@ def closed_by_signals(
         clock: the time in seconds.
     """
     last = -math.inf
+    worker = os.getpid()
 
     def close(number: int, _: object) -> None:
         nonlocal last
+        if os.getpid() != worker:
+            signal.signal(number, before[number] or signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         earlier, last = last, clock()
         if last - earlier < SAME_WISH:
             return
@@ -320,10 +328,11 @@ def closed_by_signals(
         elif len(received) == 2 and reacted():  # as the docstring counts
             cancel()
         else:
+            signal.signal(number, signal.SIG_DFL)  # first: a full pipe would make the write wait
             name = signal.Signals(number).name
             text = f"kgroup: the worker is killed by another {name}: a function blocks it\n"
-            os.write(2, text.encode())  # a buffered stream may be in use right now
-            signal.signal(number, signal.SIG_DFL)
+            with suppress(OSError):  # whoever reads it may have gone
+                os.write(2, text.encode())  # a buffered stream may be in use right now
             os.kill(os.getpid(), number)
 
     before = {number: signal.signal(number, close) for number in SIGNALS}

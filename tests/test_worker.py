@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -229,6 +231,33 @@ async def test_a_commit_that_nothing_answers_is_made_again(autojump_clock: MockC
         assert len(here.events_of(GenerationStarted)) == 1
 
 
+@pytest.mark.parametrize(("seconds", "committed"), [(12.0, {P0: 5}), (600.0, {})])
+async def test_a_last_commit_that_nothing_answers(
+    autojump_clock: MockClock, seconds: float, committed: dict[TopicPartition, int]
+) -> None:
+    """It is made again until the drain's deadline, and is no failure of the worker after that."""
+    async with harness() as here, trio.open_nursery() as nursery:
+        await here.append(5)
+
+        async def hang() -> None:
+            fault = here.broker.slow(600.0, "offset_commit")
+            await trio.sleep(seconds)
+            fault.cancel()
+
+        async def handle(generation: Generation, _: Batch) -> None:
+            nursery.start_soon(hang)
+            group.shutdown()
+            await generation.ending.wait()
+
+        async with here.group(
+            commit_timeout=3.0, request_timeout=1.0, drain_timeout=20.0
+        ) as group:
+            await kgroup.serve(group, handle)
+        assert await here.committed() == committed
+        assert len(here.events_of(CommitRefused)) >= 3
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_commit_to_a_broker_that_hangs_is_made_again(autojump_clock: MockClock) -> None:
     """It answers nothing for 15 s, and no new connection: the worker goes on after that."""
     async with harness() as here, trio.open_nursery() as nursery:
@@ -403,6 +432,53 @@ def test_a_signal_that_comes_twice_is_one_wish(
             signal.raise_signal(signal.SIGTERM)
     assert calls == ["close"] * closed + ["cancel"] * cancelled
     assert len(received) == closed + cancelled
+
+
+IN_A_PROCESS = """
+import itertools, os, signal, sys, time
+from kgroup.worker import closed_by_signals
+
+def block(reacted):
+    return closed_by_signals(print, print, [], lambda: reacted, itertools.count().__next__)
+"""
+UNREAD = """
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, 2)
+with block(False):
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+"""
+FORKED = """
+with block(True):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        read, write = os.pipe()
+        if not (child := os.fork()):
+            try:
+                os.write(write, b".")
+                time.sleep(60)
+            except KeyboardInterrupt:
+                os._exit(3)
+        os.read(read, 1)  # Python drops a signal that comes in the middle of its fork
+        os.kill(child, number)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def run_in_a_process(text: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that has signals close something."""
+    command = [sys.executable, "-c", IN_A_PROCESS + text]
+    return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_killing_signal_whose_line_nobody_can_read() -> None:
+    """It kills all the same, and raises nothing in the function that blocks."""
+    assert run_in_a_process(UNREAD).returncode == -signal.SIGTERM
+
+
+def test_signals_of_a_forked_process() -> None:
+    """They do what they did before, so that a program's pool of processes can be ended."""
+    assert run_in_a_process(FORKED).stdout == f"{-signal.SIGTERM}\n3\n"
 
 
 @pytest.mark.parametrize(

@@ -197,14 +197,14 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
 
 
 def _commit(generation: Generation, done: Batch) -> None:
-    """Commit what was processed, however long no answer comes, while the generation runs."""
+    """Commit what was processed, however long no answer comes, until the generation has ended."""
     while True:
         try:
             generation.commit({done.partition: done.next_offset})
         except (CommitUnknownError, CommitFailedError) as error:
-            # The event has reported it.
-            if generation.ending.is_set() or not can_commit_again(error):
+            if not can_commit_again(error):
                 raise
+            # The event has reported it.
         else:
             return
 
