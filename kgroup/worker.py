@@ -316,7 +316,7 @@ def closed_by_signals(
     def close(number: int, _: object) -> None:
         nonlocal last
         if os.getpid() != worker:
-            signal.signal(number, before[number] or signal.SIG_DFL)
+            signal.signal(number, before[signal.Signals(number)] or signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
         earlier, last = last, clock()

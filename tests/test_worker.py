@@ -249,9 +249,7 @@ async def test_a_last_commit_that_nothing_answers(
             group.shutdown()
             await generation.ending.wait()
 
-        async with here.group(
-            commit_timeout=3.0, request_timeout=1.0, drain_timeout=20.0
-        ) as group:
+        async with here.group(commit_timeout=3.0, request_timeout=1.0, drain_timeout=20.0) as group:
             await kgroup.serve(group, handle)
         assert await here.committed() == committed
         assert len(here.events_of(CommitRefused)) >= 3
