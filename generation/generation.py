@@ -102,7 +102,7 @@ class Generation(MembershipView):
     def __init__(self, parts: GenerationParts, assignment: Assignment) -> None:
         super().__init__(parts.lifecycle.membership)
         self.assignment = assignment
-        self.ending = parts.lifecycle.ending
+        self.ending = parts.lifecycle.ending_for_program
         self._parts = parts
         self._member = parts.member
         self._lifecycle = parts.lifecycle
@@ -454,8 +454,8 @@ class Generation(MembershipView):
         return named
 
 
-def subscription_of(generation: object) -> tuple[Topics, tuple[str, ...]]:
-    """What a generation's member subscribes to now, and the group's bootstrap servers.
+def subscription_of(generation: object) -> tuple[Topics, frozenset[str]]:
+    """What a generation's member subscribes to now, and the addresses of the group's brokers.
 
     For kgroup's own modules; any thread may call it.
 
@@ -465,6 +465,6 @@ def subscription_of(generation: object) -> tuple[Topics, tuple[str, ...]]:
     # Those of threads and of asyncio call one of trio.
     of_trio = getattr(generation, "_generation", generation)
     if not isinstance(of_trio, Generation):
-        return (), ()
+        return (), frozenset()
     member = of_trio._member  # noqa: SLF001
-    return member.subscription.topics, member.config.bootstrap_servers
+    return member.subscription.topics, member.cluster.known_addresses

@@ -62,7 +62,7 @@ class LeasedBatches:
         """The same batch, with an iteration that checks the lease before each record."""
         return Batch(
             partition=batch.partition,
-            messages=batch.messages,
+            messages=tuple(batch.messages),  # no program can remove what is to be processed
             next_offset=batch.next_offset,
             start_offset=batch.start_offset,
             epoch=batch.epoch,

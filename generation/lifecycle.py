@@ -54,8 +54,8 @@ may be on its way.
   run in a thread, which cannot be cancelled.
 - `StaleGenerationError` of this very generation, out of one of its tasks, is a normal way to end
   and no failure. The same error of another generation is a mistake in the program, and surfaces.
-- ``sys.exit()`` in a task is an exception like any other (`PROGRAM_ERRORS`): trio would cancel the
-  other tasks. What cancels must pass, also in a group that a nursery of the program has made.
+- ``sys.exit()`` in a task is an exception like any other (`is_program_error`): trio would cancel
+  the other tasks. What cancels must pass, also in a group that a nursery of the program has made.
 
 INVARIANTS: no task outlives `open`; nothing is started once the end has begun; the first end is the
 recorded one, except that a loss replaces a revocation; the drain has one deadline.
@@ -76,7 +76,7 @@ from kgroup.client.lease import Lease
 from kgroup.config import DRAIN_MARGIN
 from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError, UsageError
 from kgroup.events import GenerationDraining
-from kgroup.functions import PROGRAM_ERRORS, is_program_error, name_of
+from kgroup.functions import END_ALL, is_program_error, name_of
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.states import State, StateMachine
 from kgroup.interfaces import Task
@@ -140,6 +140,7 @@ class Lifecycle:
         membership: the membership that the generation is of.
         lease: until when the coordinator cannot have given the partitions away.
         ending: set when the end begins.
+        ending_for_program: the same for the program, which might set it itself.
         ended: set when every task has ended.
         errors: what tasks raised, in the order in which they raised it.
         cut_short: whether work was still running at the drain's deadline.
@@ -179,6 +180,7 @@ class Lifecycle:
             on_confirm=self._lease_changed.notify,
         )
         self.ending = trio.Event()
+        self.ending_for_program = trio.Event()
         self.ended = trio.Event()
         self.errors: list[BaseException] = []
         self.cut_short = False
@@ -237,6 +239,7 @@ class Lifecycle:
         self._member.source.revoke(self.membership.epoch)
         self._lease_changed.notify()
         self.ending.set()
+        self.ending_for_program.set()
         for scope in self._until_ending:
             scope.cancel()
         if self.state is State.ENDED:
@@ -633,7 +636,7 @@ def _own_cancellations(fn: Callable[..., object]) -> Iterator[None]:
         if not stray or trio.current_effective_deadline() == -math.inf:
             raise
         if isinstance(error, BaseExceptionGroup):
-            _, ends_all = error.split((*PROGRAM_ERRORS, trio.Cancelled))
+            ends_all = error.subgroup(END_ALL)
             if ends_all is not None:
                 raise ends_all from error  # Ctrl-C in another task of the function
         raise UsageError(

@@ -35,8 +35,9 @@ import trio
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.error_policy import Request, failed_request, reaction_to
 from kgroup.client.retry import until_answered
-from kgroup.errors import BrokerError, TransportError, short_list
+from kgroup.errors import BrokerError, TransportError, in_one_line, short_list
 from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, PartitionsNotRead
+from kgroup.functions import is_program_error
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
@@ -131,7 +132,7 @@ class GenerationRunner:
         self.claim = previous.claim
         self.generation: Generation | None = None
         self.failure: tuple[Request, BrokerError | TransportError] | None = None
-        self.fatal: Exception | None = None
+        self.fatal: BaseException | None = None
         self.rebalance_request: RebalanceRequest | None = None
         self.lived = 0.0
 
@@ -213,9 +214,12 @@ class GenerationRunner:
             cause = reaction_to(*self.failure).cause or Cause.MEMBERSHIP_LOST
             return End(cause, str(step.error), step.error)
         # What a function of the program raises is for the program, which gets it from next().
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:
+            if not is_program_error(error):
+                raise
             self.fatal = error
-            return End(Cause.TASK_RAISED, f"the generation could not begin: {error}", error)
+            text = f"the generation could not begin: {in_one_line(error)}"
+            return End(Cause.TASK_RAISED, text, error)
         if self.lifecycle.state is State.RUNNING:
             self._hand_over(offer)
         return None

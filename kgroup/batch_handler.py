@@ -15,8 +15,14 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import CommitFailedError, CommitUnknownError, UsageError, in_one_line
-from kgroup.functions import PROGRAM_ERRORS, name_of
+from kgroup.errors import (
+    CommitFailedError,
+    CommitUnknownError,
+    UsageError,
+    in_one_line,
+    short_repr,
+)
+from kgroup.functions import is_program_error, name_of
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import described, explain
 from kgroup.types import TopicPartition, as_int
@@ -45,9 +51,9 @@ def processed(
     least = first if ending else first + 1
     if type(offset) is not int or not least <= offset <= batch.next_offset:
         raise UsageError(
-            f"{name_of(handle)} returned {returned!r} for {described(batch)}: it must return None"
-            " when it has processed all of them, or the offset of the first record that is left,"
-            f" from {least} to {batch.next_offset}"
+            f"{name_of(handle)} returned {short_repr(returned)} for {described(batch)}: it must"
+            " return None when it has processed all of them, or the offset of the first record that"
+            f" is left, from {least} to {batch.next_offset}"
         )
     count = bisect_left(batch.messages, offset, key=lambda message: message.offset() or 0)
     return attrs.evolve(batch, messages=batch.messages[:count], next_offset=offset)
@@ -134,7 +140,9 @@ def explained(progress: BatchProgress, membership: Any) -> Iterator[None]:
     before = _progress.set(progress)
     try:
         yield
-    except PROGRAM_ERRORS as error:
+    except BaseException as error:
+        if not is_program_error(error):
+            raise
         batch, done = progress.batch, progress.done()
         failed = batch if done is None else left_of(batch, done) or batch
         explain(

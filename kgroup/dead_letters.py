@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
@@ -106,9 +106,7 @@ class DeadLetters:
         """The topic's name."""
         return self._topic
 
-    def check_unread(
-        self, subscription: Topics, bootstrap_servers: Sequence[str], group_id: str
-    ) -> None:
+    def check_unread(self, subscription: Topics, addresses: frozenset[str], group_id: str) -> None:
         """Check that a group does not read the topic; call it before each batch, after `missing`.
 
         Such a group would read each record that it parks, fail again, and park it again. A topic of
@@ -117,13 +115,13 @@ class DeadLetters:
 
         Args:
             subscription: the names and patterns to which its member subscribes.
-            bootstrap_servers: those of the group.
+            addresses: those of the group's brokers.
             group_id: the group.
 
         Raises:
             UsageError: it reads the topic.
         """
-        if subscription is self._unread_by or self._brokers.isdisjoint(bootstrap_servers):
+        if subscription is self._unread_by or self._brokers.isdisjoint(addresses):
             return
         for topic in subscription:
             if (how := self._read_by(topic)) is not None:

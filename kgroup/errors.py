@@ -23,16 +23,20 @@ _MOST_LISTED: Final = 20
 """The most items of a list that a text shows."""
 
 
-def short_repr(value: object) -> str:
-    """A value's repr in one short line; it works even where ``repr`` itself raises.
+def any_repr(value: object) -> str:
+    """A value's repr; it works even where ``repr`` itself raises.
 
     ``repr`` raises for an int of more than 4,300 digits, and may do so for a program's own objects.
     """
     try:
-        text = repr(value)
+        return repr(value)
     except Exception:  # noqa: BLE001 # whatever the object's own __repr__ raises
-        text = f"<{type(value).__name__} that cannot be printed>"
-    text = text.replace("\n", " ")
+        return f"<{type(value).__name__} that cannot be printed>"
+
+
+def short_repr(value: object) -> str:
+    """What `any_repr` says, in one short line."""
+    text = any_repr(value).replace("\n", " ")
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 

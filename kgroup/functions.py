@@ -11,13 +11,16 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-from collections.abc import Callable
+import itertools
+import sys
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from types import CodeType
 from typing import Any, Final
 
 from kgroup import arguments
 from kgroup.errors import ArgumentError, UsageError, count_of, short_repr
+from kgroup.running_loop import is_cancellation
 
 _GENERATOR: Final = "it is a generator function, so a call would run none of it; remove the `yield`"
 
@@ -35,16 +38,19 @@ _PLAIN_HANDLER: Final = (
 )
 
 
-PROGRAM_ERRORS: Final = (Exception, SystemExit)
-"""What a function may raise and the others still finish what they have begun. A cancellation and
-KeyboardInterrupt are not among them: they end everything at once."""
+END_ALL: Final = (KeyboardInterrupt, GeneratorExit)
+"""What ends everything at once, wherever it is raised; so does a cancellation."""
 
 
 def is_program_error(error: BaseException) -> bool:
-    """Whether it is one of `PROGRAM_ERRORS`, or a group of nothing else."""
+    """Whether a function has raised this, and the others still finish what they have begun.
+
+    Anything is that does not end everything at once: also what ``sys.exit()`` raises, and an
+    exception of the program that is no ``Exception``. A group is if all in it are.
+    """
     if isinstance(error, BaseExceptionGroup):
-        return error.split(PROGRAM_ERRORS)[1] is None
-    return isinstance(error, PROGRAM_ERRORS)
+        return all(map(is_program_error, error.exceptions))
+    return not isinstance(error, END_ALL) and not is_cancellation(error)
 
 
 def name_of(handle: Callable[..., object]) -> str:
@@ -178,22 +184,34 @@ def check_result(fn: Callable[..., object], returned: object, instead: str) -> N
         instead: what the program should do with an async function.
 
     Raises:
-        UsageError: the result is work that has not been done: a coroutine, a generator, a future.
+        UsageError: the result is work that has not been done, or a collection with some: a
+            coroutine, a future, a generator or another iterator that computes.
     """
-    if inspect.iscoroutine(returned):
-        returned.close()  # otherwise Python warns that it was never awaited
-    if inspect.isawaitable(returned):
-        raise UsageError(f"{name_of(fn)} returned {short_repr(returned)}: {instead}")
-    if isinstance(returned, Future):
-        raise UsageError(
-            f"{name_of(fn)} returned {short_repr(returned)}, whose work may not be done yet:"
-            " wait for its result in the function"
-        )
-    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        raise UsageError(
-            f"{name_of(fn)} returned {short_repr(returned)}, so nothing of it has run: call"
-            " functions without `yield`"
-        )
+    items: Iterable[object] = ()
+    if isinstance(returned, (list, tuple, set, frozenset)):
+        items = returned
+    elif isinstance(returned, dict):
+        items = returned.values()
+    if faults := [fault for one in (returned, *items) if (fault := _undone(one, instead))]:
+        raise UsageError(f"{name_of(fn)} returned {short_repr(returned)}{faults[0]}")
+
+
+def _undone(value: object, instead: str) -> str:
+    """Why a value is work that may not be done yet, and what to do about it; empty if it is not."""
+    if inspect.iscoroutine(value):
+        value.close()  # otherwise Python warns that it was never awaited
+    if inspect.isawaitable(value):
+        return f": {instead}"
+    # A program that has such a result of multiprocessing has imported it.
+    in_process = getattr(sys.modules.get("multiprocessing.pool"), "AsyncResult", ())
+    if isinstance(value, (Future, in_process)):
+        return ", whose work may not be done yet: wait for its result in the function"
+    # Other iterators may be cursors of a database, or open files.
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        return ", so nothing of it has run: call functions without `yield`"
+    if isinstance(value, (map, filter, itertools.starmap)):
+        return ", which computes only what is taken from it: use a loop"
+    return ""
 
 
 def _is(kind: Callable[[Any], bool], fn: Any) -> bool:

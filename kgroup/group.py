@@ -40,7 +40,7 @@ from kgroup import arguments, functions
 from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig, checked_topics
-from kgroup.errors import GroupClosedError, KgroupError, UsageError, short_list
+from kgroup.errors import GroupClosedError, KgroupError, UsageError, in_one_line, short_list
 from kgroup.event_emitter import EventEmitter
 from kgroup.event_file import EventFile
 from kgroup.events import BodyStillRunning, EventHandler, GenerationStarted, LoginDelayed
@@ -169,7 +169,7 @@ class ConsumerGroup:
         self._body = trio.CancelScope()
         self._logins = trio.CancelScope()
         self._closing: str | None = None
-        self._fatal: Exception | None = None
+        self._fatal: BaseException | None = None
         self._fatal_raised = False
         self._errors: list[BaseException] = []
         self._outside: BaseException | None = None
@@ -500,7 +500,7 @@ class ConsumerGroup:
         if self._opened is None:
             phase = Phase.NOT_ENTERED
         elif error is not None:
-            phase, detail = Phase.FAILED, f"{type(error).__name__}: {error}"
+            phase, detail = Phase.FAILED, in_one_line(error)
         elif self._closing is not None:
             over = self._done.is_set() or loop_ended
             phase, detail = (Phase.CLOSED if over else Phase.CLOSING), self._closing
@@ -730,12 +730,13 @@ class ConsumerGroup:
         return End(Cause.SUBSCRIPTION_CHANGED, now)
 
     async def _leave(self, member: Member) -> None:
-        reason = self._closing or (
-            "the program was cancelled" if self._fatal is None else str(self._fatal)
-        )
-        if self._errors:
+        reason = self._closing or "the program was cancelled"
+        error = next(iter(self._errors), self._fatal)
+        if isinstance(error, KgroupError) and not self._errors:
+            reason = self._closing or str(error)
+        elif error is not None:
             # Without the text of the exception, because the broker logs the reason.
-            reason = f"a task raised {type(self._errors[0]).__name__}"
+            reason = f"a task raised {type(error).__name__}"
         self._leave_by = trio.current_time() + self._config.close_timeout
         with trio.CancelScope(shield=True, deadline=self._leave_by):
             await member.leave(reason)

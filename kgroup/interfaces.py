@@ -187,7 +187,7 @@ class Batch:
 
     Attributes:
         partition: the partition.
-        messages: the records, at least one.
+        messages: the records, at least one; a tuple, in batches of a generation.
         next_offset: the offset to commit once all records are processed: the last offset + 1.
         start_offset: the ``next_offset`` of the batch before it, or where the partition started or
             was sought. A store that keeps its own offsets can check with it that nothing is missing

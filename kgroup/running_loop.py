@@ -43,6 +43,15 @@ def running_library() -> str | None:
     return None
 
 
+def is_cancellation(error: BaseException) -> bool:
+    """Whether the event loop that runs here cancels a task by such an exception."""
+    if isinstance(error, trio.Cancelled):
+        return True
+    return running_library() == "asyncio" and isinstance(
+        error, sys.modules["asyncio"].CancelledError
+    )
+
+
 def group_for(library: str | None) -> str:
     """What to use under such an event loop, as the end of a sentence."""
     return {

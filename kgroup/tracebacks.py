@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, NoReturn, final
 
-from kgroup.errors import short_list
+from kgroup.errors import any_repr, short_list
 from kgroup.functions import is_program_error, name_of
 from kgroup.interfaces import Batch
 from kgroup.running_loop import wrong_loop
@@ -66,8 +66,8 @@ def what_raised(error: BaseException, fn: Callable[..., object]) -> str:
     """
     note = _explanation(error)
     if note is None:
-        return f"{name_of(fn)} raised {error!r}"
-    text = f"{note.origin or name_of(fn)} raised {error!r}"
+        return f"{name_of(fn)} raised {any_repr(error)}"
+    text = f"{note.origin or name_of(fn)} raised {any_repr(error)}"
     return f"{text}, {note.records}" if note.records else text
 
 

@@ -46,7 +46,7 @@ from kgroup.errors import (
     in_one_line,
 )
 from kgroup.events import EventHandler
-from kgroup.functions import ON_BATCH, PROGRAM_ERRORS, check_async, check_result, name_of
+from kgroup.functions import ON_BATCH, check_async, check_result, is_program_error, name_of
 from kgroup.generation.generation import MAX_RECORDS, Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
@@ -114,7 +114,7 @@ def run(
     failure: BaseException | None = None
     try:
         received = trio.run(_until_signal, group, worker)
-    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 # it is raised
+    except BaseException as error:  # noqa: BLE001 # it is raised
         failure = report_failure(config, error)
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:
@@ -208,14 +208,14 @@ def partition_worker(
                 with explained(progress, generation):
                     returned = await _called(handle, generation, left)
                     done = processed(handle, left, returned, ending=generation.ending.is_set())
-            except PROGRAM_ERRORS as error:
-                if commit and (part := progress.done()) is not None:
+            except BaseException as error:
+                if is_program_error(error) and commit and (part := progress.done()) is not None:
                     await _commit_before(error, generation, part)
                 raise
             if len(done) and commit:
                 with committing(handle, done, generation):
                     await _commit(generation, done)
-            left = None if generation.ending.is_set() else left_of(left, done)
+            left = None if generation.end is not None else left_of(left, done)
 
     async def process(generation: Any, partition: TopicPartition) -> None:
         records = generation.records(partition, max_records=limit)

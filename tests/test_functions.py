@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import itertools
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import Future
+from multiprocessing.pool import ThreadPool
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
+import trio
 
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.functions import (
@@ -22,6 +26,7 @@ from kgroup.functions import (
     check_result,
     check_task,
     is_async,
+    is_program_error,
     name_of,
 )
 
@@ -48,6 +53,16 @@ async def async_generator(generation: object, batch: object) -> AsyncIterator[No
 def old_coroutine(generation: object, batch: object) -> Generator[None, None, None]:
     """A generator function that is awaitable."""
     yield
+
+
+class OwnError(BaseException):
+    """An exception of a program that is no `Exception`."""
+
+
+def in_a_pool() -> object:
+    """The result of a call in a pool of multiprocessing; those of threads have the same class."""
+    with ThreadPool(1) as pool:
+        return pool.apply_async(int)
 
 
 class Object:
@@ -229,6 +244,14 @@ def test_the_arguments_of_a_task() -> None:
         (lambda: generator(1, 2), "plain returned <generator object .*>, so nothing of it has run"),
         (lambda: async_generator(1, 2), "plain returned <async_generator object .*>, so nothing"),
         (Future[None], "plain returned <Future .*>, whose work may not be done yet"),
+        (lambda: map(int, [1]), "plain returned <map .*>, which computes only what is taken"),
+        (lambda: filter(int, [1]), "plain returned <filter .*>, which computes only what is"),
+        (lambda: itertools.starmap(plain, []), "returned <itertools.starmap .*>, which computes"),
+        (lambda: [1, coroutine(1, 2)], r"plain returned \[1, <coroutine object .*>\]: await it"),
+        (lambda: [coroutine(1, 2), coroutine(1, 2)], "plain returned .*: await it"),
+        (lambda: (Future[None](),), r"plain returned \(<Future .*>,\), whose work may not be done"),
+        (lambda: {"one": generator(1, 2)}, "plain returned {'one': .*}, so nothing of it has run"),
+        (in_a_pool, "plain returned <.*Result .*>, whose work may not be done yet"),
     ],
 )
 def test_results_that_are_work_not_done(
@@ -241,8 +264,47 @@ def test_results_that_are_work_not_done(
 
 def test_results() -> None:
     """Anything else is a result."""
-    for returned in (None, 5, "text", [1], Mock()):
+    for returned in (None, 5, "text", [1], {}, {1: 2}, iter([1]), Mock()):
         check_result(plain, returned, "await it")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError(), True),
+        (SystemExit(), True),
+        (OwnError(), True),
+        (asyncio.CancelledError(), True),
+        (KeyboardInterrupt(), False),
+        (GeneratorExit(), False),
+        (BaseExceptionGroup("", [SystemExit(), ExceptionGroup("", [ValueError()])]), True),
+        (BaseExceptionGroup("", [ValueError(), KeyboardInterrupt()]), False),
+    ],
+)
+def test_errors_of_the_program(error: BaseException, expected: bool) -> None:
+    """All are but those that end everything at once, alone or in a group."""
+    assert is_program_error(error) is expected
+
+
+def test_cancellations_are_no_errors_of_the_program() -> None:
+    """Those of the event loop that runs; in another one they are exceptions like any other."""
+
+    async def in_trio() -> None:
+        await trio.lowlevel.checkpoint()
+        assert is_program_error(asyncio.CancelledError())
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            with pytest.raises(trio.Cancelled) as raised:
+                await trio.lowlevel.checkpoint()
+            assert not is_program_error(raised.value)
+            assert not is_program_error(BaseExceptionGroup("", [ValueError(), raised.value]))
+
+    async def in_asyncio() -> None:
+        assert not is_program_error(asyncio.CancelledError())
+        assert is_program_error(OwnError())
+
+    trio.run(in_trio)
+    asyncio.run(in_asyncio())
 
 
 def test_names() -> None:

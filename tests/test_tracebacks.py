@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kgroup.interfaces import Batch
-from kgroup.tracebacks import StartedCall, explain, handed_out, raise_outside
+from kgroup.tracebacks import StartedCall, explain, handed_out, raise_outside, what_raised
 from kgroup.types import Membership, TopicPartition
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -125,3 +125,20 @@ def test_its_own_context_and_cause_stay() -> None:
         except KeyError:
             raise_outside(error, LookupError("outside"))
     assert (error.__context__, error.__cause__) == (context, cause)
+
+
+class UnprintableError(Exception):
+    """An exception that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise LookupError
+
+    __str__ = __repr__
+
+
+def test_an_exception_that_cannot_be_printed() -> None:
+    """Its class is named in place of it; what it raises itself is not raised."""
+    error = UnprintableError()
+    assert what_raised(error, handle) == "handle raised <UnprintableError that cannot be printed>"
+    explain(error, "a note", records="for offset 3")
+    assert what_raised(error, handle).endswith("that cannot be printed>, for offset 3")

@@ -26,7 +26,7 @@ from kgroup.aio.tasks import GRACE, Tasks, stack_of_task
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError
+from kgroup.errors import GroupClosedError, UsageError, any_repr
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
@@ -131,7 +131,9 @@ class ConsumerGroup(GroupTwin):
                 f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
                 " another one"
             )
-        self._tasks = Tasks(Bridge(self._loop, self._config.group_id), self._loop)
+        self._tasks = Tasks(
+            Bridge(self._loop, self._config.group_id), self._loop, asyncio.current_task()
+        )
         self._background.start()
         atexit.register(self._close_at_exit)
         self._block.__enter__()
@@ -148,9 +150,8 @@ class ConsumerGroup(GroupTwin):
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
             self._background.cancel()
         else:
-            self.shutdown(
-                "the block was left" if error is None else f"{error!r}", promptly=error is not None
-            )
+            reason = "the block was left" if error is None else any_repr(error)
+            self.shutdown(reason, promptly=error is not None)
         self._background.leave()
         if isinstance(error, GeneratorExit):
             return  # a coroutine that is closed cannot wait; the thread ends by itself

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar, final
 
@@ -50,4 +52,16 @@ class _Asyncio:
                 await generation.ending.wait()
 
     async def in_thread(self, fn: Callable[[], T]) -> T:
-        return await asyncio.to_thread(fn)
+        # Not in a thread of the loop's executor: the program's own calls may fill that, and the
+        # end of the loop waits for each of them.
+        result: Future[T] = Future()
+        threading.Thread(target=_call, args=(fn, result), name="kgroup-park", daemon=True).start()
+        return await asyncio.wrap_future(result)
+
+
+def _call(fn: Callable[[], T], result: Future[T]) -> None:
+    result.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+    try:
+        result.set_result(fn())
+    except BaseException as error:  # noqa: BLE001 # raised where it is awaited
+        result.set_exception(error)

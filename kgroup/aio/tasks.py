@@ -27,7 +27,7 @@ import trio
 from kgroup.aio.bridge import Bridge
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.errors import UsageError
-from kgroup.functions import PROGRAM_ERRORS, name_of
+from kgroup.functions import is_program_error, name_of
 from kgroup.worker_thread import stack_of
 
 T = TypeVar("T")
@@ -43,11 +43,15 @@ class Tasks:
     Args:
         bridge: the group's.
         background: the background thread's loop.
+        owner: the task that has entered the group's block; None outside of a task.
     """
 
-    def __init__(self, bridge: Bridge, background: BackgroundLoop) -> None:
+    def __init__(
+        self, bridge: Bridge, background: BackgroundLoop, owner: asyncio.Task[Any] | None
+    ) -> None:
         self.bridge = bridge
         self.background = background
+        self.owner = owner
         self.running: set[ProgramTask[Any]] = set()
         self.thread = threading.current_thread()
 
@@ -73,7 +77,9 @@ class ProgramTask(Generic[T]):
         around: a block in which the function is called.
         alone: whether the task has no caller that awaits it. Then a CancelledError of the function
             is an error, unless the task itself was cancelled: it comes from another task or a
-            future, which the function awaited.
+            future, which the function awaited. The cancellation of the task itself is an error too,
+            unless the generation asked for it, or the task that owns the group is cancelled as
+            well, as at the end of ``asyncio.run``.
 
     Attributes:
         name: the function's name.
@@ -97,6 +103,8 @@ class ProgramTask(Generic[T]):
         self._alone = alone
         self._call: Callable[[], Awaitable[T]] | None = partial(fn, *args)
         self._task: asyncio.Task[None] | None = None
+        self._asked = False
+        """Whether the trio task was cancelled, and therefore this one."""
         self._result: list[T] = []
         self._error: BaseException | None = None
         self._done = trio.Event()
@@ -144,10 +152,13 @@ class ProgramTask(Generic[T]):
                         " or a future that it awaited was cancelled; catch that in the function"
                     ) from error
         # Raised in the trio task. sys.exit() would stop asyncio's loop, and the others with it.
-        except PROGRAM_ERRORS as error:
+        except BaseException as error:
+            if not is_program_error(error):
+                raise
             self._error = error
 
     def _cancel(self) -> None:
+        self._asked = True
         if self._task is not None:
             self._task.cancel()
         elif self._call is not None:  # it has not started
@@ -156,7 +167,14 @@ class ProgramTask(Generic[T]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.cancelled = task.cancelled()
-        if not self.cancelled and (error := task.exception()) is not None:
+        owner = self._tasks.owner
+        owned = owner is not None and not owner.done() and not owner.cancelling()
+        if self.cancelled and self._alone and not self._asked and owned:
+            self._error = UsageError(
+                f"the task of {self.name} was cancelled, and not by kgroup: the function itself, or"
+                " another part of the program, has called its cancel()"
+            )
+        elif not self.cancelled and (error := task.exception()) is not None:
             if isinstance(error, KeyboardInterrupt):
                 self.cancelled = True  # it has stopped asyncio's loop, which raises it
             else:

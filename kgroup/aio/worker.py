@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Final
 
 from kgroup import arguments
 from kgroup.aio.generation import Generation
 from kgroup.aio.group import ConsumerGroup
 from kgroup.config import GroupConfig
-from kgroup.errors import StaleGenerationError
+from kgroup.errors import StaleGenerationError, UsageError
 from kgroup.events import EventHandler
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.interfaces import Batch
@@ -27,6 +28,8 @@ from kgroup.worker import (
 
 BatchHandler = Callable[[Generation, Batch], Awaitable[int | None]]
 """Processes a batch; returns None, or the offset of the first record that is left."""
+_CANCELLING: Final = 2
+"""The signal that cancels the worker's task."""
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 """Makes an event loop, such as ``uvloop.new_event_loop``."""
 
@@ -87,9 +90,12 @@ def run(
             asyncio.Runner(loop_factory=loop_factory) as runner,
         ):
             runner.run(_until_closed(group, process, started))
-    except asyncio.CancelledError:
-        pass  # at a second signal
-    except (Exception, BaseExceptionGroup, SystemExit) as error:  # noqa: BLE001 # it is raised
+    except asyncio.CancelledError as error:
+        if len(received) < _CANCELLING:
+            cancelled = UsageError("the worker's task was cancelled, and not by a signal")
+            cancelled.__cause__ = error
+            failure = report_failure(config, cancelled)
+    except BaseException as error:  # noqa: BLE001 # it is raised
         failure = report_failure(config, error)
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:

@@ -428,6 +428,12 @@ class Cluster:
         node = self._leaders.of(partition)
         return None if node is None else self._brokers.get(node)
 
+    @property
+    def known_addresses(self) -> frozenset[str]:
+        """The bootstrap servers, and the brokers that one of them has named; any thread may ask."""
+        named = (f"{one.host}:{one.port}" for one in self._brokers.values())
+        return frozenset((*self._config.bootstrap_servers, *named))
+
     def _addresses(self) -> list[tuple[str, int]]:
         """The addresses to try: the known brokers in random order, those with a connection first.
 

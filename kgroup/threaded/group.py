@@ -18,7 +18,7 @@ from kgroup import arguments, functions
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError
+from kgroup.errors import GroupClosedError, UsageError, any_repr
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
@@ -125,7 +125,7 @@ class ConsumerGroup(GroupTwin):
             return  # only the parent process may leave the group
         self._check_entered()
         self.shutdown(
-            "the block was left" if error is None else f"{error!r}", promptly=error is not None
+            "the block was left" if error is None else any_repr(error), promptly=error is not None
         )
         self._wait_until_left()
         self._background.raise_errors(error)
@@ -270,7 +270,7 @@ class ConsumerGroup(GroupTwin):
         await threads.watch()
         if late := threads.late_errors():
             self._background.late_errors += late
-            self._group.shutdown(f"a handler raised {late[0]!r}", promptly=True)
+            self._group.shutdown(f"a handler raised {any_repr(late[0])}", promptly=True)
         threads.ended.set()
 
     def _on_loop_end(self) -> None:

@@ -33,7 +33,7 @@ from kgroup.batch_handler import (
 from kgroup.config import GroupConfig
 from kgroup.errors import CommitFailedError, CommitUnknownError
 from kgroup.events import EventHandler
-from kgroup.functions import ON_BATCH, PROGRAM_ERRORS, check_plain, check_result, name_of
+from kgroup.functions import ON_BATCH, check_plain, check_result, is_program_error, name_of
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.interfaces import Batch
 from kgroup.runtime import Runtime
@@ -98,7 +98,7 @@ def run(
     try:
         with closed_by_signals(group.shutdown, group.cancel, received), group:
             _start(group, work)
-    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 # it is raised
+    except BaseException as error:  # noqa: BLE001 # it is raised
         failure = report_failure(config, error)
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:
@@ -186,14 +186,14 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
                 returned: object = handle(generation, left)
                 check_result(handle, returned, _ASYNC)
                 done = processed(handle, left, returned, ending=generation.ending.is_set())
-        except PROGRAM_ERRORS as error:
-            if commit and (part := progress.done()) is not None:
+        except BaseException as error:
+            if is_program_error(error) and commit and (part := progress.done()) is not None:
                 _commit_before(error, generation, part)
             raise
         if len(done) and commit:
             with committing(handle, done, generation):
                 _commit(generation, done)
-        left = None if generation.ending.is_set() else left_of(left, done)
+        left = None if generation.end is not None else left_of(left, done)
 
 
 def _commit(generation: Generation, done: Batch) -> None:
@@ -284,7 +284,7 @@ class _Pool:
         """The next batch of a partition; None if it has none, or the generation ends."""
         with self._lock:
             queue = self._queues[partition]
-            if not queue or self._generation.ending.is_set():
+            if not queue or self._generation.end is not None:
                 del self._queues[partition]
                 return None
             if len(queue) == _MOST_QUEUED:

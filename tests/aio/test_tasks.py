@@ -24,7 +24,7 @@ class Program:
 
     def __init__(self, here: Running) -> None:
         self.here = here
-        self.tasks = Tasks(here.bridge, here.loop)
+        self.tasks = Tasks(here.bridge, here.loop, asyncio.current_task())
         self.begun = asyncio.Event()
         self.stragglers: list[tuple[str, str]] = []
 

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -279,3 +281,90 @@ def test_a_function_that_exits(kafka: Kafka, capsys: pytest.CaptureFixture[str])
     assert len(here.of(Left)) == 1
     assert [here.harness.committed(number) for number in range(2)] == [None, 10]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+class OwnError(BaseException):
+    """An exception of a program that is no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [OwnError, KeyboardInterrupt])
+def test_exceptions_that_are_no_exception(
+    kafka: Kafka, error: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line reports them, as it reports others, and the member leaves."""
+    here = Here(kafka, 1, 1)
+
+    async def fail(_: aio.Generation, batch: Batch) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    with pytest.raises(error):
+        aio.run(here.harness.config(), fail, on_event=here.on_event)
+    assert f"failed: {error.__name__}" in capsys.readouterr().err
+    assert len(here.of(Left)) == 1
+
+
+def test_a_function_that_cancels_its_own_task(
+    kafka: Kafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends the worker with an error that says so; the records would only be read again."""
+    here = Here(kafka, 1, 1)
+
+    async def cancel(_: aio.Generation, batch: Batch) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    with pytest.raises(UsageError, match="cancel was cancelled, and not by kgroup"):
+        aio.run(here.harness.config(), cancel, on_event=here.on_event)
+    assert "failed: UsageError: the task of" in capsys.readouterr().err
+    assert len(here.of(Left)) == 1
+
+
+def test_a_worker_whose_task_is_cancelled(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
+    """If no second signal has done it, that is a failure, and not a silent end with status 0."""
+    here = Here(kafka, 1, 1)
+
+    async def cancel(_: aio.Generation, batch: Batch) -> None:
+        own = asyncio.current_task()
+        for task in asyncio.all_tasks():
+            if task is not own:
+                task.cancel()
+        await asyncio.sleep(0)
+
+    with pytest.raises(UsageError, match="cancelled, and not by a signal"):
+        aio.run(here.harness.config(), cancel, on_event=here.on_event)
+    assert "failed: UsageError: the worker's task was cancelled" in capsys.readouterr().err
+    assert len(here.of(Left)) == 1
+
+
+def test_dead_letters_beside_a_full_executor(kafka: Kafka) -> None:
+    """They are written although the program's own calls occupy all threads of the loop."""
+    here = Here(kafka, 1, 1)
+    letters = Scripted()
+    over = threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        occupied = loop.run_in_executor(None, over.wait)
+
+        async def fail(_: aio.Generation, message: Message) -> None:
+            await asyncio.sleep(0)
+            raise ValueError
+
+        async with here.group() as group:
+
+            async def stop() -> None:
+                await here.event(RecordParked)
+                group.shutdown(promptly=True)
+                over.set()
+
+            stopping = asyncio.create_task(stop())
+            await aio.serve(group, aio.retrying(fail, attempts=1, park=letters_by(letters)))
+            await stopping
+        await occupied
+
+    in_asyncio(main)
+    assert here.harness.committed() == 1

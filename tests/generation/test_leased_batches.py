@@ -50,9 +50,9 @@ async def test_within_the_lease_it_is_the_source_s_batch(autojump_clock: MockClo
     batch = leased(FakeGeneration(), made)
     assert list(batch) == made
     assert list(batch) == made
-    assert batch == a_batch(made)
+    assert batch == a_batch(tuple(made))
     assert repr(batch) == repr(a_batch(made))
-    assert batch.messages is made
+    assert batch.messages == tuple(made)
     assert len(batch) == 3
     assert batch
 

@@ -23,8 +23,11 @@ from kgroup.events import (
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
-from kgroup.types import Cause
+from kgroup.interfaces import Batch
+from kgroup.types import Cause, TopicPartition
+from kgroup.worker import serve
 from tests.group.harness import P0, P1, P2, Harness, harness, values
+from tests.test_tracebacks import UnprintableError
 
 
 async def test_a_generation_reads_commits_and_leaves(autojump_clock: MockClock) -> None:
@@ -215,16 +218,75 @@ async def test_what_ends_the_program_in_the_body_drains_first(
         assert len(here.requests_for("leave_group")) == 1
 
 
+async def test_a_program_that_sets_ending_itself(autojump_clock: MockClock) -> None:
+    """It has deceived only its own tasks: the generation continues, and no record is skipped."""
+    async with harness() as here:
+        await here.append(3)
+        firsts: list[int | None] = []
+
+        async def handle(generation: Generation, batch: Batch) -> int:
+            await trio.lowlevel.checkpoint()
+            firsts.append(batch.messages[0].offset())
+            generation.ending.set()
+            if batch.next_offset == 3 and len(batch.messages) == 1:
+                group.shutdown()
+            return batch.start_offset + 1
+
+        async with here.group() as group:
+            await serve(group, handle)
+        assert firsts == [0, 1, 2]
+        assert await here.committed() == {P0: 3}
+
+
+async def test_an_exception_that_cannot_be_printed(autojump_clock: MockClock) -> None:
+    """It ends the group as any other does, whose end and status name its class."""
+    async with harness() as here:
+
+        async def fail() -> None:
+            await trio.lowlevel.checkpoint()
+            raise UnprintableError
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                generation = await group.next()
+                generation.start_soon(fail)
+                await generation.wait_ended()
+        assert raised.group_contains(UnprintableError)
+        assert generation.end is not None
+        assert "raised <UnprintableError that cannot be printed>" in str(generation.end.detail)
+        assert group.status().detail == "UnprintableError"
+        assert len(here.requests_for("leave_group")) == 1
+
+
+async def test_starts_that_exit(autojump_clock: MockClock) -> None:
+    """What they raise ends the group, which leaves, and is raised by ``next()``."""
+    async with harness() as here:
+
+        def starts(_: object) -> dict[TopicPartition, int]:
+            sys.exit(3)
+
+        with pytest.raises(SystemExit) as raised:
+            async with here.group(starts=starts) as group:
+                await group.next()
+        assert raised.value.code == 3
+        assert len(here.requests_for("leave_group")) == 1
+
+
+class OwnError(BaseException):
+    """An exception of a program, such as the one of ``pytest.fail``, that is no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, OwnError])
 @pytest.mark.parametrize("within_a_nursery", [False, True])
 async def test_a_task_that_exits_lets_the_others_drain(
-    autojump_clock: MockClock, *, within_a_nursery: bool
+    autojump_clock: MockClock, error: type[BaseException], *, within_a_nursery: bool
 ) -> None:
     """After ``sys.exit()`` in a task, other tasks finish and commit, and the member leaves."""
     async with harness() as here:
 
         async def leave() -> None:
             await trio.lowlevel.checkpoint()
-            sys.exit(3)
+            raise error
 
         async def leave_within() -> None:
             async with trio.open_nursery() as nursery:
@@ -237,9 +299,9 @@ async def test_a_task_that_exits_lets_the_others_drain(
                 generation.start_soon(commit_in_the_drain, generation)
                 generation.start_soon(leave_within if within_a_nursery else leave)
                 await generation.wait_ended()
-        exits = raised.value.subgroup(SystemExit)
+        exits = raised.value.subgroup(error)
         assert exits is not None
-        assert raised.value.split(SystemExit)[1] is None
+        assert raised.value.split(error)[1] is None
         assert await here.committed() == {P0: 7}
         assert len(here.requests_for("leave_group")) == 1
 
