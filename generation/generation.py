@@ -308,7 +308,7 @@ class Generation(MembershipView):
         self._refuse_if_over("nothing was done")
         self._positions.check_owned(partition)
         position = arguments.whole(f"{partition}: offset", offset, 0)
-        self._positions.move(partition, position)
+        self._positions.seek(partition, position)
         self._member.source.seek(self.epoch, partition, position)
         if (observer := self._member.runtime.observer) is not None:
             observer.sought(self._membership, partition, position)
@@ -452,6 +452,17 @@ class Generation(MembershipView):
         for partition in named:
             self._positions.check_owned(partition)
         return named
+
+
+def seeks_of(generation: object, partition: TopicPartition) -> int:
+    """How often the program has sought in a partition.
+
+    For kgroup's own modules; any thread may call it. The generation is as for `subscription_of`.
+    """
+    of_trio = getattr(generation, "_generation", generation)
+    if not isinstance(of_trio, Generation):
+        return 0
+    return of_trio._positions.seeks[partition]  # noqa: SLF001
 
 
 def subscription_of(generation: object) -> tuple[Topics, frozenset[str]]:

@@ -74,6 +74,7 @@ class Positions:
         start_offsets: for each partition the offset at which it starts, as far as that could be
             found before the hand-over. What is found later, and seeks, do not change it.
         unlocated: the partitions whose start is not known, and which the program has not sought.
+        seeks: for each partition, how often the program has sought there; any thread may read it.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Positions:
         self._assignment = Assignment(())
         self._lower_bounds: dict[TopicPartition, int] = {}
         self._moves: Counter[TopicPartition] = Counter()
+        self.seeks: Counter[TopicPartition] = Counter()
         self._upper_bounds = dict(read_before or {})
         self._finished: dict[TopicPartition, OffsetRange] = {}
         self._reading = Lock()
@@ -201,6 +203,11 @@ class Positions:
                 f"this generation does not own {partition}: {self._membership} owns {owned};"
                 " nothing was sent"
             )
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Count a seek of the program's, and move the partition."""
+        self.seeks[partition] += 1
+        self.move(partition, offset)
 
     def move(self, partition: TopicPartition, offset: int) -> None:
         """Set the lower bound after a seek; the upper bound is raised to it."""

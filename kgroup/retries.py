@@ -19,7 +19,7 @@ from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
-from kgroup.generation.generation import Generation, subscription_of
+from kgroup.generation.generation import Generation, seeks_of, subscription_of
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -137,12 +137,14 @@ def retrying_with(
             if park.unchecked and (missing := await loop.in_thread(park.missing)) is not None:
                 generation.emit(missing)
             park.check_unread(*subscription_of(generation), generation.group_id)
-        progress = progress_of(process, batch)
+        progress, seeks = progress_of(process, batch), seeks_of(generation, batch.partition)
         records = _Records(loop, handle, park, generation, progress)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not await records.processed(record):
                 return message.offset()
+            if seeks_of(generation, batch.partition) != seeks:
+                return None  # the rest of the batch lies elsewhere
             progress.next_offset = message.offset() + 1
             if generation.ending.is_set():
                 return progress.next_offset

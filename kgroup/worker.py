@@ -47,7 +47,7 @@ from kgroup.errors import (
 )
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_async, check_result, is_program_error, name_of
-from kgroup.generation.generation import MAX_RECORDS, Generation
+from kgroup.generation.generation import MAX_RECORDS, Generation, seeks_of
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
 from kgroup.logs import LOGGER
@@ -203,15 +203,18 @@ def partition_worker(
     async def process_batch(generation: Any, batch: Batch) -> None:
         left: Batch | None = batch
         while left is not None:
-            progress = BatchProgress(handle, left)
+            progress, seeks = BatchProgress(handle, left), seeks_of(generation, left.partition)
             try:
                 with explained(progress, generation):
                     returned = await _called(handle, generation, left)
                     done = processed(handle, left, returned, ending=generation.ending.is_set())
             except BaseException as error:
-                if is_program_error(error) and commit and (part := progress.done()) is not None:
+                part = progress.done() if commit and is_program_error(error) else None
+                if part is not None and seeks_of(generation, part.partition) == seeks:
                     await _commit_before(error, generation, part)
                 raise
+            if seeks_of(generation, left.partition) != seeks:
+                return  # what it sought comes next, and the next batches are committed from there
             if len(done) and commit:
                 with committing(handle, done, generation):
                     await _commit(generation, done)

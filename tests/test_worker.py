@@ -21,7 +21,7 @@ from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, CommitFailedError, FetchError, UsageError
 from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted
 from kgroup.generation.generation import Generation
-from kgroup.interfaces import Batch, RecordSource
+from kgroup.interfaces import Batch, Message, RecordSource
 from kgroup.records.buffered_source import BufferedSource
 from kgroup.records.fetcher import FetcherBroken
 from kgroup.testing.memory import memory_runtime
@@ -102,6 +102,52 @@ async def test_the_end_of_a_generation_in_the_middle_of_a_batch(autojump_clock: 
         assert found == list(range(20))
         assert await here.committed() == {P0: 20}
         assert len([api for api, _ in here.requests_for("offset_commit")]) >= 2
+
+
+async def test_a_function_that_seeks(autojump_clock: MockClock) -> None:
+    """Nothing of its batch is committed: another member would pass over what it wants to read."""
+    async with harness() as here:
+        await here.append(10)
+        found: list[list[int]] = []
+        committed: list[dict[TopicPartition, int]] = []
+
+        async def handle(generation: Generation, batch: Batch) -> int | None:
+            found.append(values(batch.messages))
+            committed.append(await here.committed())
+            if len(found) == 1:
+                generation.seek(batch.partition, 3)
+            elif len(found) == 2:
+                generation.seek(batch.partition, 8)
+                return 5
+            else:
+                group.shutdown()
+            return None
+
+        async with here.group() as group:
+            await kgroup.serve(group, handle)
+        assert found == [list(range(10)), list(range(3, 10)), [8, 9]]
+        assert committed == [{}, {}, {}]
+        assert await here.committed() == {P0: 10}
+
+
+async def test_a_function_for_records_that_seeks(autojump_clock: MockClock) -> None:
+    """The rest of its batch comes after the records that it has sought, and not before."""
+    async with harness() as here:
+        await here.append(6)
+        found: list[int | None] = []
+
+        async def handle(generation: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            found.append(message.offset())
+            if found == [0, 1, 2, 3]:
+                generation.seek(P0, 2)
+            if message.offset() == 5:
+                group.shutdown()
+
+        async with here.group() as group:
+            await kgroup.serve(group, kgroup.retrying(handle))
+        assert found == [0, 1, 2, 3, 2, 3, 4, 5]
+        assert await here.committed() == {P0: 6}
 
 
 async def test_it_returns_when_the_last_batch_is_processed(autojump_clock: MockClock) -> None:

@@ -11,7 +11,7 @@ from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.generation import subscription_of
+from kgroup.generation.generation import seeks_of, subscription_of
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -59,11 +59,13 @@ def retrying(
             if (missing := park.missing()) is not None:
                 _emit(generation, missing)
             park.check_unread(*subscription_of(generation), generation.group_id)
-        progress = progress_of(process, batch)
+        progress, seeks = progress_of(process, batch), seeks_of(generation, batch.partition)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not _processed(handle, generation, record, park, progress):
                 return message.offset()
+            if seeks_of(generation, batch.partition) != seeks:
+                return None  # the rest of the batch lies elsewhere
             progress.next_offset = message.offset() + 1
             if generation.ending.is_set():
                 return progress.next_offset

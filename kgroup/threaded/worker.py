@@ -34,7 +34,7 @@ from kgroup.config import GroupConfig
 from kgroup.errors import CommitFailedError, CommitUnknownError
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, is_program_error, name_of
-from kgroup.generation.generation import MAX_RECORDS
+from kgroup.generation.generation import MAX_RECORDS, seeks_of
 from kgroup.interfaces import Batch
 from kgroup.runtime import Runtime
 from kgroup.threaded.generation import Generation
@@ -180,16 +180,19 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
     """Process a batch, and commit it; if the function leaves a part, that is next."""
     left: Batch | None = batch
     while left is not None:
-        progress = BatchProgress(handle, left)
+        progress, seeks = BatchProgress(handle, left), seeks_of(generation, left.partition)
         try:
             with explained(progress, generation):
                 returned: object = handle(generation, left)
                 check_result(handle, returned, _ASYNC)
                 done = processed(handle, left, returned, ending=generation.ending.is_set())
         except BaseException as error:
-            if is_program_error(error) and commit and (part := progress.done()) is not None:
+            part = progress.done() if commit and is_program_error(error) else None
+            if part is not None and seeks_of(generation, part.partition) == seeks:
                 _commit_before(error, generation, part)
             raise
+        if seeks_of(generation, left.partition) != seeks:
+            return  # as in kgroup.worker
         if len(done) and commit:
             with committing(handle, done, generation):
                 _commit(generation, done)
@@ -242,8 +245,8 @@ class _Pool:
         self._batches.share()
         self._turn = threading.Lock()
         self._lock = threading.Lock()
-        self._queues: dict[TopicPartition, deque[Batch]] = {}
-        """A queue for each partition that a thread processes."""
+        self._queues: dict[TopicPartition, deque[tuple[Batch, int]]] = {}
+        """A queue for each partition that a thread processes, and the `seeks_of` each batch."""
 
     def threads_function(self) -> Callable[[], None]:
         """What each of the threads runs: it processes batches until the generation ends."""
@@ -275,7 +278,7 @@ class _Pool:
             if queue is None:
                 self._queues[batch.partition] = deque()
                 return False
-            queue.append(batch)
+            queue.append((batch, seeks_of(self._generation, batch.partition)))
             if len(queue) == _MOST_QUEUED:
                 self._generation.pause(batch.partition)
             return True
@@ -284,9 +287,13 @@ class _Pool:
         """The next batch of a partition; None if it has none, or the generation ends."""
         with self._lock:
             queue = self._queues[partition]
-            if not queue or self._generation.end is not None:
-                del self._queues[partition]
-                return None
+            if self._generation.end is not None:
+                queue.clear()
             if len(queue) == _MOST_QUEUED:
                 self._generation.resume(partition)
-            return queue.popleft()
+            while queue:
+                batch, seeks = queue.popleft()
+                if seeks == seeks_of(self._generation, partition):
+                    return batch
+            del self._queues[partition]
+            return None

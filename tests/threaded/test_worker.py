@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -124,6 +125,30 @@ def test_a_slow_partition_occupies_one_thread(kafka: Kafka) -> None:
             serve(group, handle, threads=2, max_records=5)
     assert processed.offsets(slow) == list(range(100))
     assert [here.committed(number) for number in range(3)] == [100, 100, 100]
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+def test_a_function_that_seeks(kafka: Kafka, threads: int | None) -> None:
+    """Nothing of its batch is committed, and what waits behind it in the pool is dropped."""
+    here = Harness(kafka)
+    here.create(1, 10)
+    found: list[int | None] = []
+    committed: list[int | None] = []
+
+    def handle(generation: Generation, batch: Batch) -> None:
+        found.extend(message.offset() for message in batch)
+        committed.append(here.committed())
+        if len(found) == 2:
+            time.sleep(0.2)  # so that other batches wait in the pool
+            generation.seek(batch.partition, 0)
+        elif batch.next_offset == 10:
+            group.shutdown(promptly=True)
+
+    with here.group() as group:
+        serve(group, handle, threads=threads, max_records=2)
+    assert found == [0, 1, *range(10)]
+    assert committed[:2] == [None, None]
+    assert here.committed() == 10
 
 
 @pytest.mark.parametrize("threads", [None, 2])
