@@ -35,9 +35,12 @@ def kip848(job: Job, note: Note, ended: Ended) -> None:
 
 def raw(job: Job, note: Note, ended: Ended) -> None:
     """No group at all: all partitions are assigned by hand."""
-    consumer = Consumer(settings(job, job.group))
-    consumer.assign([TopicPartition(job.topic, number, 0) for number in range(job.partitions)])
-    _consume(consumer, job, note, ended)
+    _assigned(job, note, ended, {})
+
+
+def checked(job: Job, note: Note, ended: Ended) -> None:
+    """The same, and corrupt records are noticed."""
+    _assigned(job, note, ended, {"check.crcs": True})
 
 
 def settings(job: Job, group: str) -> dict[str, Any]:
@@ -69,6 +72,12 @@ def timeouts(job: Job) -> dict[str, int]:
         "session.timeout.ms": int(job.session * 1000),
         "heartbeat.interval.ms": int(job.heartbeat * 1000),
     }
+
+
+def _assigned(job: Job, note: Note, ended: Ended, more: Mapping[str, Any]) -> None:
+    consumer = Consumer({**settings(job, job.group), **more})
+    consumer.assign([TopicPartition(job.topic, number, 0) for number in range(job.partitions)])
+    _consume(consumer, job, note, ended)
 
 
 def _subscribed(job: Job, note: Note, ended: Ended, more: Mapping[str, Any]) -> None:

@@ -94,6 +94,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         in_python("kgroup-threads", "kgroup"),
         in_python("kgroup-source", "kgroup"),
         in_python("confluent-raw", "confluent-kafka"),
+        in_python("confluent-checked", "confluent-kafka"),
         in_python("confluent-eager", "confluent-kafka"),
         in_python("confluent-cooperative", "confluent-kafka"),
         in_python("confluent-kip848", "confluent-kafka"),

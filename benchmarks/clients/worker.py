@@ -18,6 +18,7 @@ ADAPTERS: Final[Mapping[str, tuple[str, str]]] = {
     "kgroup-threads": ("kgroup_client", "threads"),
     "kgroup-source": ("kgroup_source", "run"),
     "confluent-raw": ("confluent_client", "raw"),
+    "confluent-checked": ("confluent_client", "checked"),
     "confluent-eager": ("confluent_client", "eager"),
     "confluent-cooperative": ("confluent_client", "cooperative"),
     "confluent-kip848": ("confluent_client", "kip848"),

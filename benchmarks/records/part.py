@@ -24,6 +24,7 @@ from kgroup.testing.kafka import RealKafka
 
 RAW: Final = "confluent-raw"
 CLIENTS: Final = (
+    "confluent-checked",
     "kgroup-source",
     "kgroup-batches",
     "kgroup",
@@ -44,7 +45,7 @@ SLOWEST: Final = 5000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
     add_clients(parser, CLIENTS, rounds=5)
-    parser.add_argument("--records", type=int, nargs="+", default=[2_000_000, 400_000])
+    parser.add_argument("--records", type=int, nargs="+", default=[2_000_000, 1_000_000])
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000], help="in bytes")
     parser.add_argument("--partitions", type=int, default=12)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))

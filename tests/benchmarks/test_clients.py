@@ -18,7 +18,7 @@ from kgroup.testing.embedded import EmbeddedKafka
 # kafka-python reads its own files in a way that the standard library gives up.
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 RECORDS = 20
-GROUPLESS = {"confluent-raw", "kgroup-source"}
+GROUPLESS = {"confluent-raw", "confluent-checked", "kgroup-source"}
 NEW_PROTOCOL = {"confluent-kip848"}
 
 
