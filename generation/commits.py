@@ -17,6 +17,7 @@ Source: KIP-447; librdkafka's ``rd_kafka_consumer_group_metadata_write``.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from functools import cache, partial
@@ -92,6 +93,8 @@ class Committer:
         self._positions = positions
         self._waiting: list[_Entry] = []
         self._turn = trio.StrictFIFOLock()
+        # Functions of the program may occupy all threads that trio's own limiter allows.
+        self._limiter = trio.CapacityLimiter(math.inf)
         self.unanswered = False
 
     async def commit(self, offsets: CommitOffsets) -> None:
@@ -149,6 +152,7 @@ class Committer:
         await trio.to_thread.run_sync(
             partial(producer.send_offsets_to_transaction, positions, metadata, seconds),
             abandon_on_cancel=True,
+            limiter=self._limiter,
         )
 
     def _refusal(

@@ -7,7 +7,7 @@ tasks ends, and nothing that belongs to it outlives it. The group makes it and d
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
 import trio
@@ -23,7 +23,9 @@ from kgroup.generation.commits import group_metadata
 from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, OffsetStream, RecordStream
+from kgroup.interfaces import Batch
 from kgroup.loop_thread import LoopThread
+from kgroup.records.buffered_source import BufferedSource
 from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -308,8 +310,11 @@ class Generation(MembershipView):
         self._refuse_if_over("nothing was done")
         self._positions.check_owned(partition)
         position = arguments.whole(f"{partition}: offset", offset, 0)
-        self._positions.seek(partition, position)
-        self._member.source.seek(self.epoch, partition, position)
+        source = self._member.source
+        # What a thread gets lies on one side of the seek. Other sources know no threads.
+        with source.undisturbed() if isinstance(source, BufferedSource) else nullcontext():
+            self._positions.seek(partition, position)
+            source.seek(self.epoch, partition, position)
         if (observer := self._member.runtime.observer) is not None:
             observer.sought(self._membership, partition, position)
 
@@ -454,15 +459,19 @@ class Generation(MembershipView):
         return named
 
 
-def seeks_of(generation: object, partition: TopicPartition) -> int:
-    """How often the program has sought in a partition.
+def sought_since(generation: object, batch: Batch) -> int | None:
+    """Where the program has sought in a batch's partition since it was given the batch, last.
 
-    For kgroup's own modules; any thread may call it. The generation is as for `subscription_of`.
+    For kgroup's own modules; any thread may call it. None if it has not, or that is not known of
+    the batch. The generation is as for `subscription_of`.
     """
-    of_trio = getattr(generation, "_generation", generation)
-    if not isinstance(of_trio, Generation):
-        return 0
-    return of_trio._positions.seeks[partition]  # noqa: SLF001
+    of_trio, seeks = getattr(generation, "_generation", generation), batch._seeks  # noqa: SLF001
+    if seeks is None or not isinstance(of_trio, Generation):
+        return None
+    positions = of_trio._positions  # noqa: SLF001
+    if positions.seeks[batch.partition] == seeks:
+        return None
+    return positions.lower_bound(batch.partition)
 
 
 def subscription_of(generation: object) -> tuple[Topics, frozenset[str]]:

@@ -15,9 +15,9 @@ need twice as long for each record; it is no generator, because threads cannot s
 
 **Threads.** A program may go through a batch in any thread: in the event loop's, in one of
 `kgroup.threaded`, or in one of ``trio.to_thread``. The check needs no lock: `Lease.ends` is one
-attribute, which only the event loop writes, and ``next()`` of a list's iterator gives each record
-to one thread only. The process can be suspended between the check and the hand-over; that record is
-the one that the handler had taken.
+attribute, which only the event loop writes, and ``next()`` of a tuple's iterator gives each record
+to one thread only, because of Python's interpreter lock. The process can be suspended between the
+check and the hand-over; that record is the one that the handler had taken.
 
 **A failed check ends the generation.** Otherwise a program that catches the error, or whose
 `Generation.scope` does, would go on to the next generation while this one still runs: after a
@@ -58,8 +58,13 @@ class LeasedBatches:
         self._token = trio.lowlevel.current_trio_token()
         self._loop_thread = threading.get_ident()
 
-    def bind(self, batch: Batch) -> Batch:
-        """The same batch, with an iteration that checks the lease before each record."""
+    def bind(self, batch: Batch, seeks: int) -> Batch:
+        """The same batch, with an iteration that checks the lease before each record.
+
+        Args:
+            batch: as the record source returned it.
+            seeks: how often the program has sought in its partition.
+        """
         return Batch(
             partition=batch.partition,
             messages=tuple(batch.messages),  # no program can remove what is to be processed
@@ -68,6 +73,7 @@ class LeasedBatches:
             epoch=batch.epoch,
             high_watermark=batch.high_watermark,
             iterate=self._iterate,
+            seeks=seeks,
         )
 
     def refusal(self, batch: Batch, left: int) -> StaleGenerationError:

@@ -197,9 +197,8 @@ class RecordStream(PartitionStream):
         if batch is None:
             self.close()
             raise StopAsyncIteration
-        batch = self._leased.bind(batch)
+        batch = self._hand_out(batch)
         self._give(batch)
-        self._positions.handed_out(batch.partition, batch.next_offset)
         handed_out(self.partitions, batch)
         if (observer := self._member.runtime.observer) is not None:
             observer.handed_out(self._lifecycle.membership, batch)
@@ -216,7 +215,7 @@ class RecordStream(PartitionStream):
             partitions=self.partitions,
             limit=self._limit,
             may_read=self._may_read_in_thread,
-            handed_out=self._handed_out,
+            hand_out=self._hand_out,
             waiter=waiter,
         )
 
@@ -242,7 +241,7 @@ class RecordStream(PartitionStream):
             return None
         self._resets.pop(batch.partition, None)
         self._give(batch)
-        return self._leased.bind(batch)
+        return batch
 
     def share(self) -> None:
         """Let several threads process batches of this stream at the same time.
@@ -315,8 +314,10 @@ class RecordStream(PartitionStream):
             and self._lifecycle.lease.left > 0
         )
 
-    def _handed_out(self, batch: Batch) -> None:
+    def _hand_out(self, batch: Batch) -> Batch:
+        """The batch as the program gets it; no seek is made meanwhile."""
         self._positions.handed_out(batch.partition, batch.next_offset)
+        return self._leased.bind(batch, self._positions.seeks[batch.partition])
 
     async def aclose(self) -> None:
         """Like `close`, as a checkpoint."""

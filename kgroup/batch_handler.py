@@ -181,10 +181,10 @@ def reading(
 
 
 @contextmanager
-def committing(handle: Callable[..., object], done: Batch, membership: Any) -> Iterator[None]:
+def committing(handle: Callable[..., object], what: str, membership: Any) -> Iterator[None]:
     """A block that commits what the function has processed; likewise."""
-    what = f"committing {described(done)}"
-    with _not_by(handle, what, membership, "it was processed, and may be read again"):
+    consequence = "what was processed may be read again"
+    with _not_by(handle, f"committing {what}", membership, consequence):
         yield
 
 

@@ -40,6 +40,14 @@ def short_repr(value: object) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
+def any_text(error: BaseException) -> str:
+    """An exception's text; empty where its own ``__str__`` raises."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
+        return ""
+
+
 def in_one_line(error: BaseException) -> str:
     """An exception's class and text in one line; of a group, those of its exceptions.
 
@@ -51,10 +59,7 @@ def in_one_line(error: BaseException) -> str:
         rest = len(error.exceptions) - _MOST_LISTED
         others = f"; and {count_of(rest, 'more error')}" if rest > 0 else ""
         return f"{name} ({listed}{others})"
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
-        text = ""
+    text = " ".join(any_text(error).split())
     return f"{name}: {text}" if text else name
 
 

@@ -202,16 +202,27 @@ def _undone(value: object, instead: str) -> str:
         value.close()  # otherwise Python warns that it was never awaited
     if inspect.isawaitable(value):
         return f": {instead}"
-    # A program that has such a result of multiprocessing has imported it.
-    in_process = getattr(sys.modules.get("multiprocessing.pool"), "AsyncResult", ())
-    if isinstance(value, (Future, in_process)):
+    if _is_pending(value):
         return ", whose work may not be done yet: wait for its result in the function"
     # Other iterators may be cursors of a database, or open files.
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
-        return ", so nothing of it has run: call functions without `yield`"
+        return ", which runs only as far as values are taken from it: take them in the function"
     if isinstance(value, (map, filter, itertools.starmap)):
         return ", which computes only what is taken from it: use a loop"
     return ""
+
+
+def _is_pending(value: object) -> bool:
+    """Whether a value stands for work elsewhere that is not known to have succeeded."""
+    if isinstance(value, Future):
+        return not value.done() or value.cancelled() or value.exception() is not None
+    # A program that has such a result of multiprocessing has imported it.
+    pool: Any = sys.modules.get("multiprocessing.pool")
+    if pool is None:
+        return False
+    if isinstance(value, pool.AsyncResult):
+        return not value.ready() or not value.successful()
+    return isinstance(value, pool.IMapIterator)
 
 
 def _is(kind: Callable[[Any], bool], fn: Any) -> bool:

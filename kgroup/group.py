@@ -730,13 +730,17 @@ class ConsumerGroup:
         return End(Cause.SUBSCRIPTION_CHANGED, now)
 
     async def _leave(self, member: Member) -> None:
-        reason = self._closing or "the program was cancelled"
-        error = next(iter(self._errors), self._fatal)
-        if isinstance(error, KgroupError) and not self._errors:
-            reason = self._closing or str(error)
-        elif error is not None:
-            # Without the text of the exception, because the broker logs the reason.
-            reason = f"a task raised {type(error).__name__}"
+        # Without the text of a program's exception, because the broker logs the reason.
+        if self._errors:
+            reason = f"a task raised {type(self._errors[0]).__name__}"
+        elif self._closing is not None:
+            reason = self._closing
+        elif isinstance(self._fatal, KgroupError):
+            reason = str(self._fatal)
+        elif self._fatal is not None:
+            reason = f"the program raised {type(self._fatal).__name__}"
+        else:
+            reason = "the program was cancelled"
         self._leave_by = trio.current_time() + self._config.close_timeout
         with trio.CancelScope(shield=True, deadline=self._leave_by):
             await member.leave(reason)

@@ -184,6 +184,8 @@ class Batch:
 
     Args:
         iterate: makes the iterators of the batch; by default those of ``messages``.
+        seeks: how often the program had sought in the partition when it was given the batch; None
+            if that is not known.
 
     Attributes:
         partition: the partition.
@@ -213,6 +215,7 @@ class Batch:
     _iterate: Callable[[Batch], Iterator[Message]] | None = attrs.field(
         alias="iterate", default=None, eq=False, repr=False
     )
+    _seeks: int | None = attrs.field(alias="seeks", default=None, eq=False, repr=False)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages) if self._iterate is None else self._iterate(self)

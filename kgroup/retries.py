@@ -9,6 +9,7 @@ once, and the record is left to the next owner of the partition.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar, final
 
@@ -19,7 +20,7 @@ from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
-from kgroup.generation.generation import Generation, seeks_of, subscription_of
+from kgroup.generation.generation import Generation, sought_since, subscription_of
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -105,12 +106,16 @@ class _Trio:
     package = "kgroup"
     kind: type = Generation
 
+    def __init__(self) -> None:
+        # Functions of the program may occupy all threads that trio's own limiter allows.
+        self._limiter = trio.CapacityLimiter(math.inf)
+
     async def pause(self, generation: Generation, seconds: float) -> None:
         with trio.move_on_after(seconds):
             await generation.ending.wait()
 
     async def in_thread(self, fn: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(fn, abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(fn, abandon_on_cancel=True, limiter=self._limiter)
 
 
 def retrying_with(
@@ -137,16 +142,16 @@ def retrying_with(
             if park.unchecked and (missing := await loop.in_thread(park.missing)) is not None:
                 generation.emit(missing)
             park.check_unread(*subscription_of(generation), generation.group_id)
-        progress, seeks = progress_of(process, batch), seeks_of(generation, batch.partition)
+        progress = progress_of(process, batch)
         records = _Records(loop, handle, park, generation, progress)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not await records.processed(record):
                 return message.offset()
-            if seeks_of(generation, batch.partition) != seeks:
+            if sought_since(generation, batch) is not None:
                 return None  # the rest of the batch lies elsewhere
             progress.next_offset = message.offset() + 1
-            if generation.ending.is_set():
+            if generation.end is not None:
                 return progress.next_offset
         return None
 
@@ -177,7 +182,7 @@ class _Records:
             if attempt < record.policy.attempts:
                 generation.emit(record.failed(attempt, failure))
                 await self.loop.pause(generation, record.policy.pause(attempt))
-                over = generation.ending.is_set()
+                over = generation.end is not None
             elif not (over := generation.state is State.ENDED):
                 over = not await self._put_aside(record, failure)
                 if not over:
@@ -220,7 +225,7 @@ class _Records:
         while (reason := await self.loop.in_thread(letter.send)) is not None:
             generation.emit(record.not_parked(letter.attempts, reason))
             await self.loop.pause(generation, policy.pause(letter.attempts))
-            if generation.ending.is_set():
+            if generation.end is not None:
                 return False
         return True
 

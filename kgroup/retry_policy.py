@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import arguments, bounds
-from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, in_one_line
+from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, any_text, in_one_line
 from kgroup.events import ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Message
 from kgroup.running_loop import called_library
@@ -147,7 +147,7 @@ class RecordAttempts:
             f"record {self.message.offset()} of {self.partition} failed {attempts} times; with"
             " `park=` the partition would go on without it"
         )
-        if isinstance(error, AttributeError | TypeError) and "Message' object" in str(error):
+        if isinstance(error, AttributeError | TypeError) and "Message' object" in any_text(error):
             error.add_note(
                 "a function that is passed to retrying is called with single records; one for"
                 " batches is passed to run or serve itself"

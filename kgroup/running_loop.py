@@ -1,4 +1,6 @@
-"""Which library's event loop runs in this thread, for errors that say which group to use.
+"""Which library's event loop runs in this thread, and how it shows in exceptions.
+
+Errors say by it which group to use; `is_cancellation` knows how the loop cancels a task.
 
 A function that calls asyncio where trio runs, or trio where asyncio runs, raises exceptions that
 another attempt would only repeat. They have no class of their own: `called_library` knows them by
@@ -76,8 +78,11 @@ def called_library(error: BaseException) -> str | None:
             found = next(filter(None, map(called_library, one.exceptions)), None)
             if found is not None:
                 return found
-        for library, texts in _TEXTS.items():
-            if any(isinstance(one, kind) and str(one).startswith(text) for kind, text in texts):
+        text = ""
+        with suppress(Exception):  # whatever the exception's own __str__ raises
+            text = str(one)
+        for library, beginnings in _TEXTS.items():
+            if any(isinstance(one, kind) and text.startswith(begin) for kind, begin in beginnings):
                 return library
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return None

@@ -15,11 +15,12 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import select
 import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -41,22 +42,26 @@ from kgroup.config import GroupConfig
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
+    OffsetBehindCommitError,
     UsageError,
     count_of,
     in_one_line,
 )
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_async, check_result, is_program_error, name_of
-from kgroup.generation.generation import MAX_RECORDS, Generation, seeks_of
+from kgroup.generation.generation import MAX_RECORDS, Generation, sought_since
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
 from kgroup.logs import LOGGER
 from kgroup.running_loop import running_library
 from kgroup.runtime import Runtime
+from kgroup.tracebacks import described
 from kgroup.types import TopicPartition
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 """The signals that close a worker's group. The first lets it finish its work; a second does not."""
+Handlers = Mapping[signal.Signals, Any]
+"""What signals do, as ``signal.getsignal`` says."""
 SAME_WISH: Final = 0.3
 """Seconds after a signal in which another one adds nothing. A person takes longer to ask again."""
 _PLAIN: Final = "pass it to kgroup.threaded.run, which calls plain functions in threads"
@@ -113,7 +118,7 @@ def run(
     received: Sequence[int] = ()
     failure: BaseException | None = None
     try:
-        received = trio.run(_until_signal, group, worker)
+        received = trio.run(_until_signal, group, worker, handlers())
     except BaseException as error:  # noqa: BLE001 # it is raised
         failure = report_failure(config, error)
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
@@ -202,23 +207,30 @@ def partition_worker(
 
     async def process_batch(generation: Any, batch: Batch) -> None:
         left: Batch | None = batch
-        while left is not None:
-            progress, seeks = BatchProgress(handle, left), seeks_of(generation, left.partition)
+        while left is not None and sought_since(generation, left) is None:
+            progress = BatchProgress(handle, left)
             try:
                 with explained(progress, generation):
                     returned = await _called(handle, generation, left)
-                    done = processed(handle, left, returned, ending=generation.ending.is_set())
+                    if sought_since(generation, left) is not None:
+                        break
+                    done = processed(handle, left, returned, ending=generation.end is not None)
             except BaseException as error:
                 part = progress.done() if commit and is_program_error(error) else None
-                if part is not None and seeks_of(generation, part.partition) == seeks:
+                if part is not None and sought_since(generation, part) is None:
                     await _commit_before(error, generation, part)
                 raise
-            if seeks_of(generation, left.partition) != seeks:
-                return  # what it sought comes next, and the next batches are committed from there
             if len(done) and commit:
-                with committing(handle, done, generation):
-                    await _commit(generation, done)
+                with committing(handle, described(done), generation):
+                    await _commit(generation, done.partition, done.next_offset)
             left = None if generation.end is not None else left_of(left, done)
+        if commit and (sought := sought_since(generation, batch)) is not None:
+            # The next owner, too, continues where the program has sought.
+            with (
+                committing(handle, f"offset {sought} of {batch.partition}", generation),
+                suppress(OffsetBehindCommitError),  # it has sought once more
+            ):
+                await _commit(generation, batch.partition, sought)
 
     async def process(generation: Any, partition: TopicPartition) -> None:
         records = generation.records(partition, max_records=limit)
@@ -231,11 +243,11 @@ def partition_worker(
     return process
 
 
-async def _commit(generation: Any, done: Batch) -> None:
-    """Commit what was processed, however long no answer comes, until the generation has ended."""
+async def _commit(generation: Any, partition: TopicPartition, offset: int) -> None:
+    """Commit, however long no answer comes, until the generation has ended."""
     while True:
         try:
-            await generation.commit({done.partition: done.next_offset})
+            await generation.commit({partition: offset})
         except (CommitUnknownError, CommitFailedError) as error:
             if not can_commit_again(error):
                 raise
@@ -263,7 +275,9 @@ async def _called(
     return result
 
 
-async def _until_signal(group: ConsumerGroup, worker: Callable[[], Awaitable[None]]) -> list[int]:
+async def _until_signal(
+    group: ConsumerGroup, worker: Callable[[], Awaitable[None]], outside: Handlers
+) -> list[int]:
     """Run a worker in its group, and close that at a signal; the signals that were received."""
     received: list[int] = []
     reacted = threading.Event()
@@ -281,10 +295,15 @@ async def _until_signal(group: ConsumerGroup, worker: Callable[[], Awaitable[Non
         def cancel() -> None:
             token.run_sync_soon(scope.cancel)
 
-        with closed_by_signals(shutdown, cancel, received, reacted.is_set):
+        with closed_by_signals(shutdown, cancel, received, reacted.is_set, outside=outside):
             async with group:
                 await worker()
     return received
+
+
+def handlers() -> Handlers:
+    """What those signals do now."""
+    return {number: signal.getsignal(number) for number in SIGNALS}
 
 
 @contextmanager
@@ -294,6 +313,8 @@ def closed_by_signals(
     received: list[int],
     reacted: Callable[[], bool] = lambda: True,
     clock: Callable[[], float] = time.monotonic,
+    *,
+    outside: Handlers | None = None,
 ) -> Iterator[None]:
     """A block in which signals close a group.
 
@@ -304,7 +325,7 @@ def closed_by_signals(
     wish: ``timeout`` of the shell, for one, sends it to the process and again to its process group.
 
     A process that the program forks within the block inherits the handlers, and has no group. There
-    a signal does what it did before the block.
+    a signal does what it did before the worker began.
 
     Args:
         shutdown: called at the first signal, with its name; it must not wait.
@@ -312,6 +333,7 @@ def closed_by_signals(
         received: gets the numbers of the signals, without those that repeat a wish.
         reacted: whether the call of ``shutdown`` has had its effect.
         clock: the time in seconds.
+        outside: the handlers from before the worker began, if an event loop has replaced some.
     """
     last = -math.inf
     worker = os.getpid()
@@ -319,7 +341,8 @@ def closed_by_signals(
     def close(number: int, _: object) -> None:
         nonlocal last
         if os.getpid() != worker:
-            signal.signal(number, before[signal.Signals(number)] or signal.SIG_DFL)
+            handler = (outside or before)[signal.Signals(number)]
+            signal.signal(number, handler or signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
         earlier, last = last, clock()
@@ -331,14 +354,17 @@ def closed_by_signals(
         elif len(received) == 2 and reacted():  # as the docstring counts
             cancel()
         else:
-            signal.signal(number, signal.SIG_DFL)  # first: a full pipe would make the write wait
+            signal.signal(number, signal.SIG_DFL)
             name = signal.Signals(number).name
             text = f"kgroup: the worker is killed by another {name}: a function blocks it\n"
             with suppress(OSError):  # whoever reads it may have gone
-                os.write(2, text.encode())  # a buffered stream may be in use right now
+                if select.select([], [2], [], 0)[1]:  # a write into a full pipe would wait
+                    os.write(2, text.encode())  # a buffered stream may be in use right now
             os.kill(os.getpid(), number)
 
-    before = {number: signal.signal(number, close) for number in SIGNALS}
+    before = handlers()
+    for number in SIGNALS:
+        signal.signal(number, close)
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -289,6 +290,20 @@ def test_a_topic_that_no_broker_can_have_is_refused(topic: Any) -> None:
     """A wrong name is refused where it is given, not at the first dead letter."""
     with pytest.raises(ArgumentError, match="topic="):
         DeadLetters(Scripted(), topic)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("address", ["bootstrap:9092", "elsewhere:9092"])
+def test_a_subscription_to_the_dead_letters(address: str) -> None:
+    """It is refused where one of the group's brokers is one of the producer's; not elsewhere."""
+    producer = Scripted()
+    producer.topics = ["failed"]
+    letters = letters_by(producer)
+    addresses = frozenset({address, "third:9092"})
+    letters.check_unread(("failed",), addresses, "g")  # not known yet
+    assert letters.missing() is None
+    expected = pytest.raises(UsageError) if address == "elsewhere:9092" else nullcontext()
+    with expected:
+        letters.check_unread(("failed",), addresses, "g")
 
 
 def test_a_group_that_reads_its_own_dead_letters_is_refused() -> None:

@@ -59,10 +59,17 @@ class OwnError(BaseException):
     """An exception of a program that is no `Exception`."""
 
 
+def failed() -> Future[None]:
+    """A call that raised."""
+    future: Future[None] = Future()
+    future.set_exception(OwnError())
+    return future
+
+
 def in_a_pool() -> object:
     """The result of a call in a pool of multiprocessing; those of threads have the same class."""
     with ThreadPool(1) as pool:
-        return pool.apply_async(int)
+        return [pool.imap(int, [1])]
 
 
 class Object:
@@ -241,8 +248,8 @@ def test_the_arguments_of_a_task() -> None:
     ("returned", "match"),
     [
         (lambda: coroutine(1, 2), "plain returned <coroutine object .*>: await it"),
-        (lambda: generator(1, 2), "plain returned <generator object .*>, so nothing of it has run"),
-        (lambda: async_generator(1, 2), "plain returned <async_generator object .*>, so nothing"),
+        (lambda: generator(1, 2), "plain returned <generator object .*>, which runs only as far"),
+        (lambda: async_generator(1, 2), "plain returned <async_generator object .*>, which runs"),
         (Future[None], "plain returned <Future .*>, whose work may not be done yet"),
         (lambda: map(int, [1]), "plain returned <map .*>, which computes only what is taken"),
         (lambda: filter(int, [1]), "plain returned <filter .*>, which computes only what is"),
@@ -250,8 +257,9 @@ def test_the_arguments_of_a_task() -> None:
         (lambda: [1, coroutine(1, 2)], r"plain returned \[1, <coroutine object .*>\]: await it"),
         (lambda: [coroutine(1, 2), coroutine(1, 2)], "plain returned .*: await it"),
         (lambda: (Future[None](),), r"plain returned \(<Future .*>,\), whose work may not be done"),
-        (lambda: {"one": generator(1, 2)}, "plain returned {'one': .*}, so nothing of it has run"),
-        (in_a_pool, "plain returned <.*Result .*>, whose work may not be done yet"),
+        (lambda: {"one": generator(1, 2)}, "plain returned {'one': .*}, which runs only as far as"),
+        (failed, "plain returned <Future .*>, whose work may not be done yet"),
+        (in_a_pool, r"plain returned \[<.*Iterator .*>\], whose work may not be done yet"),
     ],
 )
 def test_results_that_are_work_not_done(
@@ -264,7 +272,9 @@ def test_results_that_are_work_not_done(
 
 def test_results() -> None:
     """Anything else is a result."""
-    for returned in (None, 5, "text", [1], {}, {1: 2}, iter([1]), Mock()):
+    done: Future[int] = Future()
+    done.set_result(1)
+    for returned in (None, 5, "text", [1], {}, {1: 2}, iter([1]), done, Mock()):
         check_result(plain, returned, "await it")
 
 

@@ -127,7 +127,7 @@ def test_its_own_context_and_cause_stay() -> None:
     assert (error.__context__, error.__cause__) == (context, cause)
 
 
-class UnprintableError(Exception):
+class UnprintableError(RuntimeError, AttributeError):
     """An exception that cannot be shown."""
 
     def __repr__(self) -> str:

@@ -105,7 +105,7 @@ async def test_the_end_of_a_generation_in_the_middle_of_a_batch(autojump_clock: 
 
 
 async def test_a_function_that_seeks(autojump_clock: MockClock) -> None:
-    """Nothing of its batch is committed: another member would pass over what it wants to read."""
+    """That offset is committed, whatever it returns: the next owner reads from there on, too."""
     async with harness() as here:
         await here.append(10)
         found: list[list[int]] = []
@@ -118,7 +118,7 @@ async def test_a_function_that_seeks(autojump_clock: MockClock) -> None:
                 generation.seek(batch.partition, 3)
             elif len(found) == 2:
                 generation.seek(batch.partition, 8)
-                return 5
+                return 77
             else:
                 group.shutdown()
             return None
@@ -126,8 +126,56 @@ async def test_a_function_that_seeks(autojump_clock: MockClock) -> None:
         async with here.group() as group:
             await kgroup.serve(group, handle)
         assert found == [list(range(10)), list(range(3, 10)), [8, 9]]
-        assert committed == [{}, {}, {}]
+        assert committed == [{}, {P0: 3}, {P0: 8}]
         assert await here.committed() == {P0: 10}
+
+
+@pytest.mark.parametrize("offset", [0, 3, 5])
+async def test_a_seek_in_the_last_batch(autojump_clock: MockClock, offset: int) -> None:
+    """Its offset is committed although no batch follows, back, at the batch's end, or beyond."""
+    async with harness() as here:
+        await here.append(3)
+        found: list[list[int]] = []
+
+        async def handle(generation: Generation, batch: Batch) -> int:
+            await trio.lowlevel.checkpoint()
+            found.append(values(batch.messages))
+            if batch.next_offset < 3 or len(batch) > 1:
+                return batch.start_offset + 1
+            generation.seek(P0, offset)
+            group.shutdown()
+            return 3
+
+        async with here.group() as group:
+            await kgroup.serve(group, handle)
+        assert found == [[0, 1, 2], [1, 2], [2]]
+        assert await here.committed() == {P0: offset}
+
+
+async def test_a_seek_of_another_task_meanwhile(autojump_clock: MockClock) -> None:
+    """It counts even while a part of the batch is being committed: no record of it comes twice."""
+    async with harness() as here:
+        await here.append(4)
+        found: list[list[int]] = []
+
+        async def handle(generation: Generation, batch: Batch) -> int | None:
+            found.append(values(batch.messages))
+            if len(found) == 1:
+                here.broker.slow(1.0, "offset_commit", times=1)
+                nursery.start_soon(seek, generation)
+                return 2
+            if batch.next_offset == 4:
+                group.shutdown()
+            return None
+
+        async def seek(generation: Generation) -> None:
+            await trio.sleep(0.5)
+            generation.seek(P0, 1)
+
+        async with trio.open_nursery() as nursery, here.group() as group:
+            await kgroup.serve(group, handle)
+        assert found == [[0, 1, 2, 3], [1, 2, 3]]
+        assert await here.committed() == {P0: 4}
 
 
 async def test_a_function_for_records_that_seeks(autojump_clock: MockClock) -> None:
@@ -512,7 +560,7 @@ with block(True):
 def run_in_a_process(text: str) -> subprocess.CompletedProcess[str]:
     """Run a program that has signals close something."""
     command = [sys.executable, "-c", IN_A_PROCESS + text]
-    return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, timeout=60)
 
 
 def test_a_killing_signal_whose_line_nobody_can_read() -> None:

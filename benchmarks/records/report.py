@@ -15,9 +15,9 @@ ABOUT: Final = """\
 Each client reads a backlog, without work and without commits. The time is that from the first
 batch to the last, so that joining a group does not count. *confluent-raw* is confluent-kafka
 without a group and the measure for all others; ratios compare figures of the same round.
-*confluent-checked* is the same with `check.crcs`: it verifies the checksum of every batch. By
-default kgroup does so too, as Kafka's client in Java, franz-go and aiokafka do; confluent-kafka
-does not.
+*confluent-checked* is the same with `check.crcs`: it verifies the checksum of every batch. kgroup
+always does; Kafka's client in Java, franz-go and aiokafka do by default, and confluent-kafka does
+not.
 *kgroup-source* is kgroup's record source without a group. Where *each record is read*, the handler
 looks at the value and the offset of every record. CPU is that of the whole process, with the
 threads of librdkafka, Java or Go.

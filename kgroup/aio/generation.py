@@ -84,8 +84,9 @@ class Generation(GenerationTwin):
         The task runs in a copy of the caller's context. At the drain's deadline, or at once if the
         membership is lost, it is cancelled. If it continues for a second after that, or blocks the
         event loop, a ``TaskStillRunning`` event names it; it is cancelled again every second,
-        and the member joins no new generation until it has ended. A task that is cancelled by
-        others ends the generation as if it had returned. A CancelledError of something that it
+        and the member joins no new generation until it has ended. If others
+        cancel it, or it does so itself, that ends the group with a UsageError, unless the task that
+        has entered the group's block is cancelled as well. A CancelledError of something that it
         awaits is an error like any other.
 
         Returns:

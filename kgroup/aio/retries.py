@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar, final
 
 from kgroup.aio.generation import Generation
@@ -55,13 +57,17 @@ class _Asyncio:
         # Not in a thread of the loop's executor: the program's own calls may fill that, and the
         # end of the loop waits for each of them.
         result: Future[T] = Future()
-        threading.Thread(target=_call, args=(fn, result), name="kgroup-park", daemon=True).start()
+        call = partial(contextvars.copy_context().run, _call, fn, result)
+        threading.Thread(target=call, name="kgroup-park", daemon=True).start()
         return await asyncio.wrap_future(result)
 
 
 def _call(fn: Callable[[], T], result: Future[T]) -> None:
-    result.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+    if not result.set_running_or_notify_cancel():  # from now on it cannot be cancelled
+        return
     try:
-        result.set_result(fn())
+        value = fn()
     except BaseException as error:  # noqa: BLE001 # raised where it is awaited
         result.set_exception(error)
+    else:
+        result.set_result(value)

@@ -168,8 +168,8 @@ class ProgramTask(Generic[T]):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.cancelled = task.cancelled()
         owner = self._tasks.owner
-        owned = owner is not None and not owner.done() and not owner.cancelling()
-        if self.cancelled and self._alone and not self._asked and owned:
+        both = owner is not None and (owner.cancelled() or owner.cancelling() > 0)
+        if self.cancelled and self._alone and not self._asked and not both:
             self._error = UsageError(
                 f"the task of {self.name} was cancelled, and not by kgroup: the function itself, or"
                 " another part of the program, has called its cancel()"

@@ -45,6 +45,7 @@ import trio
 
 from kgroup.background.flag import Flag, acquire
 from kgroup.errors import KgroupError, UsageError
+from kgroup.functions import is_program_error
 from kgroup.worker_thread import post_to, threads_with_locks
 
 T = TypeVar("T")
@@ -85,8 +86,10 @@ class Call(Generic[T]):
         try:
             with self._scope:
                 self.settle(await fn(), None)
-        except Exception as error:  # noqa: BLE001 # it is raised in the caller's thread
-            self.settle(None, error)
+        except BaseException as error:
+            if not is_program_error(error):
+                raise
+            self.settle(None, error)  # raised in the caller's thread
         finally:
             self.settle(None, LoopEndedError())
 
@@ -352,8 +355,10 @@ class BackgroundLoop:
         self._calls.discard(call)
         try:
             call.settle(fn(), None)
-        except Exception as error:  # noqa: BLE001 # it is raised in the caller's thread
-            call.settle(None, error)
+        except BaseException as error:
+            if not is_program_error(error):
+                raise
+            call.settle(None, error)  # raised in the caller's thread
 
     def _run(self) -> None:
         try:

@@ -78,7 +78,12 @@ class Metadata:
 
 @final
 class Cluster:
-    """The brokers of one cluster, with connections that open on first use; to be closed."""
+    """The brokers of one cluster, with connections that open on first use; to be closed.
+
+    Attributes:
+        known_addresses: the bootstrap servers, and the brokers that they have named, as
+            ``host:port``; any thread may read it.
+    """
 
     def __init__(
         self,
@@ -95,6 +100,7 @@ class Cluster:
         self._brokers: dict[int, BrokerAddress] = {}
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._bootstrap = [split_address(server) for server in config.bootstrap_servers]
+        self.known_addresses = frozenset(config.bootstrap_servers)
         self._leaders = PartitionLeaders()
         self._unresponsive: set[tuple[str, int]] = set()
         """The addresses that did not respond to their last request."""
@@ -419,6 +425,8 @@ class Cluster:
         if not brokers:
             return []
         self._brokers = brokers
+        named = (f"{one.host}:{one.port}" for one in brokers.values())
+        self.known_addresses = frozenset((*self._config.bootstrap_servers, *named))
         known = {*self._bootstrap, *((item.host, item.port) for item in brokers.values())}
         self._unresponsive &= known
         return [self._connections.pop(address) for address in self._connections.keys() - known]
@@ -427,12 +435,6 @@ class Cluster:
         """The leader's address, if both the leader and its address are known."""
         node = self._leaders.of(partition)
         return None if node is None else self._brokers.get(node)
-
-    @property
-    def known_addresses(self) -> frozenset[str]:
-        """The bootstrap servers, and the brokers that one of them has named; any thread may ask."""
-        named = (f"{one.host}:{one.port}" for one in self._brokers.values())
-        return frozenset((*self._config.bootstrap_servers, *named))
 
     def _addresses(self) -> list[tuple[str, int]]:
         """The addresses to try: the known brokers in random order, those with a connection first.

@@ -49,6 +49,7 @@ INVARIANTS
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import wraps
 from itertools import count
 from threading import RLock, get_ident
@@ -299,9 +300,7 @@ class BufferedSource:
                 if queue is not None:
                     if not queue.records:
                         return None
-                    batch = self._hand_out(queue, read.epoch, read.limit)
-                    read.handed_out(batch)
-                    return batch
+                    return read.hand_out(self._hand_out(queue, read.epoch, read.limit))
                 queues: Sequence[PartitionQueue] = ()
                 takes = may_take and self._can_take() and not self._reported_at
                 if not takes:
@@ -335,6 +334,10 @@ class BufferedSource:
             NotOwnedError: a partition was not assigned; none was resumed.
         """
         self._switch(epoch, partitions, paused=False)
+
+    def undisturbed(self) -> AbstractContextManager[object]:
+        """A block in which no thread is given a batch."""
+        return self._lock
 
     @_locked
     def seek(self, epoch: int, partition: TopicPartition, offset: int) -> None:

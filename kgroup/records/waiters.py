@@ -69,7 +69,8 @@ class ThreadRead:
         partitions: those of its stream.
         limit: the most records of a batch.
         may_read: whether records may be handed out; asked just before they are. It must be quick.
-        handed_out: called with each batch, before the end of the generation can begin.
+        hand_out: called with each batch, before the end of the generation or a seek can begin;
+            returns the batch for the program.
         waiter: wakes the thread.
     """
 
@@ -77,5 +78,5 @@ class ThreadRead:
     partitions: frozenset[TopicPartition]
     limit: int
     may_read: Callable[[], bool]
-    handed_out: Callable[[Batch], None]
+    hand_out: Callable[[Batch], Batch]
     waiter: WaitingThread

@@ -28,8 +28,9 @@ from typing import Any, Final, Self, TypeVar, final
 import attrs
 import trio
 
-from kgroup.errors import LeaseExpiredError, StaleGenerationError, UsageError
+from kgroup.errors import LeaseExpiredError, StaleGenerationError, UsageError, in_one_line
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed
+from kgroup.functions import is_program_error
 from kgroup.generation.generation import Generation
 from kgroup.notifier import Notifier
 from kgroup.spark.batch import PROCESSED, BatchStage, MicroBatch
@@ -149,8 +150,9 @@ class Batches:
             reason = str(self._generation.end or "the program cancelled it")
             self._emit_failure(BatchCancelled, batch, began, reason)
             raise
-        except Exception as error:
-            self._emit_failure(BatchFailed, batch, began, f"{type(error).__name__}: {error}")
+        except BaseException as error:
+            if is_program_error(error):
+                self._emit_failure(BatchFailed, batch, began, in_one_line(error))
             raise
         else:
             self._record_run(batch, began)
@@ -262,13 +264,15 @@ class Batches:
                 self._generation.end,
             )
         returned: list[T] = []
-        error: Exception | None = None
+        error: BaseException | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._poller.keep_polling)
             try:
                 returned.append(await self._engine.run(group, batch.description, fn))
-            except Exception as raised:  # noqa: BLE001 # raised below, outside of trio's group
-                error = raised
+            except BaseException as raised:
+                if not is_program_error(raised):
+                    raise
+                error = raised  # raised below, outside of trio's group
             nursery.cancel_scope.cancel()
         if error is not None:
             raise error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -79,6 +80,8 @@ class SparkEngine:
         self._count = read_counter(spark) if reading.backend == "python" else None
         self._idle: list[ActionRunner] = []
         self._runners = 0
+        # Functions of the program may occupy all threads that trio's own limiter allows.
+        self._limiter = trio.CapacityLimiter(math.inf)
 
     @property
     def counts_reads(self) -> bool:
@@ -87,7 +90,8 @@ class SparkEngine:
 
     async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
         """Make a DataFrame of ranges; in a thread, because it calls the JVM."""
-        return await trio.to_thread.run_sync(partial(self._frame, tuple(ranges)))
+        frame = partial(self._frame, tuple(ranges))
+        return await trio.to_thread.run_sync(frame, limiter=self._limiter)
 
     async def run(self, group: str, description: str, fn: Callable[..., T], *args: Any) -> T:
         """Call a function in a thread that is kept for the next run; see ``ActionRunner.run``."""

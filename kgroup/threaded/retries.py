@@ -11,7 +11,7 @@ from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.generation import seeks_of, subscription_of
+from kgroup.generation.generation import sought_since, subscription_of
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -59,15 +59,15 @@ def retrying(
             if (missing := park.missing()) is not None:
                 _emit(generation, missing)
             park.check_unread(*subscription_of(generation), generation.group_id)
-        progress, seeks = progress_of(process, batch), seeks_of(generation, batch.partition)
+        progress = progress_of(process, batch)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not _processed(handle, generation, record, park, progress):
                 return message.offset()
-            if seeks_of(generation, batch.partition) != seeks:
+            if sought_since(generation, batch) is not None:
                 return None  # the rest of the batch lies elsewhere
             progress.next_offset = message.offset() + 1
-            if generation.ending.is_set():
+            if generation.end is not None:
                 return progress.next_offset
         return None
 
@@ -91,7 +91,8 @@ def _processed(
             return True
         if attempt < record.policy.attempts:
             _emit(generation, record.failed(attempt, failure))
-            over = generation.ending.wait(record.policy.pause(attempt))
+            generation.ending.wait(record.policy.pause(attempt))
+            over = generation.end is not None
         # The thread may have outlasted its generation, and the record have another owner.
         elif not (over := generation.state is State.ENDED):
             over = not _put_aside(park, generation, record, failure, progress)
@@ -144,7 +145,8 @@ def _written(
     letter = letters.letter(record.message, failure, policy.attempts, generation.group_id)
     while (reason := letter.send()) is not None:
         _emit(generation, record.not_parked(letter.attempts, reason))
-        if generation.ending.wait(policy.pause(letter.attempts)):
+        generation.ending.wait(policy.pause(letter.attempts))
+        if generation.end is not None:
             return False
     return True
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, final
 
@@ -31,14 +32,15 @@ from kgroup.batch_handler import (
     reading,
 )
 from kgroup.config import GroupConfig
-from kgroup.errors import CommitFailedError, CommitUnknownError
+from kgroup.errors import CommitFailedError, CommitUnknownError, OffsetBehindCommitError
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, is_program_error, name_of
-from kgroup.generation.generation import MAX_RECORDS, seeks_of
+from kgroup.generation.generation import MAX_RECORDS, sought_since
 from kgroup.interfaces import Batch
 from kgroup.runtime import Runtime
 from kgroup.threaded.generation import Generation
 from kgroup.threaded.group import ConsumerGroup
+from kgroup.tracebacks import described
 from kgroup.types import TopicPartition
 from kgroup.worker import check_caller, closed_by_signals, report_end, report_failure
 
@@ -179,31 +181,38 @@ def _start(group: ConsumerGroup, work: _Work) -> None:
 def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, commit: bool) -> None:
     """Process a batch, and commit it; if the function leaves a part, that is next."""
     left: Batch | None = batch
-    while left is not None:
-        progress, seeks = BatchProgress(handle, left), seeks_of(generation, left.partition)
+    while left is not None and sought_since(generation, left) is None:
+        progress = BatchProgress(handle, left)
         try:
             with explained(progress, generation):
                 returned: object = handle(generation, left)
                 check_result(handle, returned, _ASYNC)
-                done = processed(handle, left, returned, ending=generation.ending.is_set())
+                if sought_since(generation, left) is not None:
+                    break
+                done = processed(handle, left, returned, ending=generation.end is not None)
         except BaseException as error:
             part = progress.done() if commit and is_program_error(error) else None
-            if part is not None and seeks_of(generation, part.partition) == seeks:
+            if part is not None and sought_since(generation, part) is None:
                 _commit_before(error, generation, part)
             raise
-        if seeks_of(generation, left.partition) != seeks:
-            return  # as in kgroup.worker
         if len(done) and commit:
-            with committing(handle, done, generation):
-                _commit(generation, done)
+            with committing(handle, described(done), generation):
+                _commit(generation, done.partition, done.next_offset)
         left = None if generation.end is not None else left_of(left, done)
+    if commit and (sought := sought_since(generation, batch)) is not None:
+        # As in kgroup.worker.
+        with (
+            committing(handle, f"offset {sought} of {batch.partition}", generation),
+            suppress(OffsetBehindCommitError),
+        ):
+            _commit(generation, batch.partition, sought)
 
 
-def _commit(generation: Generation, done: Batch) -> None:
-    """Commit what was processed, however long no answer comes, until the generation has ended."""
+def _commit(generation: Generation, partition: TopicPartition, offset: int) -> None:
+    """Commit, however long no answer comes, until the generation has ended."""
     while True:
         try:
-            generation.commit({done.partition: done.next_offset})
+            generation.commit({partition: offset})
         except (CommitUnknownError, CommitFailedError) as error:
             if not can_commit_again(error):
                 raise
@@ -245,8 +254,8 @@ class _Pool:
         self._batches.share()
         self._turn = threading.Lock()
         self._lock = threading.Lock()
-        self._queues: dict[TopicPartition, deque[tuple[Batch, int]]] = {}
-        """A queue for each partition that a thread processes, and the `seeks_of` each batch."""
+        self._queues: dict[TopicPartition, deque[Batch]] = {}
+        """A queue for each partition that a thread processes."""
 
     def threads_function(self) -> Callable[[], None]:
         """What each of the threads runs: it processes batches until the generation ends."""
@@ -278,7 +287,7 @@ class _Pool:
             if queue is None:
                 self._queues[batch.partition] = deque()
                 return False
-            queue.append((batch, seeks_of(self._generation, batch.partition)))
+            queue.append(batch)
             if len(queue) == _MOST_QUEUED:
                 self._generation.pause(batch.partition)
             return True
@@ -291,9 +300,7 @@ class _Pool:
                 queue.clear()
             if len(queue) == _MOST_QUEUED:
                 self._generation.resume(partition)
-            while queue:
-                batch, seeks = queue.popleft()
-                if seeks == seeks_of(self._generation, partition):
-                    return batch
+            if queue:
+                return queue.popleft()
             del self._queues[partition]
             return None

@@ -304,6 +304,30 @@ def test_exceptions_that_are_no_exception(
     assert len(here.of(Left)) == 1
 
 
+def test_a_call_within_a_generation_that_exits(kafka: Kafka) -> None:
+    """What it raises comes to its caller; the other functions finish their batches."""
+    here = Here(kafka, 2, 5)
+    begun: list[asyncio.Barrier] = []
+
+    async def leave() -> None:
+        await asyncio.sleep(0)
+        sys.exit(3)
+
+    async def handle(generation: aio.Generation, batch: Batch) -> None:
+        if not begun:
+            begun.append(asyncio.Barrier(2))
+        await begun[0].wait()
+        if batch.partition == here.harness.partition(0):
+            await generation.run(leave)
+        await generation.ending.wait()
+
+    with pytest.raises(SystemExit) as raised:
+        aio.run(here.harness.config(), handle, on_event=here.on_event)
+    assert raised.value.code == 3
+    assert [here.harness.committed(number) for number in range(2)] == [None, 5]
+    assert len(here.of(Left)) == 1
+
+
 def test_a_function_that_cancels_its_own_task(
     kafka: Kafka, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -359,11 +383,14 @@ def test_dead_letters_beside_a_full_executor(kafka: Kafka) -> None:
             async def stop() -> None:
                 await here.event(RecordParked)
                 group.shutdown(promptly=True)
-                over.set()
 
             stopping = asyncio.create_task(stop())
-            await aio.serve(group, aio.retrying(fail, attempts=1, park=letters_by(letters)))
-            await stopping
+            process = aio.retrying(fail, attempts=1, park=letters_by(letters))
+            try:
+                await aio.serve(group, process)
+                await stopping
+            finally:
+                over.set()  # the end of the loop waits for the thread
         await occupied
 
     in_asyncio(main)

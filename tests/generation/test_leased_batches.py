@@ -36,7 +36,7 @@ def a_batch(of: Sequence[Any]) -> Batch:
 def leased(fake: FakeGeneration, of: Sequence[Any]) -> Batch:
     """A batch of t-0, as a stream returns it."""
     assert fake.lease.left > 0  # read in the event loop, as a stream does before it returns one
-    return LeasedBatches(fake.lifecycle, fake.member.clock).bind(a_batch(of))
+    return LeasedBatches(fake.lifecycle, fake.member.clock).bind(a_batch(of), seeks=0)
 
 
 def take(rest: Iterator[Message], count: int) -> list[int]:

@@ -255,12 +255,17 @@ class SourceMachine(RuleBasedStateMachine):
     def try_receive_in_thread(self, wanted: list[TopicPartition], limit: int) -> Any:
         """As `try_receive`, by what a thread calls, which has no event loop."""
         handed_out: list[Batch] = []
+
+        def hand_out(batch: Batch) -> Batch:
+            handed_out.append(batch)
+            return batch
+
         read = ThreadRead(
             epoch=self.epoch,
             partitions=frozenset(wanted),
             limit=limit,
             may_read=lambda: True,
-            handed_out=handed_out.append,
+            hand_out=hand_out,
             waiter=NeverWoken(),
         )
         try:

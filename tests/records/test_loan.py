@@ -394,7 +394,7 @@ def thread_read(*partitions: TopicPartition) -> ThreadRead:
         partitions=frozenset(partitions),
         limit=1000,
         may_read=lambda: True,
-        handed_out=lambda _: None,
+        hand_out=lambda batch: batch,
         waiter=Waking(),
     )
 

@@ -19,6 +19,7 @@ from kgroup.types import Cause, TopicPartition
 from tests.group.harness import harness
 from tests.group.test_stale import evict
 from tests.spark.fakes import FakeEngine, loop_of
+from tests.test_tracebacks import UnprintableError
 
 P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
@@ -111,7 +112,14 @@ async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> No
         assert len(set(groups)) == 1  # of two processes: each counts its own epochs
 
 
-async def test_a_failed_run_is_not_skipped(autojump_clock: MockClock) -> None:
+class OwnError(BaseException):
+    """An exception of a program that is no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [LookupError, OwnError, UnprintableError])
+async def test_a_failed_run_is_not_skipped(
+    autojump_clock: MockClock, error: type[BaseException]
+) -> None:
     """The caller gets its error; until it is resolved there is no next batch and no commit."""
     async with harness() as here:
         await here.append(10)
@@ -120,11 +128,12 @@ async def test_a_failed_run_is_not_skipped(autojump_clock: MockClock) -> None:
             batch = await anext(loop)
 
             def fail(_: object) -> None:
-                raise LookupError("the sink is away")
+                raise error("the sink is away")
 
-            with pytest.raises(LookupError, match="the sink is away"):
+            with pytest.raises(error):
                 await batch.run(fail)
-            assert here.events_of(BatchFailed)[0].reason == "LookupError: the sink is away"
+            text = "" if error is UnprintableError else ": the sink is away"
+            assert here.events_of(BatchFailed)[0].reason == f"{error.__name__}{text}"
             with pytest.raises(UsageError, match=r"run it again, or call batch.skip\(\)"):
                 await batch.commit()
             with pytest.raises(
@@ -134,7 +143,7 @@ async def test_a_failed_run_is_not_skipped(autojump_clock: MockClock) -> None:
             await batch.run(ranges_of)
             await batch.commit()
             batch = await anext(loop)
-            with pytest.raises(LookupError):
+            with pytest.raises(error):
                 await batch.run(fail)
             await batch.skip()
             assert await here.committed() == {P0: 8}

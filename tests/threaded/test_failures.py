@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import trio
 
@@ -14,9 +16,10 @@ from kgroup.errors import (
 from kgroup.events import (
     Event,
     Joining,
+    Left,
 )
 from kgroup.threaded import ConsumerGroup, Generation
-from kgroup.types import Cause
+from kgroup.types import Cause, TopicPartition
 from tests.brokers import Kafka
 from tests.threaded.harness import (
     SOON,
@@ -101,3 +104,18 @@ def test_an_event_handler_that_raises(kafka: Kafka) -> None:
 
     with here.group(fail) as group:
         assert next_of(group).assignment
+
+
+def test_starts_that_exit(kafka: Kafka) -> None:
+    """What they raise is raised by ``next()``; the background thread lives; the member leaves."""
+    here = Harness(kafka)
+    here.create()
+
+    def starts(_: object) -> dict[TopicPartition, int]:
+        sys.exit(3)
+
+    recorded = RecordedEvents()
+    with pytest.raises(SystemExit) as raised, here.group(recorded, starts=starts) as group:
+        group.next(SOON)
+    assert raised.value.code == 3
+    assert len(recorded.of(Left)) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -14,6 +13,7 @@ from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Event, GenerationDraining, GenerationEnded
 from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation, run, serve
+from kgroup.threaded.worker import _Pool
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import EMBEDDED, Kafka
 from tests.threaded.harness import SOON, Harness, ProcessedRecords, thread, wait
@@ -128,27 +128,47 @@ def test_a_slow_partition_occupies_one_thread(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("threads", [None, 2])
-def test_a_function_that_seeks(kafka: Kafka, threads: int | None) -> None:
-    """Nothing of its batch is committed, and what waits behind it in the pool is dropped."""
+def test_a_function_that_seeks(
+    kafka: Kafka, threads: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That offset is committed and comes next; what waits behind it in the pool is dropped."""
     here = Harness(kafka)
-    here.create(1, 10)
+    here.create(2, 10)
+    seeking = here.partition(0)
     found: list[int | None] = []
     committed: list[int | None] = []
+    queued: list[Batch] = []
+    put_into_queue, other_done = _Pool._queued, threading.Event()
 
-    def handle(generation: Generation, batch: Batch) -> None:
+    def note_queued(pool: _Pool, batch: Batch) -> bool:
+        if put_into_queue(pool, batch):
+            queued.append(batch)
+            return True
+        return False
+
+    monkeypatch.setattr(_Pool, "_queued", note_queued)
+
+    def handle(generation: Generation, batch: Batch) -> int | None:
+        if batch.partition != seeking:
+            if batch.next_offset == 10:
+                other_done.set()
+            return None
         found.extend(message.offset() for message in batch)
         committed.append(here.committed())
         if len(found) == 2:
-            time.sleep(0.2)  # so that other batches wait in the pool
+            wait(other_done)
             generation.seek(batch.partition, 0)
-        elif batch.next_offset == 10:
+            return 77
+        if batch.next_offset == 10:
             group.shutdown(promptly=True)
+        return None
 
     with here.group() as group:
         serve(group, handle, threads=threads, max_records=2)
     assert found == [0, 1, *range(10)]
-    assert committed[:2] == [None, None]
+    assert committed[:3] == [None, 0, 2]
     assert here.committed() == 10
+    assert (threads is None) is (not queued)
 
 
 @pytest.mark.parametrize("threads", [None, 2])

@@ -18,6 +18,7 @@ import trio
 
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
+from kgroup.functions import is_program_error
 from kgroup.interfaces import RecordSource
 from kgroup.notifier import Notifier
 from kgroup.records.memory import MemorySource, ReadableLog
@@ -245,12 +246,10 @@ class RunningPrograms:
             await self._worker(program.process)
         except NotAsyncError:
             raise  # no restart helps
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 # a program may fail in any way
-            error = raised
-        except BaseExceptionGroup as group:
-            if group.split((Exception, SystemExit))[1] is not None:
+        except BaseException as raised:
+            if not is_program_error(raised):
                 raise
-            error = group
+            error = raised
         program.observer.record(history.ProcessEnded, **program_errors.described(error))
 
     def _runtime(self, program: ProgramRun) -> Runtime:
