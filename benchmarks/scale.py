@@ -55,6 +55,8 @@ SETTLE: Final = 8.0
 LARGEST_TOPIC: Final = 5000
 """A larger number of partitions is divided among several topics."""
 PATIENCE: Final = 900.0
+LONGEST: Final = 7200.0
+"""Real seconds that a case may take in simulation; a thousand members compute for minutes."""
 SETTINGS: Final[Mapping[str, Any]] = {
     "session_timeout": 45.0,
     "rebalance_timeout": 60.0,
@@ -349,7 +351,7 @@ def simulated(case: Case) -> dict[str, Any]:
             )
             return await measured(members, lambda: meter.cpu["coordinator"])
 
-    return run_virtual(1, main)
+    return run_virtual(1, main, seed_timeout=LONGEST)
 
 
 def on_kafka(case: Case, kafka: RealKafka) -> dict[str, Any]:

@@ -185,7 +185,8 @@ class Positions:
                 raise OffsetBehindCommitError(
                     f"{partition}: offset {position.offset} is behind"
                     f" {self.lower_bound(partition)}, the last commit or start position"
-                    f" ({self._membership}); nothing was sent. To go back on purpose, seek first."
+                    f" ({self._membership}); nothing was sent. To go back on purpose, seek first,"
+                    " and commit nothing further on until the records are read again."
                 )
             if not beyond_read:
                 self._check_upper_bound(partition, position.offset)
