@@ -1,4 +1,4 @@
-"""Partition handlers of ``kgroup simulate``'s own program that seek.
+"""Partition handlers of ``kgroup simulate``'s own program that seek, or that ``kgroup.run`` runs.
 
 The plan's seed chooses the handler; the plain one is in ``default_program``.
 """
@@ -9,13 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from kgroup.generation.generation import Generation
+from kgroup.interfaces import Batch
 from kgroup.testing.simulation.process import Process
 from kgroup.types import TopicPartition
+from kgroup.worker import partition_worker
 
 Handler = Callable[[Process, Generation, TopicPartition], Awaitable[None]]
 
 _SEEKS: Final = 0.05
 """The probability that a program that seeks goes back after a batch."""
+_LEAVES: Final = 0.02
+"""The probability that a worker's function leaves the rest of its batch, after each record."""
 _MOST_BACK: Final = 10
 """The most offsets that it goes back."""
 
@@ -59,6 +63,23 @@ async def with_seeks(process: Process, generation: Generation, partition: TopicP
             generation.seek(partition, _back(process, batch.next_offset))
 
 
+async def by_a_worker(process: Process, generation: Generation, partition: TopicPartition) -> None:
+    """What ``kgroup.run`` runs; its function leaves part of a batch, or goes back, now and then."""
+
+    async def handle(generation: Generation, batch: Batch) -> int | None:
+        for message in batch:
+            await process.process(message)
+            done = (message.offset() or 0) + 1
+            if process.random.random() < _SEEKS:
+                generation.seek(partition, _back(process, done))
+                return None
+            if generation.ending.is_set() or process.random.random() < _LEAVES:
+                return done
+        return None
+
+    await partition_worker(handle, 20, commit=True)(generation, partition)
+
+
 def _elsewhere(process: Process, generation: Generation, partition: TopicPartition) -> int | None:
     """Where to start instead of at the given position; None to start there."""
     position = generation.start_offsets.get(partition, 0)
@@ -73,9 +94,11 @@ def _back(process: Process, offset: int) -> int:
 PLAIN: Final = "plain"
 OWN_OFFSETS: Final = "own offsets"
 SEEKS: Final = "seeks"
+WORKER: Final = "worker"
 
 PARTITION_HANDLERS: Final[Mapping[str, Handler]] = {
     OWN_OFFSETS: with_own_offsets,
     SEEKS: with_seeks,
+    WORKER: by_a_worker,
 }
 """By the plan's name for it."""

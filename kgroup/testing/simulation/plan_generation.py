@@ -20,7 +20,7 @@ from kgroup.security.settings import SaslMechanism
 from kgroup.testing.simulation.fault_generation import KINDS, LOGIN_KINDS, FaultChoices, FaultKind
 from kgroup.testing.simulation.faults import Fault, TopicDeleted
 from kgroup.testing.simulation.network import Latency
-from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PLAIN, SEEKS
+from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PLAIN, SEEKS, WORKER
 from kgroup.testing.simulation.plan import LoginPlan, MemberPlan, Plan, Scenario, with_given
 from kgroup.testing.simulation.targeted_faults import generate_targeted_faults
 
@@ -28,7 +28,7 @@ _HOUR: Final = 3600.0
 _FAULTS_BEGIN: Final = 0.9
 """The part of a plan in which faults begin; in the rest the last ones end."""
 _ONE_IN_THREE: Final = 3
-_HANDLERS: Final = (PLAIN, PLAIN, PLAIN, PLAIN, OWN_OFFSETS, SEEKS)
+_HANDLERS: Final = (PLAIN, PLAIN, PLAIN, WORKER, OWN_OFFSETS, SEEKS)
 _TRANSACTIONAL: Final = (0.0, 0.0, 0.5)
 _ISOLATION: Final = ("read_committed", "read_committed", "read_uncommitted")
 _MECHANISMS: Final = (

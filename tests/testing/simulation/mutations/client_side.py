@@ -191,7 +191,7 @@ CLIENT: Final = (
         breaks=6,
         description="A seek has no effect.",
         module="kgroup.generation.generation",
-        old="self._member.source.seek(self.epoch, partition, position)",
+        old="source.seek(self.epoch, partition, position)",
         new="pass",
     ),
     Mutation(
