@@ -17,12 +17,17 @@ import attrs
 import numpy
 import pyarrow
 from confluent_kafka import Message
+from numpy.typing import NDArray
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+Offsets = NDArray[numpy.int64]
+"""Offsets of records, in ascending order."""
 
 
 @final
@@ -34,26 +39,19 @@ class MessageRun:
         topic: the topic.
         partition: the partition's number.
         messages: at least one.
-        first: the offset of the first.
-        last: the offset of the last.
+        offsets: their offsets.
     """
 
     topic: str
     partition: int
     messages: Sequence[Message]
-    first: int
-    last: int
+    offsets: Offsets
 
     @cached_property
     def timestamps(self) -> tuple[Sequence[int], Sequence[int]]:
         """librdkafka's timestamp types, and the milliseconds; two columns are built from them."""
         kinds, stamps = zip(*map(Message.timestamp, self.messages), strict=True)
         return kinds, stamps
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether no offset is missing: there are as many ascending offsets as they span."""
-        return self.last - self.first + 1 == len(self.messages)
 
 
 @final
@@ -76,12 +74,6 @@ class Column:
 
 def _binary(values: Iterable[bytes | str | None]) -> pyarrow.Array:
     return pyarrow.array(list(values), _BINARY)
-
-
-def _offsets(run: MessageRun) -> pyarrow.Array:
-    if run.contiguous:
-        return pyarrow.array(numpy.arange(run.first, run.last + 1, dtype=numpy.int64))
-    return pyarrow.array([message.offset() for message in run.messages], _LONG)
 
 
 def _timestamps(run: MessageRun) -> pyarrow.Array:
@@ -140,7 +132,7 @@ TABLE: Final[Mapping[str, Column]] = {
             _INT,
             lambda run: pyarrow.repeat(pyarrow.scalar(run.partition, _INT), len(run.messages)),
         ),
-        Column("offset", "bigint", _LONG, _offsets),
+        Column("offset", "bigint", _LONG, lambda run: pyarrow.array(run.offsets)),
         Column("timestamp", "timestamp", _TIMESTAMP, _timestamps),
         Column("timestampType", "int", _INT, _timestamp_types),
         Column("headers", "array<struct<key:string,value:binary>>", _HEADERS, _headers),

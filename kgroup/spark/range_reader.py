@@ -6,9 +6,15 @@ the end of a range is recognised by a record at or past it, or by the end of the
 
 INVARIANTS
 - Every record of a range is read once, in order of offsets within its partition; none before the
-  range's start or past its end.
+  range's start or past its end. A record at an offset that was passed is an error: what comes out
+  of order is no log, and records may be missing from it.
 - A range is complete only when its position is at its end. Deleted records are an error, and are
-  never skipped.
+  never skipped. Errors keep their places between the records: librdkafka goes on behind a damaged
+  record of an old format, so that a later one would hide that it is missing. Only errors behind a
+  range's end are ignored.
+- A range is fetched from its start only, and never again from where it has come to: if the log has
+  lost that offset, another log may take its place at any time, whose records do not follow those
+  that were read.
 - Time counts against ``no_progress_timeout`` only while the task waits for Kafka, never while Spark
   processes a batch.
 
@@ -19,12 +25,12 @@ from __future__ import annotations
 
 import gc
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, final
 
 import attrs
+import numpy
 import pyarrow
 from confluent_kafka import KafkaError, Message
 
@@ -36,7 +42,14 @@ from kgroup.records.librdkafka_messages import (
     has_errors,
     runs,
 )
-from kgroup.spark.columns import DEFAULT, MessageRun, arrow_schema, check_columns, record_batch
+from kgroup.spark.columns import (
+    DEFAULT,
+    MessageRun,
+    Offsets,
+    arrow_schema,
+    check_columns,
+    record_batch,
+)
 from kgroup.spark.consumer_pool import POOL, ConsumerPool, PooledConsumer
 from kgroup.spark.offset_ranges import OffsetRange, merged
 from kgroup.spark.reader_settings import ReaderSettings
@@ -77,7 +90,8 @@ def read(
     Raises:
         UsageError: two ranges overlap.
         ConfigError: an unknown column, or a reference to a secret that cannot be resolved.
-        OffsetOutOfRangeError: an offset of a range is not in the log (any more).
+        OffsetOutOfRangeError: an offset of a range is not in the log (any more), or the log was
+            cut below the offset that was to come next.
         FetchError: the partition does not exist or cannot be read, or there was no progress for
             ``no_progress_timeout``; the text says at which offset and why.
     """
@@ -95,7 +109,11 @@ def read(
 @final
 @attrs.define(eq=False)
 class _Part:
-    """A partition that is being read: the ranges that are left, and the position in the first."""
+    """A partition that is being read: the ranges that are left, and the position in the first.
+
+    Attributes:
+        verifying: whether it is fetched once more to verify that the range's start is out of range.
+    """
 
     name: TopicPartition
     ranges: list[OffsetRange]
@@ -139,6 +157,7 @@ class _Task:
         self._bytes = 0
         self._target = min(FIRST_BATCH_RECORDS, settings.batch_records)
         self._finished: list[_Part] = []
+        self._refetched: list[_Part] = []
 
     def counts(self) -> dict[TopicPartition, ReadCounts]:
         """How many records and bytes were read of each partition."""
@@ -187,12 +206,16 @@ class _Task:
         if not has_errors(chunk):
             self._add_messages(chunk)
             return
-        # Records first: the end of a log is reported after its last record.
-        self._add_messages([message for message in chunk if message.error() is None])
+        records: list[Message] = []
         for message in chunk:
             error = message.error()
-            if error is not None:
-                self._handle_error(message, error, consumer)
+            if error is None:
+                records.append(message)
+                continue
+            self._add_messages(records)
+            records = []
+            self._handle_error(message, error, consumer)
+        self._add_messages(records)
 
     def _add_messages(self, chunk: list[Message]) -> None:
         for start, end in runs(chunk, topics=self._topics):
@@ -200,40 +223,42 @@ class _Task:
             part = self.parts.get(_partition_of(messages[0]))
             if part is None or part.left <= 0:
                 continue  # past the end of the partition's last range
-            first, last = messages[0].offset() or 0, messages[-1].offset() or 0
-            if first < part.position or last >= part.range.end:
-                low = bisect_left(messages, part.position, key=_offset_of)
-                messages = messages[low : bisect_left(messages, part.range.end, key=_offset_of)]
-            if messages:
-                self._append_run(part, messages)
+            offsets = numpy.fromiter(map(Message.offset, messages), numpy.int64, len(messages))
+            if offsets[0] < part.position or (offsets[1:] <= offsets[:-1]).any():
+                raise _disorder_error(part, offsets)
+            wanted = int(numpy.searchsorted(offsets, part.range.end))
+            if wanted:
+                self._append_run(part, messages[:wanted], offsets[:wanted])
             # A record past the end proves that the range is complete.
-            part.position = max(part.position, last + 1)
+            part.position = int(offsets[-1]) + 1
+            part.verifying = False
             if part.left <= 0:
                 self._finished.append(part)
 
-    def _append_run(self, part: _Part, messages: list[Message]) -> None:
-        first, last = _offset_of(messages[0]), _offset_of(messages[-1])
-        self._runs.append(MessageRun(part.name.topic, part.name.partition, messages, first, last))
+    def _append_run(self, part: _Part, messages: list[Message], offsets: Offsets) -> None:
+        self._runs.append(MessageRun(part.name.topic, part.name.partition, messages, offsets))
         size = _size_of(messages)
         self._rows += len(messages)
         self._bytes += size
         part.records += len(messages)
         part.bytes += size
-        part.verifying = False
 
     def _advance(self, consumer: PooledConsumer) -> None:
         """Begin the next range of partitions whose range is complete, or stop fetching them."""
-        if not self._finished:
+        if not self._finished and not self._refetched:
             return
         finished, self._finished = self._finished, []
+        following = {part.name: part.position for part in self._refetched if part.verifying}
+        self._refetched = []
         for part in finished:
             part.ranges.pop(0)
             if part.ranges:
                 part.begin()
+                following[part.name] = part.position
             else:
                 del self.parts[part.name]
         consumer.unassign([part.name for part in finished if not part.ranges])
-        if following := {part.name: part.position for part in finished if part.ranges}:
+        if following:
             consumer.assign(following)
 
     def _handle_error(self, message: Message, error: KafkaError, consumer: PooledConsumer) -> None:
@@ -244,6 +269,7 @@ class _Task:
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public name
             part.position = max(part.position, _offset_of(message))
+            part.verifying = False
             if part.left <= 0:
                 self._finished.append(part)
         elif action_for(error) is ErrorAction.RESET:
@@ -269,18 +295,27 @@ class _Task:
                 )
 
     def _out_of_range(self, part: _Part, error: KafkaError, consumer: PooledConsumer) -> None:
-        if not part.verifying:
+        if part.position == part.range.start and not part.verifying:
             # librdkafka does not say which assignment an error belongs to: it may be that of the
-            # previous range. So the position is assigned once more; a second error is this one's.
+            # previous range. So the start is assigned once more; a second error is this one's.
             part.verifying = True
-            consumer.assign({part.name: part.position})
+            self._refetched.append(part)
             return
         bounds = consumer.watermarks(part.name, QUERY_TIMEOUT)
         log = f"it has {bounds[0]} to {bounds[1]} now" if bounds else "its bounds are unknown"
+        if bounds and bounds[0] <= part.position <= bounds[1]:
+            why = (
+                f"its log was truncated below offset {part.position}, and has grown again since"
+                f" ({log}); nothing was skipped. The range can be read again from its start"
+            )
+        else:
+            why = (
+                f"its log has no offset {part.position} ({log}). Retention or DeleteRecords deleted"
+                " it, or the log was truncated; nothing was skipped. Start at an offset that the"
+                " log has, or keep records for longer"
+            )
         raise OffsetOutOfRangeError(
-            f"{part.range} cannot be read: its log has no offset {part.position} ({log}). Retention"
-            " or DeleteRecords deleted it, or the log was truncated; nothing was skipped. Start at"
-            f" an offset that the log has, or keep records for longer ({describe_error(error)})",
+            f"{part.range} cannot be read: {why} ({describe_error(error)})",
             part.name,
             part.position,
         )
@@ -353,6 +388,18 @@ class _ProgressTimer:
             self._positions = positions
             self.begin()
         return time.monotonic() - self._since > self._timeout
+
+
+def _disorder_error(part: _Part, offsets: Offsets) -> FetchError:
+    before = numpy.maximum.accumulate(numpy.concatenate(([part.position - 1], offsets)))[:-1]
+    number = int(numpy.argmax(offsets <= before))
+    return FetchError(
+        f"{part.range} cannot be read: librdkafka returned a record at offset {offsets[number]}"
+        f" where one past {before[number]} had to follow. A batch of records about there is"
+        " malformed, although its checksum is right; look at it with kafka-dump-log, and start"
+        " after it to leave it out",
+        part.name,
+    )
 
 
 def _offset_of(message: Message) -> int:

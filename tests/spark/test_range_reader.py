@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 import pytest
 import trio
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -24,6 +24,7 @@ from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.spark.size_estimates import ReadCounts
 from kgroup.types import TopicPartition as Name
 from tests.brokers import Kafka, unique
+from tests.records.scripted import failure, record
 
 ISOLATION = ("read_committed", "read_uncommitted")
 PATIENCE = 120
@@ -361,3 +362,184 @@ async def test_a_missing_permission_is_named(monkeypatch: pytest.MonkeyPatch) ->
             FetchError, match="t-0.* cannot be read .*grant the user READ on topic 't'"
         ):
             await trio.to_thread.run_sync(read_all, broker.bootstrap_servers)
+
+
+P0, P1 = Name("t", 0), Name("t", 1)
+EOF = KafkaError._PARTITION_EOF
+OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET
+
+
+class ScriptedConsumer:
+    """A Consumer that returns scripted messages, and records where fetches start."""
+
+    def __init__(self, chunks: Sequence[Sequence[Message]]) -> None:
+        self.chunks = [list(chunk) for chunk in chunks]
+        self.starts: list[tuple[int, int]] = []
+
+    def incremental_assign(self, starts: Sequence[TopicPartition]) -> None:
+        """Record the partitions and offsets."""
+        self.starts += [(start.partition, start.offset) for start in starts]
+
+    def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop what is left of the chunk, as librdkafka drops messages of outdated fetches."""
+        numbers = {partition.partition for partition in partitions}
+        self.chunks[:1] = [
+            [message for message in chunk if message.partition() not in numbers]
+            for chunk in self.chunks[:1]
+        ]
+
+    def poll(self, timeout: float) -> Message | None:
+        """Return the first message of a chunk; None between two chunks, and at the end."""
+        del timeout
+        if self.chunks and not self.chunks[0]:
+            del self.chunks[0]
+            return None
+        return self.chunks[0].pop(0) if self.chunks else None
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        """Return more of the chunk."""
+        assert not timeout
+        chunk = self.chunks[0][:most]
+        del self.chunks[0][:most]
+        return chunk
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        """Return a log that has all offsets."""
+        del partition, timeout
+        return (0, 1000)
+
+    def unassign(self) -> None:
+        """Take the end of a task."""
+
+    def close(self) -> None:
+        """Take the end of a failed task."""
+
+
+def records(*offsets: int, partition: int = 0) -> list[Message]:
+    """Records at these offsets."""
+    return [record(Name("t", partition), at) for at in offsets]
+
+
+def read_scripted(
+    chunks: Sequence[Sequence[Message]], *ranges: tuple[int, int], partitions: int = 1
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Read ranges of each partition; return (partition, offset) of the rows and of the fetches."""
+    consumer = ScriptedConsumer(chunks)
+    how = settings("nowhere:1", no_progress_timeout=0.1)
+    parts = [
+        OffsetRange("t", number, start, end)
+        for start, end in ranges
+        for number in range(partitions)
+    ]
+    with closing(ConsumerPool(lambda _: consumer)) as pool:
+        batches = list(read(parts, how, ("partition", "offset"), pool=pool))
+    rows = [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
+    return rows, consumer.starts
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._NOT_IMPLEMENTED,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+    ],
+)
+def test_a_damaged_record_is_not_skipped(code: int) -> None:
+    """An error in the middle of a chunk fails the range, also if the range's end follows in it."""
+    chunk = [*records(0, 1), failure(P0, code, 2), *records(3, 4)]
+    with pytest.raises(FetchError, match=r"t-0\[0:5\] cannot be read at offset 2: ") as raised:
+        read_scripted([chunk], (0, 5))
+    assert raised.value.partition == P0
+
+
+def test_a_damaged_record_behind_a_range_is_not_its_own() -> None:
+    """An error behind the last record of a range is ignored, one of another partition is not."""
+    damage = failure(P0, KafkaError._BAD_MSG, 2)
+    chunk = [*records(0, 1), damage, *records(3), *records(0, 1, partition=1)]
+    rows, _ = read_scripted([chunk], (0, 2), partitions=2)
+    assert rows == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    with pytest.raises(FetchError, match=r"t-1\[0:2\] cannot be read at offset 1"):
+        read_scripted(
+            [
+                [
+                    *records(0, 1),
+                    *records(0, partition=1),
+                    failure(P1, KafkaError._BAD_MSG, 1),
+                    *records(2, 3, partition=1),
+                ]
+            ],
+            (0, 2),
+            partitions=2,
+        )
+
+
+def test_a_damaged_record_behind_a_gap_fails_the_range() -> None:
+    """Where the end of the range is not proven by a record, a damaged one may be in the range."""
+    with pytest.raises(FetchError, match="at offset 2"):
+        read_scripted([[*records(0, 1), failure(P0, KafkaError._BAD_MSG, 7)]], (0, 5))
+
+
+def test_a_later_range_does_not_inherit_an_error() -> None:
+    """An error behind the first range's end does not fail the next one, which is fetched anew."""
+    chunk = [*records(0, 1), failure(P0, KafkaError._BAD_MSG, 2), *records(0, 1, partition=1)]
+    later = [*records(5, 6), *records(5, 6, partition=1)]
+    rows, starts = read_scripted([chunk, later], (0, 2), (5, 7), partitions=2)
+    assert sorted(rows) == [(number, at) for number in (0, 1) for at in (0, 1, 5, 6)]
+    assert starts == [(0, 0), (1, 0), (0, 5), (1, 5)]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [records(0, 1, 2, 1, 2, 3, 4)],
+        [records(0, 1, 2, 2, 4)],  # as many as the offsets that they span
+        [records(0, 1, 2), records(1, 2, 3, 4)],
+        [records(0, 3, 1, 2, 4)],
+        [records(0, 1000, 2, 3, 4)],  # past the range's end, which would make it complete
+        [records(0, 1), [*records(2), failure(P0, EOF, 3)], records(2, 3, 4)],
+    ],
+)
+def test_records_out_of_order_fail_the_range(chunks: list[list[Message]]) -> None:
+    """A malformed batch repeats or displaces records; no row is doubled or lost in silence."""
+    with pytest.raises(FetchError, match=r"t-0\[0:5\] cannot be read: .* a record at offset [12] "):
+        read_scripted(chunks, (0, 5))
+
+
+def test_records_before_the_start_fail_the_range() -> None:
+    """librdkafka returns none, so that one shows that something is wrong."""
+    with pytest.raises(FetchError, match="offset 3 where one past 4 had to follow"):
+        read_scripted([records(3, 4, 5)], (5, 6))
+
+
+def test_gaps_of_compaction_and_markers_are_legal() -> None:
+    """Offsets without a record are no error: at the start, in the middle, and at the end."""
+    rows, _ = read_scripted([records(2, 5), [failure(P0, EOF, 9)]], (0, 9))
+    assert rows == [(0, 2), (0, 5)]
+    rows, _ = read_scripted([records(1, 8, 12)], (0, 9))
+    assert rows == [(0, 1), (0, 8)]
+
+
+def test_a_log_that_is_cut_in_the_middle_of_a_range_fails_it() -> None:
+    """The rest is not fetched from a log that may have other records by now."""
+    chunks = [[*records(0, 1), failure(P0, OUT_OF_RANGE)], records(2, 3, 4)]
+    with pytest.raises(OffsetOutOfRangeError, match=r"t-0\[0:5\].* truncated below offset 2, "):
+        read_scripted(chunks, (0, 5))
+
+
+def test_an_outdated_error_at_the_start_is_verified() -> None:
+    """The start is fetched once more; a second error is believed, and a record disproves it."""
+    gone = failure(P0, OUT_OF_RANGE)
+    rows, starts = read_scripted([[gone], records(5, 6)], (5, 7))
+    assert (rows, starts) == ([(0, 5), (0, 6)], [(0, 5), (0, 5)])
+    rows, starts = read_scripted([[gone, *records(5)], records(6)], (5, 7))
+    assert (rows, starts) == ([(0, 5), (0, 6)], [(0, 5)])
+    with pytest.raises(OffsetOutOfRangeError, match=r"t-0\[5:7\]"):
+        read_scripted([[gone], [gone]], (5, 7))
+
+
+def test_an_end_before_the_range_is_complete_is_no_end() -> None:
+    """If the log ends before the range, the range fails and is not answered with less."""
+    with pytest.raises(FetchError, match=r"t-0\[0:5\].* at offset 2, 3 offsets before the end"):
+        read_scripted([[*records(0, 1), failure(P0, EOF, 2)]], (0, 5))
