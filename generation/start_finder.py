@@ -21,11 +21,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Final, TypeVar, final
+from uuid import UUID
 
 import attrs
 import trio
 
-from kgroup.client.cluster import EARLIEST, LATEST
+from kgroup.client.cluster import EARLIEST, LATEST, Metadata
 from kgroup.client.error_policy import Action, Request, reaction_to
 from kgroup.client.retry import until_answered
 from kgroup.errors import (
@@ -308,18 +309,35 @@ class StartFinder:
                 reported.add(answer)
         return found
 
-    async def _added_later(
-        self, partitions: Collection[TopicPartition]
-    ) -> frozenset[TopicPartition]:
-        """Those of topics of which the group, or the program's store, has other partitions."""
-        topics = {name.topic for name in partitions}
-        known = await until_answered(
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID]:
+        """The ids of topics; without those that do not exist, and of brokers that have no ids.
+
+        Raises:
+            BrokerError | TransportError: what the error policy does not retry.
+
+        Cancellation: nothing changes.
+        """
+        known = await self._metadata(topics)
+        return {
+            name: topic.topic_id
+            for name, topic in known.topics.items()
+            if topic.topic_id is not None
+        }
+
+    async def _metadata(self, topics: Collection[str]) -> Metadata:
+        return await until_answered(
             Request.METADATA,
             partial(self._member.cluster.metadata, topics),
             find=None,
             backoff=self._member.new_backoff(),
             report=self._member.emitter.failed,
         )
+
+    async def _added_later(
+        self, partitions: Collection[TopicPartition]
+    ) -> frozenset[TopicPartition]:
+        """Those of topics of which the group, or the program's store, has other partitions."""
+        known = await self._metadata({name.topic for name in partitions})
         everything = [
             TopicPartition(topic.name, number)
             for topic in known.topics.values()

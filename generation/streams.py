@@ -15,9 +15,10 @@ ahead for a thread, so that a seek, a pause and the end of the generation find n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, final
+from uuid import UUID
 
 import attrs
 import trio
@@ -488,6 +489,17 @@ class OffsetStream(PartitionStream):
             BrokerError: a leader refused the request, and would refuse it again.
         """
         return await self._starts.list_offsets(self.partitions, LATEST, isolation_level)
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID]:
+        """The ids of topics: a topic that is deleted and created again has another one.
+
+        A topic that does not exist now is left out, and all are where the brokers have no ids. A
+        failed request is sent again.
+
+        Raises:
+            BrokerError: a broker refused the request, and would refuse it again.
+        """
+        return await self._starts.topic_ids(topics)
 
     async def confirmed(self) -> bool:
         """Wait until the lease is valid; return False if no new work may begin any more."""

@@ -141,6 +141,8 @@ class MicroBatch:
 
         Raises:
             StaleGenerationError: the generation ended before or during the run.
+            FetchError: a topic was deleted and created again meanwhile; nothing was committed.
+            BrokerError: a broker refused the request for the topics' ids.
             UsageError: the batch runs already, or was committed or skipped.
             Exception: raised by the function; run the batch again, `skip` it, or let the
                 exception end the generation.

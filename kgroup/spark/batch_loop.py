@@ -14,21 +14,32 @@ Batches are committed in order. A commit takes earlier batches that have run alo
 for those that still run (``in_flight`` above 1), and is refused if one of them failed: its records
 would be skipped without notice.
 
+All records of a batch are of one log: a topic that is deleted and created again while a batch runs
+has another id afterwards, and the run fails. Neither librdkafka nor Spark's own source sees that;
+they go on at their position in the new log.
+
 INVARIANTS: at most ``in_flight`` batches are handed out and not yet run; offsets are committed in
 the order of the batches; no job starts without a valid lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final, Self, TypeVar, final
+from uuid import UUID
 
 import attrs
 import trio
 
-from kgroup.errors import LeaseExpiredError, StaleGenerationError, UsageError, in_one_line
+from kgroup.errors import (
+    FetchError,
+    LeaseExpiredError,
+    StaleGenerationError,
+    UsageError,
+    in_one_line,
+)
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed
 from kgroup.functions import is_program_error
 from kgroup.generation.generation import Generation
@@ -255,6 +266,8 @@ class Batches:
             await self._changed.wait()
 
     async def _run_while_polling(self, group: str, batch: MicroBatch, fn: Callable[[], T]) -> T:
+        topics = {part.topic for part in batch.ranges}
+        ids = await self._offsets.topic_ids(topics)
         if self._generation.lease <= 0:
             await self._offsets.confirmed()
         if self._generation.lease <= 0:
@@ -276,6 +289,7 @@ class Batches:
             nursery.cancel_scope.cancel()
         if error is not None:
             raise error
+        _refuse_recreated(batch, ids, await self._offsets.topic_ids(topics))
         return returned[0]
 
     def _record_run(self, batch: MicroBatch, began: float) -> None:
@@ -329,6 +343,21 @@ class Batches:
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_TIMEOUT):
                 await self.aclose()
+
+
+def _refuse_recreated(
+    batch: MicroBatch, before: Mapping[str, UUID], after: Mapping[str, UUID]
+) -> None:
+    for part in batch.ranges:
+        known, now = before.get(part.topic), after.get(part.topic)
+        if known is not None and now is not None and known != now:
+            raise FetchError(
+                f"{batch}: topic {part.topic!r} was deleted and created again while the batch ran,"
+                f" so that the records of {part} may be of both topics; nothing was committed. Run"
+                " the batch again to read that range of the new topic, or call batch.skip() to give"
+                " it up",
+                part.topic_partition,
+            )
 
 
 @final

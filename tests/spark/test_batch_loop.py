@@ -8,15 +8,22 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.errors import ConfigError, KgroupError, StaleGenerationError, UsageError
-from kgroup.events import BatchCancelled, BatchDone, BatchFailed, PartitionsNotRead
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import ConfigError, FetchError, KgroupError, StaleGenerationError, UsageError
+from kgroup.events import (
+    BatchCancelled,
+    BatchDone,
+    BatchFailed,
+    PartitionsNotRead,
+    RequestFailed,
+)
 from kgroup.generation.states import State
 from kgroup.spark.batch import ALLOWED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.batch_loop import Batches
 from kgroup.spark.offset_ranges import OffsetRange, batch_id
 from kgroup.types import Cause, TopicPartition
-from tests.group.harness import harness
+from tests.group.harness import Harness, harness
 from tests.group.test_stale import evict
 from tests.spark.fakes import FakeEngine, loop_of
 from tests.test_tracebacks import UnprintableError
@@ -344,6 +351,74 @@ async def test_deleted_records_are_reported(autojump_clock: MockClock) -> None:
         async with here.group() as group:
             batch = await anext(loop_of(await group.next(), FakeEngine()))
             assert ranges_of(batch.ranges) == [(0, 6, 10)]
+
+
+async def recreate(here: Harness) -> None:
+    """Delete the topic, and create it again with more records than it had."""
+    await here.broker.delete_topic("topic")
+    await here.broker.create_topic("topic", 1)
+    await here.append(20)
+
+
+async def test_a_topic_that_is_created_again_while_a_batch_runs(
+    autojump_clock: MockClock,
+) -> None:
+    """The run fails and names the range, and nothing is committed; it may be run again."""
+    async with harness() as here:
+        await here.append(10)
+        async with here.group(watch_partition_changes=False) as group:
+            loop = loop_of(await group.next(), FakeEngine(lasts=10.0))
+            batch = await anext(loop)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(later, 5.0, partial(recreate, here))
+                with pytest.raises(FetchError, match=r"created again .* topic-0\[0:10\]") as raised:
+                    await batch.run(len)
+            assert raised.value.partition == P0
+            assert batch.stage is BatchStage.FAILED
+            (failed,) = here.events_of(BatchFailed)
+            assert "created again" in failed.reason
+            with pytest.raises(UsageError, match="run it again"):
+                await batch.commit()
+            assert await here.committed() == {}
+            await batch.run(len)
+            await batch.commit()
+            assert await here.committed() == {P0: 10}
+
+
+async def test_a_topic_that_is_deleted_after_it_was_read(autojump_clock: MockClock) -> None:
+    """Without another topic of its name the records are of one log, and the run succeeds."""
+    async with harness() as here:
+        await here.append(10)
+        async with here.group(watch_partition_changes=False) as group:
+            loop = loop_of(await group.next(), FakeEngine(lasts=10.0))
+            batch = await anext(loop)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(later, 5.0, partial(here.broker.delete_topic, "topic"))
+                assert await batch.run(len) == 1
+            assert batch.stage is BatchStage.RAN
+
+
+async def test_a_run_waits_until_the_topics_ids_are_known(
+    autojump_clock: MockClock,
+) -> None:
+    """While brokers refuse Metadata, it is not known that the topic is still the same."""
+    async with harness() as here:
+        await here.append(10)
+        async with here.group(watch_partition_changes=False) as group:
+            loop = loop_of(await group.next(), FakeEngine(lasts=10.0))
+            batch = await anext(loop)
+
+            async def refuse() -> None:
+                away = here.broker.inject("metadata", ErrorCode.UNKNOWN_SERVER_ERROR, times=None)
+                await trio.sleep(15.0)
+                away.cancel()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(later, 5.0, refuse)
+                began = trio.current_time()
+                await batch.run(len)
+                assert trio.current_time() - began >= 20
+            assert here.events_of(RequestFailed)
 
 
 async def test_the_end_of_a_generation_closes_the_engine(autojump_clock: MockClock) -> None:
