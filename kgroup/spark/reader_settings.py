@@ -34,6 +34,7 @@ READER_GROUP: Final = "kgroup-spark-reader"
 FIXED: Final[Mapping[str, str]] = {
     "auto.offset.reset": "an offset out of range is an error, never a skip",
     "bootstrap.servers": "it is the field bootstrap_servers",
+    "check.crcs": "kgroup always checks records; a damaged one is an error",
     "client.id": "it is the field client_id",
     "enable.auto.commit": "the driver commits",
     "enable.auto.offset.store": "the driver commits",

@@ -128,6 +128,7 @@ def test_a_secret_in_place_of_its_reference_is_refused_unseen() -> None:
     [
         ({"bootstrap_servers": ""}, "bootstrap_servers"),
         ({"client": {"auto.offset.reset": "earliest"}}, "auto.offset.reset"),
+        ({"client": {"check.crcs": False}}, "check.crcs"),
         ({"client": {"logger": print}}, "logger"),
         ({"secrets": {"group.id": "env:X"}}, "group.id"),
         ({"secrets": {"oauth_cb": "env:X"}}, "oauth_cb"),
