@@ -157,6 +157,7 @@ async def foreach_batch(
 
     Raises:
         Exception: raised by the function; its batch was not committed.
+        FetchError: as ``MicroBatch.run``.
         UsageError, NotOwnedError, ConfigError: as `batches`.
         NoOffsetError, OffsetOutOfRangeError, BrokerError: as ``Batches.__anext__``.
         CommitFailedError, CommitUnknownError: as ``Generation.commit``.

@@ -88,6 +88,8 @@ class MicroBatch:
 
         Raises:
             StaleGenerationError: the generation ended before or during the run.
+            FetchError: a topic was deleted and created again meanwhile; nothing was committed.
+            BrokerError: a broker refused the request for the topics' ids.
             UsageError: the batch runs already, or was committed or skipped.
             Exception: raised by the function.
         """
@@ -217,6 +219,7 @@ def foreach_batch(
 
     Raises:
         Exception: raised by the function; its batch was not committed.
+        FetchError, BrokerError: as ``MicroBatch.run``.
         UsageError, NotOwnedError, ConfigError: as ``kgroup.spark.batches``.
     """
     with generation.scope():

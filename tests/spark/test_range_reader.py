@@ -13,6 +13,9 @@ import trio
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from kgroup.broker import Acl, BrokerSecurity, serve
 from kgroup.errors import FetchError, OffsetOutOfRangeError, UsageError
@@ -543,3 +546,37 @@ def test_an_end_before_the_range_is_complete_is_no_end() -> None:
     """If the log ends before the range, the range fails and is not answered with less."""
     with pytest.raises(FetchError, match=r"t-0\[0:5\].* at offset 2, 3 offsets before the end"):
         read_scripted([[*records(0, 1), failure(P0, EOF, 2)]], (0, 5))
+
+
+logs = st.lists(st.sampled_from(["record", "gap", "damaged", "moved"]), min_size=1, max_size=8)
+
+
+@hypothesis_settings(max_examples=200)
+@given(logs, st.lists(st.booleans()), st.data())
+def test_a_range_is_answered_in_full_or_not_at_all(
+    log: list[str], cuts: list[bool], data: st.DataObject
+) -> None:
+    """Whatever lies in a log and however it is cut into chunks, no record is left out."""
+    start = data.draw(st.integers(0, len(log) - 1))
+    end = data.draw(st.integers(start + 1, len(log)))
+    chunks: list[list[Message]] = [[]]
+    for at, (kind, cut) in enumerate(zip(log, [*cuts, *[False] * len(log)], strict=False)):
+        if cut and chunks[-1]:
+            chunks.append([])
+        if at >= start and kind == "damaged":
+            chunks[-1].append(failure(P0, KafkaError._BAD_MSG, at))
+        elif at >= start and kind != "gap":
+            if kind == "moved":  # librdkafka goes on by itself
+                chunks[-1].append(failure(P0, KafkaError.NOT_LEADER_FOR_PARTITION, at))
+            chunks[-1].append(record(P0, at))
+    chunks[-1].append(failure(P0, EOF, len(log)))
+    wanted = [at for at in range(start, end) if log[at] != "gap"]
+    hidden = [at for at in range(end, len(log)) if log[at] != "gap"][:1]
+    try:
+        rows, _ = read_scripted([chunk for chunk in chunks if chunk], (start, end))
+    except FetchError:
+        # Also one behind the end, if no record shows that it is behind.
+        assert "damaged" in {log[at] for at in [*wanted, *hidden]}
+    else:
+        assert [at for _, at in rows] == wanted
+        assert "damaged" not in {log[at] for at in wanted}
