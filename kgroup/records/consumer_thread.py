@@ -704,7 +704,7 @@ class ConsumerThread:
         match action_for(error):
             case ErrorAction.FAIL if partition is not None and fetch is not None:
                 refused = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-                return Unreadable(partition, fetch.fetch_id, reason, refused)
+                return Unreadable(partition, fetch.fetch_id, fetch.next_offset, reason, refused)
             case ErrorAction.FAIL if partition is None:
                 return FetcherBroken(reason, KafkaException(error))
             case _:

@@ -78,6 +78,7 @@ class Unreadable:
     Attributes:
         partition: the partition.
         fetch_id: the fetch.
+        offset: the offset that it wanted next.
         reason: what happened.
         refused: whether the principal may not read it. The fetch continues then, and its records
             follow if the permission is granted. Otherwise it has stopped: waiting does not help.
@@ -85,6 +86,7 @@ class Unreadable:
 
     partition: TopicPartition
     fetch_id: int
+    offset: int
     reason: str
     refused: bool = False
 

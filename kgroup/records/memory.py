@@ -272,7 +272,9 @@ class _LogFetcher:
                     return
                 except FetchError as error:
                     if self._exists(reader.partition):
-                        self._fault(Unreadable(reader.partition, reader.fetch_id, str(error)))
+                        self._fault(
+                            Unreadable(reader.partition, reader.fetch_id, reader.offset, str(error))
+                        )
                         return
                     self._fault(FetchFailure(reader.partition, "UNKNOWN_TOPIC_OR_PART", str(error)))
                     await trio.sleep(RETRY)

@@ -21,7 +21,9 @@ groups may read the same one. Quiet members wait at the end of the log, so they 
 records. A member that starts a few records behind moves the fetch back to its own offset; each
 reader gets only what follows its own last record. A member that starts far behind has much to read,
 and moves out. So does one that starts ahead of the fetch: only a fetch from its own offset can find
-that the log does not have that offset.
+that the log does not have that offset. A fault of the fetch is for the readers that have not read
+past it; the others' fetch begins again at their own offsets. All get one that is true wherever they
+read: the permission is missing.
 
 **Back-pressure.** The shared thread is never stopped for a member, because that would stop it for
 all; its limits only count deliveries that the event loop has not taken in yet. A member's own
@@ -254,8 +256,8 @@ class SharedConsumer:
         return [
             (member, attrs.evolve(item, fetch_id=reader.fetch_id))
             for member, reader in fetch.readers.items()
-            # What lies ahead of the offset may be in the log.
-            if isinstance(item, Unreadable) or reader.next_offset <= item.offset
+            # What lies ahead of the offset may be in the log, and sound.
+            if reader.next_offset <= item.offset or (isinstance(item, Unreadable) and item.refused)
         ]
 
 

@@ -14,7 +14,14 @@ from confluent_kafka import KafkaError
 from kgroup.config import GroupConfig
 from kgroup.errors import AuthorizationError, FetchError
 from kgroup.records.buffer import BufferLimits
-from kgroup.records.fetcher import FetchedItem, FetchedRun, FetchFailure, FetchStart, OutOfRange
+from kgroup.records.fetcher import (
+    FetchedItem,
+    FetchedRun,
+    FetchFailure,
+    FetchStart,
+    OutOfRange,
+    Unreadable,
+)
 from kgroup.records.librdkafka import CONSUMERS, Consumers, LibrdkafkaSource
 from kgroup.records.shared_consumer import (
     BUSY_RECORDS,
@@ -251,6 +258,40 @@ async def test_an_offset_that_the_log_lacks_concerns_only_who_wants_it() -> None
     assert (ahead, behind) == ([], [OutOfRange(A, 7, 0, "r")])
     second.stop([A])
     assert shared.thread.fetches[A].offset == 100
+
+
+async def test_a_damaged_batch_concerns_only_who_has_not_read_past_it() -> None:
+    """The reader ahead goes on at its own offset when the one behind has given up."""
+    opened = Opened()
+    async with members(opened, 2) as (ahead, behind):
+        read(ahead, A, offset=18)
+        consumer = opened.consumers[0]
+        consumer.feed(record(A, 18), record(A, 19))
+        assert await offsets(ahead, A, 2) == [18, 19]
+        read(behind, A, offset=5)
+        await consumer.until(lambda: consumer.calls[-1] == ("assign", [(0, 5)]))
+        consumer.feed(record(A, 5), record(A, 6), failure(A, KafkaError._BAD_MSG, 7))
+        assert await offsets(behind, A, 2) == [5, 6]
+        with pytest.raises(FetchError, match="t-0 cannot be read"):
+            await behind.receive(1, [A], 1)
+        await consumer.until(lambda: consumer.calls[-1] == ("assign", [(0, 20)]))
+        consumer.feed(record(A, 20))
+        assert await offsets(ahead, A, 1) == [20]
+        assert len(opened.consumers) == 1
+
+
+async def test_a_refusal_concerns_every_reader() -> None:
+    """It is true wherever it reads: the permission is missing."""
+    shared = _Shared()
+    ahead: list[Any] = []
+    behind: list[Any] = []
+    first, second = shared.member(ahead), shared.member(behind)
+    first.start({A: FetchStart(1, 100)})
+    second.start({A: FetchStart(7, 90)})
+    fetch_id = shared.thread.fetches[A].fetch_id
+    shared.consumer.deliver([Unreadable(A, fetch_id, 90, "r", refused=True)])
+    assert ahead == [Unreadable(A, 1, 90, "r", refused=True)]
+    assert behind == [Unreadable(A, 7, 90, "r", refused=True)]
 
 
 async def test_a_member_that_reads_much_moves_out_where_its_records_continue() -> None:
