@@ -49,6 +49,11 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   revocation of the partition whose record the first one returned.
 - confluent-kafka has no queue for each partition: one ``consume`` returns messages of all of them,
   and ``kgroup.records.librdkafka_messages`` splits these into runs.
+- It does not check that offsets rise, and a batch with a right CRC may be malformed: records came
+  twice, or out of order, and then none. INVARIANT: what is delivered is at or past the fetch's
+  next offset. ``_runs`` compares the first and the last offset of a run with that and with the
+  number of records, since a look at each would cost too much; if they do not fit, what follows the
+  first record that came too late is unreadable.
 - It numbers the fetches of a partition and drops messages of an outdated one by itself. The error
   "out of range", however, has no such number: it may belong to an earlier fetch, or to a moment
   long past. ``_fault`` therefore fetches once more from the wanted offset, and believes the second
@@ -101,6 +106,7 @@ from kgroup.records.fetcher import (
 from kgroup.records.librdkafka_messages import (
     ErrorAction,
     action_for,
+    count_rising,
     describe_error,
     has_errors,
     partition_in_text,
@@ -637,13 +643,29 @@ class ConsumerThread:
             fetch = self._fetches.get(partition) if partition else None
             if partition is None or fetch is None:
                 continue  # the partition was stopped
-            fetch.next_offset = (messages[-1].offset() or 0) + 1
+            first, last = messages[0].offset() or 0, messages[-1].offset() or 0
+            if first < fetch.next_offset or last - first < len(messages) - 1:
+                items += self._out_of_order(partition, fetch, messages)
+                continue
+            fetch.next_offset = last + 1
             fetch.verifying = False
             self._read_watermark(partition)
             # confluent-kafka's stubs allow None where only a message to be produced has None.
             records = cast("Sequence[Message]", messages)
             items.append(FetchedRun(partition, fetch.fetch_id, records, _size_of(messages)))
         return items
+
+    def _out_of_order(
+        self, partition: TopicPartition, fetch: _Fetch, messages: list[confluent_kafka.Message]
+    ) -> list[FetchedItem]:
+        """The records up to the first one that is not past all before it, and a fault."""
+        sound = count_rising(messages, fetch.next_offset)
+        items = self._runs(messages[:sound])
+        reason = (
+            f"a record with offset {messages[sound].offset()} came where {fetch.next_offset} was"
+            " next; a batch of the log is malformed"
+        )
+        return [*items, Unreadable(partition, fetch.fetch_id, fetch.next_offset, reason)]
 
     def _read_watermarks_if_due(self) -> None:
         """Read those of all partitions, so that they are known of partitions without records too.

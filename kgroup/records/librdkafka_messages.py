@@ -126,6 +126,16 @@ def has_errors(chunk: Sequence[Message]) -> bool:
     return any(map(Message.error, chunk))
 
 
+def count_rising(messages: Sequence[Message], offset: int) -> int:
+    """How many of the first messages are at or past the offset, each past the one before."""
+    for number, message in enumerate(messages):
+        at = message.offset() or 0
+        if at < offset:
+            return number
+        offset = at + 1
+    return len(messages)
+
+
 def runs(chunk: Sequence[Message], *, topics: int) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each run of one partition in a chunk without errors, in order.
 

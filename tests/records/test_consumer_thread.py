@@ -296,6 +296,22 @@ async def test_an_error_out_of_range_is_verified_by_another_fetch() -> None:
         assert (caught.value.partition, caught.value.offset) == (A, 50)
 
 
+@pytest.mark.parametrize("offsets", [[0, 1, 2, 1, 2, 3], [0, 1, 2, 2], [0, 1, 2, 0, 3]])
+async def test_records_out_of_order_are_not_handed_out(offsets: list[int]) -> None:
+    """What librdkafka makes of a malformed batch is an error from the first such record on."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A, B])
+        consumer.feed(*(record(A, at) for at in offsets), record(B, 0), record(A, 1))
+        assert [m.offset() for m in (await source.receive(1, [A], 10)).messages] == [0, 1, 2]
+        for _ in range(2):
+            with pytest.raises(FetchError, match="3 was next") as caught:
+                await source.receive(1, [A], 10)
+            assert caught.value.partition == A
+        assert (await source.receive(1, [B], 10)).next_offset == 1
+
+
 async def test_records_before_an_unreadable_one_come_first_and_none_after_it() -> None:
     """A corrupt batch fails its partition; no record after it is handed out."""
     consumer = ScriptedConsumer()

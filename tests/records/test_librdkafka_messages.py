@@ -13,6 +13,7 @@ from kgroup.records.librdkafka_messages import (
     ERROR_ACTIONS,
     ErrorAction,
     action_for,
+    count_rising,
     describe_error,
     has_errors,
     partition_in_text,
@@ -47,6 +48,15 @@ def test_the_partition_is_read_from_the_text() -> None:
         partition_in_text(KafkaError(KafkaError._TRANSPORT, "localhost:1/bootstrap: refused"))
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("offsets", "count"),
+    [([5, 6, 9], 3), ([4, 5, 6], 0), ([5, 6, 6, 7], 2), ([7, 9, 8, 10], 2), ([], 0)],
+)
+def test_records_are_counted_as_long_as_their_offsets_rise(offsets: list[int], count: int) -> None:
+    """The count ends before the first record below 5, or not past all before it."""
+    assert count_rising([record(TopicPartition("t", 0), at) for at in offsets], 5) == count
 
 
 names = st.tuples(st.sampled_from("ab"), st.integers(0, 2))
