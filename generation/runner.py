@@ -263,7 +263,7 @@ class GenerationRunner:
         )
         self._report_own(own)
         with self.lifecycle.working():
-            await self._starts.commit_latest(located)
+            await self._starts.commit_initial(located)
         # A member that was suspended after its JoinGroup may read answers that were sent long ago:
         # it owns what they say only once a heartbeat confirms it.
         await self.lifecycle.wait_to_read()

@@ -4,7 +4,8 @@ A partition starts where the program's store says (``GroupConfig.starts``), or a
 committed offset, or where ``auto_offset_reset`` says. Committed offsets are fetched stable: an
 undecided transaction is waited for, and never read as "no offset". With ``latest``, a partition
 without an offset in a topic of which the group has other offsets starts at the earliest: it was
-added later, and its first records count.
+added later, and its first records count. If the log was truncated, both rules continue where it was
+cut, as Kafka's client does (KIP-320).
 
 The hand-over waits for partition leaders for `EAGER` seconds only. A leader that is away must not
 keep the other partitions waiting, so what is still unknown then is found when it is first read.
@@ -63,11 +64,24 @@ _TIMESTAMPS: Final = {AutoOffsetReset.EARLIEST: EARLIEST, AutoOffsetReset.LATEST
 @final
 @attrs.frozen
 class StartPosition:
-    """A position that no commit gave: the offset, by which rule, and why."""
+    """A position that no commit gave.
+
+    Attributes:
+        offset: the position.
+        rule: the rule by which it was chosen.
+        reason: why.
+        truncated: whether the log was truncated there, so that what is committed may be past it.
+    """
 
     offset: int
     rule: AutoOffsetReset
     reason: str
+    truncated: bool = False
+
+    @property
+    def skips_unless_committed(self) -> bool:
+        """Whether a restart would begin further on, and skip records, if nothing is committed."""
+        return self.rule is AutoOffsetReset.LATEST or self.truncated
 
 
 _FROM_ZERO: Final = StartPosition(
@@ -116,7 +130,7 @@ class StartFinder:
             own: the starts that the program's store has.
 
         Returns:
-            the positions that no commit gave, for `commit_latest`.
+            the positions that no commit gave, for `commit_initial`.
 
         Raises:
             BrokerError | TransportError: what the error policy does not retry.
@@ -178,19 +192,22 @@ class StartFinder:
             self._positions.reset(name, start.offset)
             self._member.source.seek(self._membership.epoch, name, start.offset)
         self._emit(starts, skipped=error is not None)
-        await self.commit_latest(starts)
+        await self.commit_initial(starts)
 
-    async def commit_latest(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
-        """Commit those positions that are the end of a log, so that a restart skips nothing."""
-        latest = {
+    async def commit_initial(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
+        """Commit those positions without which a restart would skip records.
+
+        They are the end of a log, and where a log was truncated.
+        """
+        needed = {
             name: OffsetAndMetadata(start.offset)
             for name, start in starts.items()
-            if start.rule is AutoOffsetReset.LATEST
+            if start.skips_unless_committed
         }
-        if not latest or not self._member.config.commit_initial_position:
+        if not needed or not self._member.config.commit_initial_position:
             return
         try:
-            await self._committer.commit(latest)
+            await self._committer.commit(needed)
         except (CommitFailedError, CommitUnknownError, StaleGenerationError, TransportError):
             # The committer has reported it; the first commit of the program has the same effect.
             return
@@ -250,12 +267,22 @@ class StartFinder:
     async def out_of_range(self, error: OffsetOutOfRangeError) -> StartPosition:
         """The position after one that the log does not have.
 
+        If the log was truncated, it is the point where it was cut, by either rule: all before it
+        has been read, and nothing of what the log has after it.
+
         Raises:
             OffsetOutOfRangeError: the very one, where ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses the request, and would refuse it again.
         """
         if self._rule is AutoOffsetReset.ERROR:
             raise error
+        if error.divergent_offset is not None:
+            await trio.lowlevel.checkpoint()
+            reason = (
+                "the log was truncated there; what was read from there up to"
+                f" {error.offset} is no longer in it"
+            )
+            return StartPosition(error.divergent_offset, self._rule, reason, truncated=True)
         found = await self._list([error.partition], self._rule)
         at = f"offset {error.offset}" if error.offset >= 0 else "its position"
         reason = f"{at} is not in the log, so auto_offset_reset chose the {self._rule.value} offset"

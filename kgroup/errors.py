@@ -352,12 +352,22 @@ class OffsetOutOfRangeError(KgroupError):
     Attributes:
         partition: the partition.
         offset: the position, or -1 if the record source does not know it.
+        divergent_offset: if the log was truncated, as an unclean leader election does, the offset
+            from which on it does not have the records that were read; None otherwise. To skip no
+            record of the log as it is now, seek there.
     """
 
-    def __init__(self, message: str, partition: TopicPartition, offset: int = -1) -> None:
+    def __init__(
+        self,
+        message: str,
+        partition: TopicPartition,
+        offset: int = -1,
+        divergent_offset: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.partition = partition
         self.offset = offset
+        self.divergent_offset = divergent_offset
 
 
 @final

@@ -339,7 +339,7 @@ class PatternsUnmatched(Event):
 
 @attrs.frozen(kw_only=True)
 class OffsetReset(Event):
-    """``auto_offset_reset`` decided where a partition starts.
+    """A partition starts where ``auto_offset_reset`` says, or where its log was truncated.
 
     Attributes:
         partition: the partition.

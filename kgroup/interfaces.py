@@ -290,7 +290,8 @@ class RecordSource(Protocol):
 
         Raises:
             OffsetOutOfRangeError: a partition's position is outside its log; the error's
-                ``partition`` names it. The partition stays paused until ``seek``.
+                ``partition`` names it, and ``divergent_offset`` where to continue if the log was
+                truncated. The partition stays paused until ``seek``.
             FetchError: a partition cannot be read, and waiting does not help.
             AuthorizationError: the principal may not read a partition; later calls wait until it
                 may.

@@ -38,6 +38,10 @@ raised once, and reading resumes when the permission is granted. A fault that pa
 ``on_fault``, once until reading has resumed. If the fetcher itself breaks, every ``receive`` fails,
 and the next ``assign`` replaces it.
 
+**Truncations.** If a log was truncated, what is queued is not handed out, because it may not be in
+the log any more. If the position is not past the point where the log was cut, the program was given
+nothing that is lost, and the partition is fetched again from there. Otherwise it is a fault.
+
 INVARIANTS
     Records are handed out in the order of their offsets, each once, unless ``seek`` or a start
     position goes back.
@@ -352,14 +356,8 @@ class BufferedSource:
         (queue,) = self._owned((partition,))
         if type(offset) is not int or offset < 0:
             raise UsageError(f"{partition} cannot continue at {offset!r}; nothing has changed")
-        self._limits.count_removed(*queue.clear())
         queue.position = offset
-        if queue.opened:
-            self._fetcher.start({partition: self._new_fetch(queue)})
-        elif queue.fetch_id:
-            queue.fetch_id = 0
-            self._fetcher.stop((partition,))
-        self._refresh(queue)
+        self._fetch_anew(queue)
         self._resume_if_possible()
 
     # For the fetcher, and for subclasses.
@@ -571,6 +569,16 @@ class BufferedSource:
         queue.held = False
         return FetchStart(queue.fetch_id, queue.position)
 
+    def _fetch_anew(self, queue: PartitionQueue) -> None:
+        """Drop what is queued or under way, and fetch from the position as it is now."""
+        self._limits.count_removed(*queue.clear())
+        if queue.opened:
+            self._fetcher.start({queue.partition: self._new_fetch(queue)})
+        elif queue.fetch_id:
+            queue.fetch_id = 0
+            self._fetcher.stop((queue.partition,))
+        self._refresh(queue)
+
     def _queue_run(self, run: FetchedRun) -> None:
         queue = self._queues.get(run.partition)
         if queue is None or queue.fetch_id != run.fetch_id:
@@ -583,12 +591,18 @@ class BufferedSource:
 
     def _fail(self, fault: OutOfRange | Unreadable) -> None:
         queue = self._queues.get(fault.partition)
-        if queue is not None and queue.fetch_id == fault.fetch_id:
-            queue.fault = fault
-            if not (isinstance(fault, Unreadable) and fault.refused):
-                queue.fetch_id, queue.held = 0, False
-                self._fetcher.stop((fault.partition,))
-            self._refresh(queue)
+        if queue is None or queue.fetch_id != fault.fetch_id:
+            return
+        if isinstance(fault, OutOfRange) and fault.divergent_offset is not None:
+            if queue.position <= fault.divergent_offset:
+                self._fetch_anew(queue)
+                return
+            self._limits.count_removed(*queue.clear())
+        queue.fault = fault
+        if not (isinstance(fault, Unreadable) and fault.refused):
+            queue.fetch_id, queue.held = 0, False
+            self._fetcher.stop((fault.partition,))
+        self._refresh(queue)
 
     def _report(self, failure: FetchFailure) -> None:
         key = (failure.partition, failure.kind)

@@ -56,8 +56,12 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   first record that came too late is unreadable.
 - It numbers the fetches of a partition and drops messages of an outdated one by itself. The error
   "out of range", however, has no such number: it may belong to an earlier fetch, or to a moment
-  long past. ``_fault`` therefore fetches once more from the wanted offset, and believes the second
-  such error.
+  long past. ``_out_of_range`` therefore fetches once more from the wanted offset, and believes the
+  second such error.
+- It finds out that a log was truncated only in a fetch that has brought records, since it knows the
+  leader's epoch by them. INVARIANT: an error is verified only by a request that can fail in the
+  same way. Another fetch begins without an epoch and would go on in the other log, so this error is
+  believed at once. What librdkafka names with it shows whether it belongs to an earlier fetch.
 - What this thread has delivered can be outdated when the event loop takes it in, because a command
   was on its way in the other direction. The source drops that by its fetch id.
 - Errors arrive as messages, but some only in the error callback, with the partition named in the
@@ -111,6 +115,7 @@ from kgroup.records.librdkafka_messages import (
     has_errors,
     partition_in_text,
     runs,
+    truncation_in,
 )
 from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.records.lost_brokers import LostBrokers
@@ -169,11 +174,13 @@ class _Fetch:
 
     Attributes:
         fetch_id: the fetch.
+        start_offset: where it began.
         next_offset: the offset after the last record that arrived.
         verifying: whether it was restarted to verify that the offset is out of range.
     """
 
     fetch_id: int
+    start_offset: int
     next_offset: int
     verifying: bool = False
 
@@ -512,7 +519,7 @@ class ConsumerThread:
                 [_to_confluent(partition, start.offset) for partition, start in starts.items()]
             )
             for partition, start in starts.items():
-                self._fetches[partition] = _Fetch(start.fetch_id, start.offset)
+                self._fetches[partition] = _Fetch(start.fetch_id, start.offset, start.offset)
             new = {partition.topic: None for partition in starts if partition not in stops}
             request_leaders(self._consumer, new)
         self._topics = len({partition.topic for partition in self._fetches})
@@ -693,14 +700,25 @@ class ConsumerThread:
         if partition is not None and fetch is None:
             return []  # the partition was stopped
         if partition is not None and fetch is not None and action_for(error) is ErrorAction.RESET:
-            if not fetch.verifying:
-                # The error may belong to an earlier fetch, or be outdated: fetch once more from
-                # the wanted offset, and believe the result of that.
-                fetch.verifying = True
-                self._post(lambda: self._fetch_again(partition, fetch))
-                return []
-            return [OutOfRange(partition, fetch.fetch_id, fetch.next_offset, describe_error(error))]
+            return self._out_of_range(partition, fetch, error)
         return [self._item_for_error(error, partition, fetch)]
+
+    def _out_of_range(
+        self, partition: TopicPartition, fetch: _Fetch, error: KafkaError
+    ) -> list[FetchedItem]:
+        truncation = truncation_in(error)
+        if truncation is None:
+            # The error may belong to an earlier fetch, or be outdated: fetch once more from the
+            # wanted offset, and believe the result of that.
+            believed, fetch.verifying = fetch.verifying, True
+        else:
+            believed = truncation.concerns(fetch.start_offset, fetch.next_offset)
+        if not believed:
+            self._post(lambda: self._fetch_again(partition, fetch))
+            return []
+        divergent = truncation.end if truncation else None
+        reason = describe_error(error)
+        return [OutOfRange(partition, fetch.fetch_id, fetch.next_offset, reason, divergent)]
 
     def _fetch_again(self, partition: TopicPartition, fetch: _Fetch) -> None:
         if self._fetches.get(partition) is fetch:

@@ -53,15 +53,39 @@ class FetchedRun:
 @final
 @attrs.frozen
 class OutOfRange:
-    """The position is not in the partition's log; the fetch has stopped."""
+    """The position is not in the partition's log; the fetch has stopped.
+
+    Attributes:
+        partition: the partition.
+        fetch_id: the fetch.
+        offset: the offset that it wanted next.
+        reason: what happened.
+        divergent_offset: if the log was truncated, the offset from which on it does not have what
+            was fetched; None if it was not, or if that is not known.
+    """
 
     partition: TopicPartition
     fetch_id: int
     offset: int
     reason: str
+    divergent_offset: int | None = None
+
+    @property
+    def for_all(self) -> bool:
+        """Whether it concerns who reads further on, too."""
+        return self.divergent_offset is not None
 
     def error(self) -> KgroupError:
         """Make the error that ``receive`` raises."""
+        if self.divergent_offset is not None:
+            return OffsetOutOfRangeError(
+                f"{self.partition}: the log was truncated to offset {self.divergent_offset}; what"
+                f" was read from there up to {self.offset} is no longer in it ({self.reason}). The"
+                " partition is paused until seek() names an offset",
+                self.partition,
+                self.offset,
+                self.divergent_offset,
+            )
         return OffsetOutOfRangeError(
             f"{self.partition}: offset {self.offset} is outside of the log ({self.reason});"
             " the partition is paused until seek() names another offset",
@@ -89,6 +113,11 @@ class Unreadable:
     offset: int
     reason: str
     refused: bool = False
+
+    @property
+    def for_all(self) -> bool:
+        """Whether it concerns who reads further on, too."""
+        return self.refused
 
     def error(self) -> KgroupError:
         """Make the error that ``receive`` raises."""

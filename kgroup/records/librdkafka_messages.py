@@ -5,7 +5,8 @@ error is reported as an event), ``RESET`` (the position is not in the log; the r
 ``seek``) and ``FAIL`` (waiting will not help). A code that is not in the table is waited out: a
 newer broker's transient error must not end a group, and the event names the error. An error
 arrives in one of two ways: as a message without a record, which has its partition, or through the
-error callback, where only the text names a partition.
+error callback, where only the text names a partition. That a log was truncated arrives under the
+code of an offset that is out of range; only the text says so, and where (``truncation_in``).
 
 Runs. confluent-kafka has no queues per partition, so its caller has to split what it consumed,
 and that must cost little for each record. ``runs`` reads the partition numbers in one pass at the
@@ -15,7 +16,8 @@ the list" is also true where a transaction's marker leaves a gap that is exactly
 partition's records in between.)
 
 Source: librdkafka's ``rd_kafka_fetch_reply_handle_partition_error``, ``rd_kafka_offset_reset``,
-``rdkafka_msgset_reader.c``; Kafka's ``FetchCollector.handleInitializeErrors``.
+``rd_kafka_toppar_handle_OffsetForLeaderEpoch``, ``rdkafka_msgset_reader.c``; Kafka's
+``FetchCollector.handleInitializeErrors`` and ``SubscriptionState.maybeCompleteValidation``.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, final
 
+import attrs
 from confluent_kafka import KafkaError, Message
 
 from kgroup.permissions import to_grant
@@ -47,7 +50,7 @@ ERROR_ACTIONS: Final = {
     # With auto.offset.reset=error, this is how "out of range" arrives.
     KafkaError._AUTO_OFFSET_RESET: ErrorAction.RESET,
     KafkaError.OFFSET_OUT_OF_RANGE: ErrorAction.RESET,
-    KafkaError._LOG_TRUNCATION: ErrorAction.RESET,  # KIP-320: the log was cut below the position
+    KafkaError._LOG_TRUNCATION: ErrorAction.RESET,  # see `truncation_in`
     # Waiting will not help.
     KafkaError.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: ErrorAction.FAIL,
@@ -94,6 +97,38 @@ _REMEDIES: Final = {
 }
 """What to do about an error that librdkafka's text does not say."""
 _SUBJECT: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+) \[(?P<partition>\d+)\]: ")
+_TRUNCATED: Final = KafkaError(KafkaError._LOG_TRUNCATION).str()
+_DIVERGENCE: Final = re.compile(
+    r"offset (?P<position>\d+) \(leader epoch -?\d+\): broker end offset is (?P<end>-?\d+)"
+    r" \(offset leader epoch (?P<epoch>-?\d+)\)"
+)
+
+
+@final
+@attrs.frozen
+class Truncation:
+    """A log was cut below what librdkafka had fetched (KIP-320).
+
+    Attributes:
+        position: the offset up to which librdkafka had fetched, or None.
+        end: where the log diverges from what was fetched; None if its leader does not know.
+    """
+
+    position: int | None = None
+    end: int | None = None
+
+    def concerns(self, start_offset: int, next_offset: int) -> bool:
+        """Whether it is about this fetch, and something that arrived is cut off.
+
+        An error has no number of its fetch: it may belong to an earlier one, as long as this one
+        began past its position.
+
+        Args:
+            start_offset: where the fetch began.
+            next_offset: the offset after the last record that arrived.
+        """
+        outdated = self.position is not None and self.position < start_offset
+        return not outdated and (self.end is None or self.end < next_offset)
 
 
 def action_for(error: KafkaError) -> ErrorAction:
@@ -101,6 +136,22 @@ def action_for(error: KafkaError) -> ErrorAction:
     if error.fatal():
         return ErrorAction.FAIL
     return ERROR_ACTIONS.get(error.code(), ErrorAction.WAIT)
+
+
+def truncation_in(error: KafkaError) -> Truncation | None:
+    """What an error says of a log that was truncated; None if it is another error.
+
+    Another fetch cannot verify it: only one that has brought records knows the epoch of the last
+    one, and without an epoch librdkafka does not compare logs.
+    """
+    text = error.str()
+    if error.code() != KafkaError._LOG_TRUNCATION and _TRUNCATED not in text:
+        return None
+    found = _DIVERGENCE.search(text)
+    if found is None:
+        return Truncation()
+    end, epoch = int(found["end"]), int(found["epoch"])
+    return Truncation(int(found["position"]), end if end >= 0 and epoch >= 0 else None)
 
 
 def partition_in_text(error: KafkaError) -> TopicPartition | None:

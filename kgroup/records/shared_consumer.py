@@ -23,7 +23,7 @@ reader gets only what follows its own last record. A member that starts far behi
 and moves out. So does one that starts ahead of the fetch: only a fetch from its own offset can find
 that the log does not have that offset. A fault of the fetch is for the readers that have not read
 past it; the others' fetch begins again at their own offsets. All get one that is true wherever they
-read: the permission is missing.
+read: the permission is missing, or the log was truncated.
 
 **Back-pressure.** The shared thread is never stopped for a member, because that would stop it for
 all; its limits only count deliveries that the event loop has not taken in yet. A member's own
@@ -165,6 +165,10 @@ class SharedConsumer:
         """Let a member use it."""
         self._members[member] = None
 
+    def has(self, member: SharedFetcher) -> bool:
+        """Whether a member uses it."""
+        return member in self._members
+
     def remove(self, member: SharedFetcher) -> Mapping[TopicPartition, FetchStart]:
         """End a member's use; return what it was fetching, each with its next offset."""
         self._members.pop(member, None)
@@ -257,7 +261,7 @@ class SharedConsumer:
             (member, attrs.evolve(item, fetch_id=reader.fetch_id))
             for member, reader in fetch.readers.items()
             # What lies ahead of the offset may be in the log, and sound.
-            if reader.next_offset <= item.offset or (isinstance(item, Unreadable) and item.refused)
+            if item.for_all or reader.next_offset <= item.offset
         ]
 
 
@@ -367,7 +371,8 @@ class SharedFetcher:
         records, size = count_records(items)
         self._limits.count_delivered(records, size)
         self._deliver(items)
-        if records and self._is_busy(records, size):
+        # It has left already if a fault made the source fetch from an offset far behind.
+        if records and self._is_busy(records, size) and self._consumer.has(self):
             self._move_out({})
 
     def _is_busy(self, records: int, size: int) -> bool:

@@ -69,7 +69,7 @@ class Starting:
     async def before(self) -> dict[TopicPartition, int]:
         """Do what happens before the hand-over."""
         found = await self.starts.begin(Assignment((P0, P1)), self.own)
-        await self.starts.commit_latest(found)
+        await self.starts.commit_initial(found)
         self.fake.source.log.clear()
         return dict(self.fake.positions.start_offsets)
 
@@ -389,6 +389,38 @@ async def test_a_reset_is_reported_as_skipped_records(
     assert it.fake.positions.lower_bound(P1) == offset
     assert it.fake.coordinator.commits == commits
     assert it.resets() == [(P1, offset, True)]
+
+
+@pytest.mark.parametrize("rule", [EARLIEST, LATEST])
+async def test_a_truncated_log_is_read_on_where_it_was_cut(
+    nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule
+) -> None:
+    """Whatever the policy; what was committed is past it, so the position is committed at once."""
+    it = Starting(nursery, rule)
+    it.lookup.coordinator.stable = {P0: 3, P1: 999}
+    await it.before()
+    it.fake.positions.handed_out(P1, 999)
+    await it.locate(P1, error=OffsetOutOfRangeError("cut", P1, 999, 7))
+    assert it.seeks == [(P1, 7)]
+    assert it.fake.positions.lower_bound(P1) == it.fake.positions.upper_bounds[P1] == 7
+    assert it.fake.coordinator.commits == [at(p1=7)]
+    assert it.resets() == [(P1, 7, True)]
+    (event,) = it.events
+    assert "truncated there; what was read from there up to 999 is no longer" in str(event)
+
+
+async def test_a_truncated_log_is_an_error_where_the_policy_is_error(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Nothing is sought or committed; the program gets the error, which names the offset."""
+    it = Starting(nursery, ERROR)
+    it.lookup.coordinator.stable = {P0: 3, P1: 999}
+    await it.before()
+    error = OffsetOutOfRangeError("cut", P1, 999, 7)
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        await it.locate(P1, error=error)
+    assert caught.value is error
+    assert (it.seeks, it.fake.coordinator.commits, it.events) == ([], [], [])
 
 
 @pytest.mark.parametrize("error", [None, OffsetOutOfRangeError("gone", P0, 999)])

@@ -22,9 +22,11 @@ def record(partition: TopicPartition, offset: int, value: bytes = b"v") -> Messa
     return message
 
 
-def failure(partition: TopicPartition | None, code: int, offset: int = -1) -> Message:
+def failure(
+    partition: TopicPartition | None, code: int, offset: int = -1, text: str = "as scripted"
+) -> Message:
     """An error as librdkafka returns it in place of a record."""
-    error = KafkaError(code, "as scripted")
+    error = KafkaError(code, text)
     if partition is None:
         nothing: Message = Message(error=error)
         return nothing
@@ -32,6 +34,17 @@ def failure(partition: TopicPartition | None, code: int, offset: int = -1) -> Me
         topic=partition.topic, partition=partition.partition, offset=offset, error=error
     )
     return message
+
+
+def truncation(partition: TopicPartition, position: int, end: int) -> Message:
+    """The error of a log that was cut below a position; an end of -1 if its leader has none."""
+    what = "No epoch found less or equal to" if end < 0 else "Partition log truncation detected at"
+    text = (
+        f"{what} offset {position} (leader epoch 3): broker end offset is {end} (offset leader"
+        f" epoch {-1 if end < 0 else 2}). Reset: Local: Partition log truncation detected (broker"
+        " 2)"
+    )
+    return failure(partition, KafkaError._AUTO_OFFSET_RESET, position, text)
 
 
 def run_of(partition: TopicPartition, fetch_id: int, offsets: Sequence[int]) -> FetchedRun:

@@ -8,9 +8,15 @@ import pytest
 import trio
 import trio.testing
 
-from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, UsageError
+from kgroup.errors import (
+    FetchError,
+    NotOwnedError,
+    OffsetOutOfRangeError,
+    StaleGenerationError,
+    UsageError,
+)
 from kgroup.records.buffered_source import FAULT_REPEAT_INTERVAL
-from kgroup.records.fetcher import FetcherBroken, FetchFailure
+from kgroup.records.fetcher import FetcherBroken, FetchFailure, FetchStart, OutOfRange
 from kgroup.types import TopicPartition
 from tests.records.scripted import run_of, scripted
 
@@ -231,3 +237,28 @@ async def test_a_reader_does_not_starve_while_a_delivery_has_records_for_it(othe
         assert (fetcher.resumed, fetcher.held) == ((1, {B}) if other else (0, set()))
         if other:
             fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
+
+
+@pytest.mark.parametrize("handed_out", [40, 50, 51])
+async def test_what_was_cut_off_the_log_is_not_handed_out(handed_out: int) -> None:
+    """The queue is dropped; the position is fetched again, or is a fault if it was cut off too."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    first = fetcher.fetches[A].fetch_id
+    fetcher.deliver(source, run_of(A, first, range(100)))
+    assert (await source.receive(1, [A], handed_out)).next_offset == handed_out
+    source.deliver([OutOfRange(A, first, 100, "as scripted", 50)])
+    assert fetcher.limits.records == 0
+    if handed_out > 50:
+        assert not fetcher.fetches
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError) as caught:
+                await source.receive(1, [A], 10)
+            assert (caught.value.offset, caught.value.divergent_offset) == (100, 50)
+        return
+    again = fetcher.fetches[A].fetch_id
+    assert fetcher.fetches == {A: FetchStart(again, handed_out)}
+    assert again != first
+    fetcher.deliver(source, run_of(A, first, [100]), run_of(A, again, [50, 51]))
+    assert [m.offset() for m in (await source.receive(1, [A], 10)).messages] == [50, 51]

@@ -22,7 +22,7 @@ from kgroup.records.fetcher import FetcherBroken
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.records.topic_requests import MOST
 from kgroup.types import TopicPartition
-from tests.records.scripted import failure, record, run_of
+from tests.records.scripted import failure, record, run_of, truncation
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 PATIENCE = 150.0
@@ -294,6 +294,49 @@ async def test_an_error_out_of_range_is_verified_by_another_fetch() -> None:
         with pytest.raises(OffsetOutOfRangeError) as caught:
             await source.receive(1, [A], 1)
         assert (caught.value.partition, caught.value.offset) == (A, 50)
+
+
+async def test_a_truncation_is_believed_at_once() -> None:
+    """Another fetch would succeed in the other log; the error says where the log was cut."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        consumer.feed(*(record(A, at) for at in range(10)))
+        assert (await source.receive(1, [A], 10)).next_offset == 10
+        consumer.feed(truncation(A, 10, 4))
+        with pytest.raises(OffsetOutOfRangeError, match="truncated to offset 4") as caught:
+            await source.receive(1, [A], 10)
+        assert (caught.value.offset, caught.value.divergent_offset) == (10, 4)
+        await consumer.until(lambda: consumer.calls[-1] == ("unassign", [0]))
+        assert consumer.calls == [("assign", [(0, 0)]), ("unassign", [0])]
+
+
+async def test_a_log_without_any_known_epoch_leaves_it_to_the_policy() -> None:
+    """It is believed at once too, but there is no offset at which reading could go on."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 10})
+        source.open(1, [A])
+        consumer.feed(truncation(A, 10, -1))
+        with pytest.raises(OffsetOutOfRangeError, match="outside of the log") as caught:
+            await source.receive(1, [A], 10)
+        assert (caught.value.offset, caught.value.divergent_offset) == (10, None)
+
+
+@pytest.mark.parametrize("end", [4, 70])
+async def test_a_truncation_of_another_fetch_is_not_raised(end: int) -> None:
+    """One that an earlier fetch met, or that cut off nothing that arrived, is fetched past."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 60})
+        source.open(1, [A])
+        for turn in range(1, 3):
+            consumer.feed(truncation(A, 59 if end == 4 else 100, end))
+            await consumer.until(lambda turn=turn: len(consumer.calls) == 1 + 2 * turn)  # type: ignore[misc]
+            assert consumer.calls[-2:] == [("unassign", [0]), ("assign", [(0, 60)])]
+        consumer.feed(record(A, 60))
+        assert (await source.receive(1, [A], 10)).next_offset == 61
 
 
 @pytest.mark.parametrize("offsets", [[0, 1, 2, 1, 2, 3], [0, 1, 2, 2], [0, 1, 2, 0, 3]])

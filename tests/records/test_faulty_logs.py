@@ -1,18 +1,90 @@
-"""librdkafka on a log that holds a malformed batch."""
+"""librdkafka on logs that were truncated, or that hold a malformed batch."""
 
 from __future__ import annotations
 
 import crc32c
 import pytest
+import trio
 
 from kgroup import broker
 from kgroup.broker.batches import HEADER
-from kgroup.errors import FetchError
-from kgroup.types import TopicPartition
+from kgroup.broker.embedded_cluster import EmbeddedCluster
+from kgroup.config import GroupConfig
+from kgroup.errors import FetchError, OffsetOutOfRangeError
+from kgroup.events import Event, OffsetReset
+from kgroup.generation.streams import RecordStream
+from kgroup.group import ConsumerGroup
+from kgroup.types import OffsetAndMetadata, TopicPartition
+from tests.broker.record_batches import append, batch
 from tests.records import environments
+from tests.records.environments import PATIENCE, value_of
 
 P = TopicPartition("t", 0)
+CUT, END = 50, 100
+OLD = [b"old-%d" % offset for offset in range(END)]
 AT_ONCE = {"group.initial.rebalance.delay.ms": 0}
+
+
+def numbered(count: int) -> list[str]:
+    """So many records, as they are in the log after it was cut."""
+    return [f"new-{offset}" for offset in range(CUT, CUT + count)]
+
+
+def elect_uncleanly(cluster: EmbeddedCluster, values: list[str]) -> None:
+    """Let the other broker lead, whose log ended at ``CUT`` and has got these records since."""
+    log, replicas = cluster._log_and_replicas(P)
+    log._batches = [one for one in log._batches if one.header.base_offset < CUT]
+    log._size = sum(len(one.data) for one in log._batches)
+    log._end = CUT
+    cluster.cluster.live_brokers.move_leader(replicas, 3 - replicas.leader)
+    log.epochs.begin(replicas.epoch, CUT)
+    append(log, batch(*(value.encode() for value in values)))
+
+
+async def read(stream: RecordStream, wanted: int) -> list[str]:
+    """The values of so many records."""
+    values: list[str] = []
+    while len(values) < wanted:
+        values += value_of(await anext(stream))
+    return values
+
+
+@pytest.mark.parametrize("rule", ["earliest", "latest", "error"])
+@pytest.mark.parametrize("count", [30, 80], ids=["shorter than before", "longer"])
+async def test_reading_goes_on_where_a_log_was_cut(rule: str, count: int) -> None:
+    """No record of the other log is skipped, nor by a restart; with ``error`` the program seeks."""
+    events: list[Event] = []
+    async with broker.serve_cluster(2, settings=AT_ONCE) as cluster:
+        await cluster.create_topic("t")
+        for at in (0, CUT):
+            await cluster.append("t", 0, OLD[at : at + CUT])
+        config = GroupConfig(
+            group_id="g",
+            bootstrap_servers=cluster.bootstrap_servers,
+            topics=["t"],
+            auto_offset_reset=rule,
+            starts=lambda _: {P: 0},
+        )
+        with trio.fail_after(PATIENCE):
+            async with ConsumerGroup(config, on_event=events.append) as group:
+                generation = await group.next()
+                stream = generation.records()
+                assert await read(stream, END) == [value.decode() for value in OLD]
+                await generation.commit({P: END})
+                elect_uncleanly(cluster, numbered(count))
+                if rule == "error":
+                    with pytest.raises(OffsetOutOfRangeError, match="truncated to") as caught:
+                        await anext(stream)
+                    assert (caught.value.offset, caught.value.divergent_offset) == (END, CUT)
+                    generation.seek(P, CUT)
+                assert await read(stream, count) == numbered(count)
+                if rule != "error":
+                    assert await cluster.committed("g") == {P: OffsetAndMetadata(CUT)}
+                await generation.commit({P: CUT + count})
+        resets = [event for event in events if isinstance(event, OffsetReset)]
+        assert [(event.partition, event.offset, event.skipped) for event in resets] == (
+            [] if rule == "error" else [(P, CUT, True)]
+        )
 
 
 async def test_a_malformed_batch_is_an_error_and_no_record_comes_twice() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kgroup.records.librdkafka_messages import (
     ERROR_ACTIONS,
     ErrorAction,
+    Truncation,
     action_for,
     count_rising,
     describe_error,
@@ -19,9 +20,10 @@ from kgroup.records.librdkafka_messages import (
     partition_in_text,
     run_end,
     runs,
+    truncation_in,
 )
 from kgroup.types import TopicPartition
-from tests.records.scripted import failure, record
+from tests.records.scripted import failure, record, truncation
 
 
 @pytest.mark.parametrize(("code", "expected"), ERROR_ACTIONS.items())
@@ -48,6 +50,38 @@ def test_the_partition_is_read_from_the_text() -> None:
         partition_in_text(KafkaError(KafkaError._TRANSPORT, "localhost:1/bootstrap: refused"))
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (truncation(TopicPartition("t", 0), 100, 50).error(), Truncation(100, 50)),
+        (truncation(TopicPartition("t", 0), 100, -1).error(), Truncation(100, None)),
+        (KafkaError(KafkaError._LOG_TRUNCATION), Truncation()),
+        (KafkaError(KafkaError._AUTO_OFFSET_RESET, "fetch failed due to requested offset"), None),
+        (KafkaError(KafkaError.OFFSET_OUT_OF_RANGE), None),
+    ],
+)
+def test_a_truncation_is_read_from_the_text(error: KafkaError, expected: Truncation | None) -> None:
+    """Only the text tells a log that was cut from an offset out of range, and where it was cut."""
+    assert truncation_in(error) == expected
+
+
+@pytest.mark.parametrize(
+    ("position", "end", "concerns"),
+    [
+        (100, 50, True),
+        (100, 80, False),  # nothing that arrived is cut off
+        (59, 50, False),  # of an earlier fetch
+        (60, None, True),
+        (None, None, True),
+    ],
+)
+def test_a_truncation_concerns_the_fetch_that_lost_records(
+    position: int | None, end: int | None, *, concerns: bool
+) -> None:
+    """It does if the fetch began no later than the position, and records from it are cut off."""
+    assert Truncation(position, end).concerns(60, 80) is concerns
 
 
 @pytest.mark.parametrize(

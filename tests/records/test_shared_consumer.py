@@ -12,7 +12,7 @@ import trio
 from confluent_kafka import KafkaError
 
 from kgroup.config import GroupConfig
-from kgroup.errors import AuthorizationError, FetchError
+from kgroup.errors import AuthorizationError, FetchError, OffsetOutOfRangeError
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.fetcher import (
     FetchedItem,
@@ -32,7 +32,7 @@ from kgroup.records.shared_consumer import (
 from kgroup.security.credentials import Credentials
 from kgroup.security.settings import Security
 from kgroup.types import TopicPartition
-from tests.records.scripted import ScriptedFetcher, failure, record, run_of
+from tests.records.scripted import ScriptedFetcher, failure, record, run_of, truncation
 from tests.records.test_consumer_thread import ScriptedConsumer
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -280,8 +280,8 @@ async def test_a_damaged_batch_concerns_only_who_has_not_read_past_it() -> None:
         assert len(opened.consumers) == 1
 
 
-async def test_a_refusal_concerns_every_reader() -> None:
-    """It is true wherever it reads: the permission is missing."""
+async def test_a_refusal_and_a_truncation_concern_every_reader() -> None:
+    """Both are true wherever it reads: the permission is missing, or its log is another one."""
     shared = _Shared()
     ahead: list[Any] = []
     behind: list[Any] = []
@@ -290,8 +290,49 @@ async def test_a_refusal_concerns_every_reader() -> None:
     second.start({A: FetchStart(7, 90)})
     fetch_id = shared.thread.fetches[A].fetch_id
     shared.consumer.deliver([Unreadable(A, fetch_id, 90, "r", refused=True)])
-    assert ahead == [Unreadable(A, 1, 90, "r", refused=True)]
-    assert behind == [Unreadable(A, 7, 90, "r", refused=True)]
+    shared.consumer.deliver([OutOfRange(A, fetch_id, 90, "r", 50)])
+    assert ahead == [Unreadable(A, 1, 90, "r", refused=True), OutOfRange(A, 1, 90, "r", 50)]
+    assert behind == [Unreadable(A, 7, 90, "r", refused=True), OutOfRange(A, 7, 90, "r", 50)]
+
+
+async def test_each_reader_of_a_truncated_log_goes_on_where_it_was_cut() -> None:
+    """One that was given nothing that was cut off reads on; another one gets the fault."""
+    opened = Opened()
+    async with members(opened, 2) as (slow, quick):
+        read(slow, A)
+        read(quick, A)
+        consumer = opened.consumers[0]
+        consumer.feed(*(record(A, at) for at in range(10)))
+        assert await offsets(quick, A, 10) == list(range(10))
+        assert (await slow.receive(1, [A], 4)).next_offset == 4
+        consumer.feed(truncation(A, 10, 6))
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            await quick.receive(1, [A], 1)
+        assert caught.value.divergent_offset == 6
+        await consumer.until(lambda: consumer.calls[-1] == ("assign", [(0, 4)]))
+        consumer.feed(*(record(A, at) for at in range(4, 7)))
+        assert await offsets(slow, A, 3) == [4, 5, 6]
+        quick.seek(1, A, 6)
+        await consumer.until(lambda: consumer.calls[-1] == ("assign", [(0, 6)]))
+        consumer.feed(record(A, 6), record(A, 7))
+        assert await offsets(quick, A, 2) == [6, 7]
+        assert await offsets(slow, A, 1) == [7]
+        assert len(opened.consumers) == 1
+
+
+async def test_a_member_moves_out_once_if_a_fault_and_its_records_both_make_it() -> None:
+    """With much to read again and much that has come, it gets one Consumer of its own."""
+    opened = Opened()
+    async with members(opened, 2) as (far, near):
+        read(far, A)
+        read(near, A)
+        consumer = opened.consumers[0]
+        some = BUSY_RECORDS + 1
+        consumer.feed(*(record(A, at) for at in range(some)), truncation(A, some, 6))
+        own = await opened.second()
+        assert ("assign", [(0, 0)]) in own.calls
+        own.feed(record(A, 0))
+        assert await offsets(far, A, 1) == [0]
 
 
 async def test_a_member_that_reads_much_moves_out_where_its_records_continue() -> None:
