@@ -8,7 +8,8 @@ offset to fetch, which the record source knows:
 - the *lower bound* of commits: the start, then the last commit that was acknowledged;
 - the *upper bound* of commits: the offset after the last record that was handed out.
 
-A seek sets the lower bound and can only raise the upper one; a reset sets both. The coordinator
+A seek sets the lower bound and can only raise the upper one; a reset sets both. A batch that is
+given back, because it did not reach the program, lowers the upper bound again. The coordinator
 checks neither: without these checks, a mistake in a handler would silently repeat records, or make
 the group skip records that no member has read. Programs that read by other means
 (``Generation.offsets``) have no upper bound, because only they know how far they have read.
@@ -86,6 +87,8 @@ class Positions:
         self._moves: Counter[TopicPartition] = Counter()
         self.seeks: Counter[TopicPartition] = Counter()
         self._upper_bounds = dict(read_before or {})
+        self._least_upper_bounds: dict[TopicPartition, int] = {}
+        """The upper bounds at the beginning, or after the last seek or reset."""
         self._finished: dict[TopicPartition, OffsetRange] = {}
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
@@ -100,6 +103,7 @@ class Positions:
         self._upper_bounds = {
             name: offset for name, offset in self._upper_bounds.items() if name in assignment
         }
+        self._least_upper_bounds = dict(self._upper_bounds)
         self.start_offsets = start
         self.unlocated = set(assignment).difference(start)
 
@@ -123,6 +127,14 @@ class Positions:
         """
         with self._reading:
             self._raise_upper_bound(partition, next_offset)
+
+    def given_back(self, batch: Batch) -> None:
+        """Record that the last batch of a partition did not reach the program."""
+        partition = batch.partition
+        with self._reading:
+            if self._upper_bounds.get(partition) == batch.next_offset:
+                least = self._least_upper_bounds.get(partition, 0)
+                self._upper_bounds[partition] = max(batch.start_offset, least)
 
     def batch_of(self, batch: Batch) -> BatchInHand:
         """What `finished` needs to know of a batch that the program was given; any thread."""
@@ -218,6 +230,7 @@ class Positions:
             self._moves[partition] += 1
             self._finished.pop(partition, None)
             self._raise_upper_bound(partition, offset)
+            self._least_upper_bounds[partition] = self._upper_bounds[partition]
 
     def reset(self, partition: TopicPartition, offset: int) -> None:
         """Set both bounds after a reset: offsets read before may belong to another log."""

@@ -11,6 +11,10 @@ A handler thread of ``kgroup.threaded`` takes batches itself, without the event 
 nothing else has to be done (`RecordStream.next_in_thread`). The lease, the state and the epoch are
 checked under the record source's lock, just before a batch leaves the source. Nothing is fetched
 ahead for a thread, so that a seek, a pause and the end of the generation find nothing to take back.
+
+INVARIANT: what has left the record source reaches the program, or is given back to the source,
+unless the program has sought or the generation has ended meanwhile. What is given back does not
+count as handed out.
 """
 
 from __future__ import annotations
@@ -297,15 +301,28 @@ class RecordStream(PartitionStream):
             self._emitter.processed(partition, records, seconds, error)
 
     def undo_hand_out(self, batch: Batch) -> None:
-        """Read a batch again that this stream returned, and that was not given to the program.
+        """Give back the batch that this stream returned last, and that the program did not get.
 
-        Another thread that gets batches by calls into the event loop may find that it cannot hand
-        one out any more, because the lease has ended meanwhile.
+        Another thread that gets batches by calls into the event loop may have stopped waiting for
+        this one, or may find that it cannot hand it out any more, because the lease has ended or
+        the partition was paused meanwhile. It is the next batch of the partition again, unless the
+        program has sought there. The stream may be closed.
         """
-        self._given.pop(batch.partition, None)
-        self._in_hand.pop(batch.partition, None)
-        self._release(batch.partition)
-        self._member.source.seek(self._epoch, batch.partition, batch.start_offset)
+        partition = batch.partition
+        if not self._shared:
+            self._given.pop(partition, None)
+            self._in_hand.pop(partition, None)
+            self._held_since.pop(partition, None)
+        self._positions.given_back(batch)
+        if self._positions.seeks[partition] == batch._seeks:  # noqa: SLF001
+            self._give_back(batch)
+
+    def _give_back(self, batch: Batch) -> None:
+        source = self._member.source
+        if isinstance(source, BufferedSource):
+            source.put_back(self._epoch, batch)
+        else:
+            source.seek(self._epoch, batch.partition, batch.start_offset)
 
     def _may_read_in_thread(self) -> bool:
         return (
@@ -345,11 +362,10 @@ class RecordStream(PartitionStream):
             if batch is None:
                 continue
             self._resets.pop(batch.partition, None)
-            # INVARIANT: no checkpoint between this check and the hand-over, nor before the
-            # return: what has left the source is handed out, or given back to it.
+            # INVARIANT: no checkpoint between this check and the hand-over, nor before the return.
             if self._is_running() and self._lifecycle.lease.left > 0:
                 return batch
-            source.seek(epoch, batch.partition, batch.start_offset)
+            self._give_back(batch)
         await trio.lowlevel.checkpoint()
         return None
 

@@ -6,10 +6,11 @@ of all partitions together and decides when fetching stops.
 INVARIANT: what is queued continues ``position`` without a gap that a reader could see. The first
 queued record is the log's first record at or after ``position``.
 
-**Counting without a common lock.** Each counter only rises and has one writer at a time, so that
-the fetcher and the source can share them: the fetcher, under its lock, counts the records that it
-delivers; the source, under its own, counts those that leave its queues. ``stopped`` is a handshake.
-Only the fetcher sets it, and then it fetches nothing until ``Fetcher.resume_fetching`` clears it.
+**Counting without a common lock.** Each counter has one writer at a time, so that the fetcher and
+the source can share them: the fetcher, under its lock, counts the records that it delivers; the
+source, under its own, counts those that leave its queues, less those that are put back. ``stopped``
+is a handshake. Only the fetcher sets it, and then it fetches nothing until
+``Fetcher.resume_fetching`` clears it.
 
 **How much is where.** librdkafka's own queue may hold half of the buffer (``LIBRDKAFKA_PART``),
 because a record costs least there: a Python object that waits is visited by the garbage collector
@@ -73,6 +74,7 @@ class PartitionQueue:
         waiter: the reader that waits for it, or None.
         records: how many records are queued.
         size: their bytes.
+        taken_size: the bytes of what was taken last.
     """
 
     partition: TopicPartition
@@ -85,6 +87,7 @@ class PartitionQueue:
     waiter: Waiter | None = None
     records: int = 0
     size: int = 0
+    taken_size: int = 0
     _runs: deque[_QueuedRun] = attrs.field(factory=deque, init=False)
 
     @property
@@ -139,7 +142,20 @@ class PartitionQueue:
         self.position = messages[-1].offset() + 1
         self.records -= len(messages)
         self.size -= taken_size
+        self.taken_size = taken_size
         return messages, taken_size
+
+    def put_back(self, messages: Sequence[Message], position: int) -> int:
+        """Put what was taken last before what is queued, and move the position back to this one.
+
+        Returns:
+            The bytes of the records.
+        """
+        self._runs.appendleft(_QueuedRun(messages, self.taken_size))
+        self.position = position
+        self.records += len(messages)
+        self.size += self.taken_size
+        return self.taken_size
 
     def clear(self) -> tuple[int, int]:
         """Drop what is queued; return how many records and bytes that was."""
@@ -171,7 +187,10 @@ class BufferLimits:
         self._delivered_bytes += size
 
     def count_removed(self, records: int, size: int) -> None:
-        """Count what was handed out or dropped. Only the source calls this."""
+        """Count what was handed out or dropped; less than 0 for what is put back.
+
+        Only the source calls this.
+        """
         self._removed_records += records
         self._removed_bytes += size
 

@@ -44,7 +44,7 @@ nothing that is lost, and the partition is fetched again from there. Otherwise i
 
 INVARIANTS
     Records are handed out in the order of their offsets, each once, unless ``seek`` or a start
-    position goes back.
+    position goes back, or they are put back.
     No record leaves after ``revoke``; records leave only as ``receive`` returns.
     A record with an old fetch id is dropped and counted as removed, wherever it arrives.
     A delivery costs one step for each partition that got something, however many tasks wait.
@@ -359,6 +359,26 @@ class BufferedSource:
         queue.position = offset
         self._fetch_anew(queue)
         self._resume_if_possible()
+
+    @_locked
+    def put_back(self, epoch: int, batch: Batch) -> None:
+        """Take back the last batch of a partition, as if it had not left. Another epoch is ignored.
+
+        It is handed out again when its partition is read: nothing is fetched for that. The caller
+        makes sure that nobody has sought in the partition since the batch left.
+
+        Raises:
+            NotOwnedError: the partition was not assigned.
+        """
+        if epoch != self._epoch:
+            return
+        (queue,) = self._owned((batch.partition,))
+        if queue.position != batch.next_offset:  # it was not the last one: fetch them all again
+            self.seek(epoch, batch.partition, batch.start_offset)
+            return
+        size = queue.put_back(batch.messages, batch.start_offset)
+        self._limits.count_removed(-len(batch), -size)
+        self._refresh(queue)
 
     # For the fetcher, and for subclasses.
 

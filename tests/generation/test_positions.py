@@ -16,6 +16,7 @@ from kgroup.errors import (
     OffsetBeyondReadError,
 )
 from kgroup.generation.positions import Positions
+from kgroup.interfaces import Batch
 from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
 from tests.generation.fakes import MEMBERSHIP, P0, P1, P2
 
@@ -135,6 +136,35 @@ def test_a_seek_raises_the_upper_bound_and_never_lowers_it() -> None:
     mine.check({P0: 100})
     with pytest.raises(OffsetBeyondReadError):
         mine.check({P0: 101})
+
+
+def test_batches_that_are_given_back_do_not_count() -> None:
+    """The upper bound is what it was before them, but what was read before a seek still counts."""
+    mine = Positions(MEMBERSHIP, {P1: 30})
+    mine.begin(Assignment((P0, P1)), {P0: 5, P1: 10})
+
+    def hand_out(partition: TopicPartition, start: int, end: int) -> Batch:
+        mine.handed_out(partition, end)
+        return Batch(partition=partition, messages=(), start_offset=start, next_offset=end, epoch=3)
+
+    hand_out(P0, 5, 8)
+    second, third = hand_out(P0, 8, 12), hand_out(P0, 12, 20)
+    mine.given_back(third)
+    mine.check({P0: 12})
+    mine.given_back(second)
+    mine.check({P0: 8})
+    with pytest.raises(OffsetBeyondReadError, match="up to 8 only"):
+        mine.check({P0: 9})
+    mine.handed_out(P0, 12)
+    mine.seek(P0, 6)
+    mine.given_back(hand_out(P0, 6, 12))
+    mine.check({P0: 12})
+    mine.given_back(hand_out(P1, 10, 30))
+    mine.check({P1: 30})
+    mine.reset(P1, 3)
+    mine.given_back(hand_out(P1, 3, 30))
+    with pytest.raises(OffsetBeyondReadError, match="up to 3 only"):
+        mine.check({P1: 4})
 
 
 def test_a_reset_sets_the_upper_bound() -> None:

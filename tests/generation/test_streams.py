@@ -297,6 +297,23 @@ async def test_a_stream_closed_by_another_task_gives_its_records_back(
     assert around.closed == [first]
 
 
+async def test_a_batch_that_did_not_reach_the_program(autojump_clock: MockClock) -> None:
+    """It is read again, unless the program has sought; it counts neither as read nor as held."""
+    around = Around()
+    stream = around.stream()
+    first, second = await anext(stream), await anext(stream)
+    stream.undo_hand_out(second)
+    assert stream.held_for == 0
+    assert around.positions.upper_bounds == {P0: first.next_offset}
+    assert await offsets(stream, 1) == [1]
+    assert around.positions.finished_ranges == {P0: (0, 1)}
+    stream.close()
+    third = await anext(around.stream())
+    around.positions.seek(P0, 7)
+    stream.undo_hand_out(third)
+    assert [entry for entry in around.source.log if entry[0] == "seek"] == [("seek", 3, P0, 1)]
+
+
 async def test_two_tasks_on_one_stream(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     """The second task gets an error; the first continues."""
     around = Around(FakeSource(end=0))

@@ -40,12 +40,19 @@ offsets = st.integers(0, END)
 
 @attrs.define
 class Expected:
-    """The model of a partition of the current generation."""
+    """The model of a partition of the current generation.
+
+    Attributes:
+        last: the batch that was handed out last, unless it was put back or a seek followed.
+        on_top: how many of the queued records have been put back.
+    """
 
     position: int
     opened: bool = False
     paused: bool = False
     fault: bool = False
+    last: Batch | None = None
+    on_top: int = 0
 
 
 class NeverWoken:
@@ -92,7 +99,10 @@ class SourceMachine(RuleBasedStateMachine):
             known = self.expected.get(partition)
             at = known.position + moves[partition.partition] if known else 0
             positions[partition] = min(max(at, 0), END)
-        self.expected = {one: Expected(at) for one, at in positions.items()}
+        on_top = {partition: known.on_top for partition, known in self.expected.items()}
+        self.expected = {
+            one: Expected(at, on_top=on_top.get(one, 0)) for one, at in positions.items()
+        }
         self.source.assign(self.epoch, positions)
         assert set(self.fetcher.fetches) <= set(positions)
         self.open(opened)
@@ -157,6 +167,21 @@ class SourceMachine(RuleBasedStateMachine):
             self.source.seek(self.epoch, partition, offset)
             known = self.expected[partition]
             known.position, known.fault = offset, False
+            known.last, known.on_top = None, 0
+
+    @precondition(lambda self: self.current)
+    @rule(partition=partitions, deliver=st.booleans())
+    def put_back(self, partition: TopicPartition, *, deliver: bool) -> None:
+        """Give back what was handed out last, also after more records or a fault were delivered."""
+        known = self.expected.get(partition)
+        if known is not None and known.last is not None:
+            if deliver and self.fetcher.fetches and not self.fetcher.limits.stopped:
+                self.deliver([partition], 3)
+            before = dict(self.fetcher.fetches)
+            self.source.put_back(self.epoch, known.last)
+            assert self.fetcher.fetches == before
+            known.position, known.on_top = known.last.start_offset, known.on_top + len(known.last)
+            known.last = None
 
     @precondition(lambda self: self.current)
     @rule(wanted=subsets, pause=st.booleans())
@@ -238,7 +263,8 @@ class SourceMachine(RuleBasedStateMachine):
         assert got == LOG[first : first + len(got)]
         assert answer.start_offset == known.position
         assert answer.next_offset == got[-1] + 1
-        known.position = answer.next_offset
+        known.position, known.last = answer.next_offset, answer
+        known.on_top = max(0, known.on_top - len(answer))
 
     def queued(self, partition: TopicPartition) -> bool:
         """Whether delivered records have not been received yet."""
@@ -306,10 +332,14 @@ class SourceMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_buffer_is_bounded(self) -> None:
-        """Fetching stops at 15, or at 5 of a partition while a reader waits; then one delivery."""
+        """Fetching stops at 15, or at 5 of a partition while a reader waits; then one delivery.
+
+        What was put back comes on top.
+        """
         part = 15 // len(PARTITIONS)
-        queues = self.source._queues.values()
-        over = sorted((queue.records for queue in queues), reverse=True)
+        queues = self.source._queues
+        on_top = {name: known.on_top for name, known in self.expected.items()}
+        over = sorted((queues[name].records - on_top.get(name, 0) for name in queues), reverse=True)
         assert all(records < part + 30 for records in over[1:])
         assert sum(over[:1]) < 15 + 30
 
