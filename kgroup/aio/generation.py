@@ -189,9 +189,7 @@ class Generation(GenerationTwin):
         stream = self._call_sync(
             partial(self._generation.records, listed(partitions), max_records=max_records)
         )
-        return Records(
-            self._bridge, self._background, self._generation, stream, self._seeks, self._pauses
-        )
+        return Records(self._bridge, self._background, self._generation, stream, self._pauses)
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Return no batch of these partitions, or of any, until `resume`. No record is lost.
@@ -222,7 +220,7 @@ class Generation(GenerationTwin):
             NotOwnedError: the generation does not own the partition.
             StaleGenerationError: the generation has ended; nothing was done.
         """
-        self._call_sync(partial(self._seek, partition, offset))
+        self._call_sync(partial(self._generation.seek, partition, offset))
 
     async def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
         """Commit the next offsets to read, under this generation's id.

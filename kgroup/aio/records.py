@@ -10,7 +10,7 @@ from typing import final
 
 from kgroup.aio.bridge import Bridge
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
-from kgroup.generation.generation import Generation
+from kgroup.generation.generation import Generation, sought_since
 from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
@@ -30,7 +30,6 @@ class Records:
         background: that thread's loop.
         generation: the generation.
         stream: the stream of the batches.
-        seeks: the number of seeks of each partition.
         pauses: the number of pauses of each partition.
     """
 
@@ -40,14 +39,12 @@ class Records:
         background: BackgroundLoop,
         generation: Generation,
         stream: RecordStream,
-        seeks: Mapping[TopicPartition, int],
         pauses: Mapping[TopicPartition, int],
     ) -> None:
         self._bridge = bridge
         self._background = background
         self._generation = generation
         self._stream = stream
-        self._seeks = seeks
         self._pauses = pauses
         self._ended = False
 
@@ -73,12 +70,12 @@ class Records:
                 found = None
             if found is None:
                 break
-            batch, seeks, pauses = found
+            batch, pauses = found
             # INVARIANT: nothing runs between these checks and the hand-over. Since the batch left
             # the background thread, other tasks may have kept asyncio's loop busy for long.
-            if self._seeks.get(batch.partition, 0) != seeks:
-                continue
-            if self._pauses.get(batch.partition, 0) == pauses and self._may_hand_out():
+            sought = sought_since(self._generation, batch) is not None
+            paused = self._pauses.get(batch.partition, 0) != pauses
+            if not sought and not paused and self._may_hand_out():
                 handed_out(self._stream.partitions, batch)
                 return batch
             self._background.post(partial(self._stream.undo_hand_out, batch))
@@ -108,10 +105,9 @@ class Records:
 
     # In the background loop.
 
-    async def _next(self) -> tuple[Batch, int, int] | None:
+    async def _next(self) -> tuple[Batch, int] | None:
         try:
             batch = await anext(self._stream)
         except StopAsyncIteration:
             return None
-        seeks, pauses = self._seeks.get(batch.partition, 0), self._pauses.get(batch.partition, 0)
-        return batch, seeks, pauses
+        return batch, self._pauses.get(batch.partition, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -30,7 +29,6 @@ class GenerationTwin(MembershipView):
         self.assignment: Assignment = generation.assignment
         self.start_offsets: Mapping[TopicPartition, int] = generation.start_offsets
         self._generation = generation
-        self._seeks: Counter[TopicPartition] = Counter()
 
     @property
     def state(self) -> State:
@@ -75,10 +73,6 @@ class GenerationTwin(MembershipView):
             return await self._generation.wait_ended()
         finally:
             life.hold_body()
-
-    def _seek(self, partition: TopicPartition, offset: int) -> None:
-        self._generation.seek(partition, offset)
-        self._seeks[partition] += 1
 
     # Outside.
 

@@ -124,7 +124,7 @@ class Generation(GenerationTwin):
         stream = self._run_sync(
             partial(self._generation.records, listed(partitions), max_records=max_records)
         )
-        return Records(self._loop, self._generation, stream, self._seeks)
+        return Records(self._loop, self._generation, stream)
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Return no batch of these partitions, or of any, until `resume`. No record is lost.
@@ -153,7 +153,7 @@ class Generation(GenerationTwin):
             NotOwnedError: the generation does not own the partition.
             StaleGenerationError: the generation has ended; nothing was done.
         """
-        self._run_sync(partial(self._seek, partition, offset))
+        self._run_sync(partial(self._generation.seek, partition, offset))
 
     def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
         """Commit the next offsets to read, with this generation's id, and wait for the outcome.

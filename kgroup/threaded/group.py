@@ -101,13 +101,15 @@ class ConsumerGroup(GroupTwin):
         self._slot = Slot(
             self._loop,
             self._next_generation,
-            _is_running,
+            self._keep,
             f"group {config.group_id!r}: another thread already waits in next(); a member has one"
             " generation at a time",
         )
         self._owner: int | None = None
         self._threads: GenerationThreads | None = None
         """Those of the last generation."""
+        self._kept: Generation | None = None
+        """A generation that arrived when `next` had stopped waiting."""
 
     def __enter__(self) -> Self:
         if self._owner is not None:
@@ -246,7 +248,14 @@ class ConsumerGroup(GroupTwin):
         if self._threads is not None:
             await self._threads.stragglers_reported.wait()
 
+    def _keep(self, generation: Generation) -> None:
+        self._kept = generation
+
     async def _next_generation(self) -> Generation:
+        await trio.lowlevel.checkpoint()
+        kept, self._kept = self._kept, None
+        if kept is not None and kept.state is State.RUNNING:
+            return kept
         if self._threads is not None:
             self._group.release()
             await self._wait_for_threads(self._threads)
@@ -310,8 +319,3 @@ class ConsumerGroup(GroupTwin):
         if not self._loop.forked:
             self.shutdown("the interpreter exits", promptly=True)
             self._wait_until_left()
-
-
-async def _is_running(generation: Generation) -> bool:
-    await trio.lowlevel.checkpoint()
-    return generation.state is State.RUNNING

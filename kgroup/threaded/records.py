@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Final, final
-
-import trio
+from typing import final
 
 from kgroup import arguments
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.errors import short_list
 from kgroup.generation.generation import Generation
-from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
 from kgroup.threaded.slot import Slot, ThreadWakeup
 from kgroup.tracebacks import handed_out
-from kgroup.types import TopicPartition
-
-_LEASE_POLL: Final = 0.02
-"""Seconds between two checks of a lease that has expired."""
 
 
 @final
@@ -35,27 +27,18 @@ class Records:
         loop: the event loop of the stream.
         generation: the generation.
         stream: the stream of the batches.
-        seeks: the number of seeks of each partition.
     """
 
-    def __init__(
-        self,
-        loop: BackgroundLoop,
-        generation: Generation,
-        stream: RecordStream,
-        seeks: Mapping[TopicPartition, int],
-    ) -> None:
+    def __init__(self, loop: BackgroundLoop, generation: Generation, stream: RecordStream) -> None:
         self._loop = loop
         self._generation = generation
         self._stream = stream
-        self._seeks = seeks
-        self._seeks_before: dict[TopicPartition, int] = {}
         self._ended = False
         self._read = stream.thread_read(ThreadWakeup(loop))
         self._slot = Slot(
             loop,
             self._next_batch,
-            self._is_valid,
+            self._put_back,
             "two threads iterate over one record stream; open a stream for each partition instead",
             self._take,
         )
@@ -120,7 +103,7 @@ class Records:
         """Release the partitions, so that another stream of this generation can read them."""
         if not self._ended:
             self._ended = True
-            self._loop.post(self._stream.close)
+            self._loop.post(self._close)
 
     def __repr__(self) -> str:
         return repr(self._stream)
@@ -147,18 +130,15 @@ class Records:
 
     async def _next_batch(self) -> Batch | None:
         try:
-            batch = await anext(self._stream)
+            return await anext(self._stream)
         except StopAsyncIteration:
             return None
-        self._seeks_before = dict(self._seeks)
-        return batch
 
-    async def _is_valid(self, batch: Batch | None) -> bool:
-        """Whether a batch for which its thread did not wait may be returned later."""
-        running = self._generation
-        while running.state is State.RUNNING and running.lease <= 0:  # noqa: ASYNC110 # rare
-            await trio.sleep(_LEASE_POLL)
-        if batch is None or running.state is not State.RUNNING:
-            return False
-        sought, before = self._seeks, self._seeks_before
-        return sought.get(batch.partition, 0) == before.get(batch.partition, 0)
+    def _put_back(self, batch: Batch | None) -> None:
+        if batch is not None:
+            self._stream.undo_hand_out(batch)
+
+    def _close(self) -> None:
+        # A batch on its way to a thread is first in the source again when others may read it.
+        self._slot.empty()
+        self._stream.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -53,18 +54,31 @@ class ThreadWakeup:
             self._loop.unregister(self)
 
 
+class _Fill(Generic[T]):
+    """One call into the loop for a value.
+
+    Attributes:
+        value: at most one value, for the thread that waits; whoever removes it has it.
+        given_up: whether no thread waits for it any more; only the loop reads and writes it.
+    """
+
+    def __init__(self) -> None:
+        self.value = deque[T]()
+        self.given_up = False
+
+
 @final
 class Slot(Generic[T]):
     """Passes one value at a time from the loop to a thread, and loses none.
 
     If the waiting thread gives up, because of a timeout or an exception of a signal handler, a
-    value that arrives at that moment stays in the slot for the next call.
+    value that arrives at that moment is put back, before any later call of that thread.
 
     Args:
         loop: where values are fetched.
         fetch: waits for the next value.
-        is_valid: returns whether a value that stayed in the slot may still be returned; it runs in
-            the loop.
+        put_back: called in the loop with a value that no thread has taken; `fetch` returns it
+            again, unless it is not valid any more.
         busy: the message of the UsageError for a second thread that calls `take` meanwhile.
         shortcut: gets the next value without the loop, within a timeout; it returns None if that is
             not possible. It is not called while a value may be on its way from the loop.
@@ -74,20 +88,19 @@ class Slot(Generic[T]):
         self,
         loop: BackgroundLoop,
         fetch: Callable[[], Awaitable[T]],
-        is_valid: Callable[[T], Awaitable[bool]],
+        put_back: Callable[[T], object],
         busy: str,
         shortcut: Callable[[float | None], T | None] | None = None,
     ) -> None:
         self._loop = loop
         self._fetch = fetch
-        self._is_valid = is_valid
+        self._put_back = put_back
         self._busy = busy
         self._shortcut = shortcut
-        self._fills: set[object] = set()
-        """The calls of `_fill` that have not ended; those that were given up, too."""
+        self._fills: set[_Fill[T]] = set()
+        """Those that may still get a value, or have one; those that were given up, too."""
         self._taking = threading.Lock()
         self._filling = trio.Lock()
-        self._value: tuple[T] | None = None
 
     def take(
         self,
@@ -107,7 +120,7 @@ class Slot(Generic[T]):
         if not self._taking.acquire(blocking=False):
             raise UsageError(self._busy)
         try:
-            if self._shortcut is not None and not self._fills and self._value is None:
+            if self._shortcut is not None and not self._fills:
                 began = monotonic()
                 try:
                     found = self._shortcut(timeout)
@@ -117,21 +130,46 @@ class Slot(Generic[T]):
                     return found
                 if timeout is not None:
                     timeout -= monotonic() - began
-            fill = object()
-            self._fills.add(fill)
-            self._loop.run(partial(self._fill, fill), timeout, late)
-            value, self._value = self._value, None
-            assert value is not None  # _fill has returned
-            return value[0]
+            while True:
+                fill = _Fill[T]()
+                self._fills.add(fill)
+                try:
+                    self._loop.run(partial(self._fill, fill), timeout, late)
+                    self._fills.discard(fill)
+                    with suppress(IndexError):  # `empty` was quicker
+                        return fill.value.pop()
+                except BaseException:
+                    self._loop.post(partial(self._give_up, fill))
+                    raise
         finally:
             self._taking.release()
 
-    async def _fill(self, fill: object) -> None:
+    # In the loop.
+
+    def empty(self) -> None:
+        """Put back what no thread has taken yet."""
+        for fill in tuple(self._fills):
+            self._give_up(fill)
+
+    def _give_up(self, fill: _Fill[T]) -> None:
+        fill.given_up = True
+        with suppress(IndexError):
+            self._put_back(fill.value.pop())
+            # Not before: until then, the shortcut would get what comes after that value.
+            self._fills.discard(fill)
+
+    async def _fill(self, fill: _Fill[T]) -> None:
+        # A second signal handler's exception may have kept a thread from saying that it gave up.
+        for earlier in self._fills - {fill}:
+            self._give_up(earlier)
         try:
             # The fetch of an earlier call that was given up may not have ended yet.
             async with self._filling:
-                if self._value is None or not await self._is_valid(self._value[0]):
-                    self._value = None
-                    self._value = (await self._fetch(),)
+                value = await self._fetch()
+                if fill.given_up:
+                    self._put_back(value)
+                else:
+                    fill.value.append(value)
         finally:
-            self._fills.discard(fill)
+            if not fill.value:
+                self._fills.discard(fill)

@@ -6,15 +6,18 @@ import contextvars
 import os
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final, final
 
 import pytest
 import trio
 
 from kgroup.background.event_loop import BackgroundLoop, Call, LoopEndedError
+from kgroup.background.flag import Flag
 from kgroup.errors import CommitFailedError, KgroupError, StaleGenerationError, UsageError
 from kgroup.records.buffered_source import inside_source
 from kgroup.threaded.slot import Slot, ThreadWakeup
@@ -359,50 +362,97 @@ def test_a_note_of_one_thread_is_none_of_the_others() -> None:
     assert caught[1].__notes__ == error.__notes__ == ["its own"]
 
 
-@pytest.mark.parametrize(("valid", "got"), [(True, [0, 1]), (False, [1, 2])])
-def test_a_value_that_arrives_too_late_stays(
-    valid: bool, got: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next call gets the value that arrives as its thread gives up, if it is still valid."""
-    with running() as here:
-        values = iter(range(10))
-        fetching, may_finish = threading.Event(), trio.Event()
+@final
+class Values:
+    """A slot of the numbers from 0 on; those that are put back come first."""
 
-        async def fetch() -> int:
-            fetching.set()
-            with trio.CancelScope(shield=True):
-                await may_finish.wait()
-            return next(values)
+    def __init__(self, loop: BackgroundLoop) -> None:
+        self.values = deque(range(10))
+        self.put_back: list[int] = []
+        self.fetching, self.may_finish, self.filled = threading.Event(), trio.Event(), Flag()
+        self.shortcuts: list[int] = []
+        self.loop = loop
+        self.slot = Slot(loop, self.fetch, self.take_back, "second", self.shortcut)
 
-        async def still_valid(value: int) -> bool:
-            await trio.lowlevel.checkpoint()
-            assert value == 0
-            return valid
+    async def fetch(self) -> int:
+        """The next value; once it is being fetched, it cannot be cancelled."""
+        self.fetching.set()
+        with trio.CancelScope(shield=True):
+            await self.may_finish.wait()
+        # It runs once the call that waits for the value has it.
+        self.loop.post(self.filled.set)
+        return self.values.popleft()
+
+    def take_back(self, value: int) -> None:
+        """A value that no thread has taken."""
+        self.put_back.append(value)
+        self.values.appendleft(value)
+
+    def shortcut(self, timeout: float | None) -> None:
+        """It is not possible; what it would have got is noted."""
+        del timeout
+        self.shortcuts.append(self.values[0])
+
+    def interrupted_take(self, *, late: bool) -> None:
+        """Give up the wait while the value is being fetched, or as it has arrived."""
 
         def give_up(lock: threading.Lock, timeout: float | None) -> bool:
-            del lock, timeout
-            wait(fetching)
+            wait(self.fetching)
+            if not late:
+                self.loop.post(self.may_finish.set)
+                wait(self.filled)
             return False
 
-        slot = Slot(here.loop, fetch, still_valid, "second")
-        with (
-            monkeypatch.context() as patch,
-            pytest.raises(TimeoutError),
-        ):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(TimeoutError):
             patch.setattr("kgroup.background.event_loop.acquire", give_up)
-            slot.take(1.0)
-        here.loop.post(may_finish.set)
-        assert [slot.take(SOON), slot.take(SOON)] == got
+            self.slot.take(1.0)
+        if late:
+            self.loop.post(self.may_finish.set)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_value_that_no_thread_takes_is_put_back(late: bool) -> None:
+    """The next call gets the value that arrives as its thread gives up, or after that."""
+    with running() as here:
+        values = Values(here.loop)
+        values.interrupted_take(late=late)
+        assert [values.slot.take(SOON), values.slot.take(SOON)] == [0, 1]
+        assert values.put_back == [0]
+        assert set(values.shortcuts[:-1]) == {0}  # never while 0 was on its way
+
+
+def test_a_value_that_an_exception_left_behind_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a second exception keeps a thread from giving its value up, the next call does."""
+    with running() as here:
+        values = Values(here.loop)
+        with monkeypatch.context() as patch:
+            deaf = SimpleNamespace(run=here.loop.run, post=lambda fn: False)
+            patch.setattr(values.slot, "_loop", deaf)
+            values.interrupted_take(late=False)
+        assert values.put_back == []
+        assert [values.slot.take(SOON), values.slot.take(SOON)] == [0, 1]
+
+
+def test_a_slot_is_emptied_as_a_value_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that was about to take the value waits for the next one."""
+    with running() as here:
+        values, settle = Values(here.loop), Call.settle
+
+        def empty_and_settle(call: Call[Any], value: Any, error: BaseException | None) -> None:
+            if not values.put_back:
+                values.slot.empty()
+            settle(call, value, error)
+
+        monkeypatch.setattr(Call, "settle", empty_and_settle)
+        here.loop.post(values.may_finish.set)
+        assert values.slot.take(SOON) == 0
+        assert values.put_back == [0]
 
 
 def test_a_second_thread_is_refused() -> None:
     """Two threads cannot wait for one value."""
     with running() as here:
-
-        async def valid(value: None) -> bool:
-            raise NotImplementedError
-
-        slot = Slot(here.loop, here.never, valid, "another one waits")
+        slot = Slot(here.loop, here.never, lambda value: None, "another one waits")
 
         def first() -> None:
             with pytest.raises(LoopEndedError):

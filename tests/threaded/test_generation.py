@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from kgroup.background.event_loop import Call
 from kgroup.errors import (
     LeaseExpiredError,
     NotOwnedError,
     OffsetBehindCommitError,
+    OffsetBeyondReadError,
     StaleGenerationError,
     UsageError,
 )
@@ -166,7 +169,7 @@ def interrupted_wait(recorded: threading.Event, records: Records) -> None:
 
     def give_up(lock: threading.Lock, timeout: float | None) -> bool:
         del lock, timeout
-        while records._slot._value is None:
+        while not any(fill.value for fill in tuple(records._slot._fills)):
             assert not recorded.wait(0.01)
         return False
 
@@ -190,20 +193,67 @@ def test_a_batch_that_arrives_too_late_is_not_lost(kafka: Kafka) -> None:
     assert records.next() is None
 
 
-def test_a_batch_that_stayed_waits_for_the_lease(
-    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A kept batch is not returned past the lease, but after a confirmed heartbeat."""
+@pytest.mark.parametrize("in_handler", [False, True])
+def test_a_batch_that_arrives_too_late_is_not_handed_out(kafka: Kafka, in_handler: bool) -> None:
+    """It is the next one of its partition, also for another stream; no commit may pass it."""
+    here, never, over = Harness(kafka), threading.Event(), threading.Event()
+    here.create(1, 10)
+    partition = here.partition(0)
+
+    def read(generation: Generation) -> None:
+        for expected in (0, 2, 4):
+            records = generation.records(max_records=2)
+            interrupted_wait(never, records)
+            with pytest.raises(OffsetBeyondReadError):
+                generation.commit({partition: expected + 1})
+            records.close()
+            with closing(generation.records(max_records=2)) as records:
+                assert offsets(records.next(SOON)) == [expected, expected + 1]
+            generation.commit({partition: expected + 2})
+        over.set()
+
+    with generation_of(here) as generation:
+        if in_handler:
+            generation.start(read, generation)
+            wait(over)
+        else:
+            read(generation)
+    assert here.committed() == 6
+
+
+def test_a_batch_that_arrives_too_late_is_paused(kafka: Kafka) -> None:
+    """If the program pauses its partition, the batch comes after `resume`."""
     here, never = Harness(kafka), threading.Event()
     here.create(1, 10)
     with generation_of(here) as generation:
         records = generation.records(max_records=2)
         interrupted_wait(never, records)
-        with monkeypatch.context() as patch:
-            patch.setattr(type(generation._generation), "lease", 0.0)
-            with pytest.raises(TimeoutError):
-                records.next(0.1)
+        generation.pause()
+        with pytest.raises(TimeoutError):
+            records.next(0.1)
+        generation.resume()
         assert offsets(records.next(SOON)) == [0, 1]
+
+
+def test_a_stream_closed_as_its_batch_arrives(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that waits gets none, and the next stream begins with that batch."""
+    here = Harness(kafka)
+    here.create(1, 10)
+    with generation_of(here) as generation:
+        records, settle = generation.records(max_records=2), Call.settle
+
+        def close_and_settle(call: Call[Any], value: Any, error: BaseException | None) -> None:
+            if not records._ended and any(fill.value for fill in tuple(records._slot._fills)):
+                records._ended = True
+                records._close()
+            settle(call, value, error)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Call, "settle", close_and_settle)
+            assert records.next(SOON) is None
+        assert offsets(generation.records(max_records=2).next(SOON)) == [0, 1]
 
 
 def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
