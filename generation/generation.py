@@ -7,7 +7,7 @@ tasks ends, and nothing that belongs to it outlives it. The group makes it and d
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
 import trio
@@ -20,12 +20,12 @@ from kgroup.events import Event
 from kgroup.functions import check_task
 from kgroup.generation.commit_request import generation_ended_error, stale_error
 from kgroup.generation.commits import group_metadata
+from kgroup.generation.pauses import undisturbed
 from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, OffsetStream, RecordStream
 from kgroup.interfaces import Batch
 from kgroup.loop_thread import LoopThread
-from kgroup.records.buffered_source import BufferedSource
 from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class Generation(MembershipView):
         """
         self._check_thread("pause")
         self._refuse_if_over("nothing was done")
-        self._member.source.pause(self.epoch, self._named(partitions))
+        self._parts.pauses.pause(self._named(partitions))
 
     def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Return batches of these partitions, or of all, again.
@@ -295,7 +295,7 @@ class Generation(MembershipView):
         """
         self._check_thread("resume")
         self._refuse_if_over("nothing was done")
-        self._member.source.resume(self.epoch, self._named(partitions))
+        self._parts.pauses.resume(self._named(partitions))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue reading at this offset, and allow commits from there on.
@@ -311,8 +311,8 @@ class Generation(MembershipView):
         self._positions.check_owned(partition)
         position = arguments.whole(f"{partition}: offset", offset, 0)
         source = self._member.source
-        # What a thread gets lies on one side of the seek. Other sources know no threads.
-        with source.undisturbed() if isinstance(source, BufferedSource) else nullcontext():
+        # What a thread gets lies on one side of the seek.
+        with undisturbed(source):
             self._positions.seek(partition, position)
             source.seek(self.epoch, partition, position)
         if (observer := self._member.runtime.observer) is not None:

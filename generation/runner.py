@@ -45,6 +45,7 @@ from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
 from kgroup.generation.missing_commits import never_committed, report_missing_commits
 from kgroup.generation.missing_topics import report_missing_topics, report_unmatched_patterns
+from kgroup.generation.pauses import Pauses
 from kgroup.generation.positions import Positions
 from kgroup.generation.received_assignment import (
     MANY,
@@ -396,6 +397,7 @@ class GenerationRunner:
             positions=self._positions,
             starts=self._starts,
             committer=self._committer,
+            pauses=Pauses(self._member.source, self._membership.epoch),
         )
         self.generation = generation = Generation(parts, self.assignment)
         self.lifecycle.start_service(self._report_unread, generation)

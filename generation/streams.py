@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, final
 from uuid import UUID
 
@@ -35,14 +36,16 @@ from kgroup.generation.commits import Committer
 from kgroup.generation.leased_batches import LeasedBatches
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
+from kgroup.generation.pauses import Pauses
 from kgroup.generation.positions import BatchInHand, Positions
 from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch
-from kgroup.records.buffered_source import BufferedSource
+from kgroup.records.buffered_source import BufferedSource, inside_source
 from kgroup.records.waiters import ThreadRead, WaitingThread
 from kgroup.tracebacks import handed_out
 from kgroup.types import IsolationLevel, TopicPartition
+from kgroup.worker_thread import post_to
 
 
 @final
@@ -56,6 +59,7 @@ class GenerationParts:
         positions: where its partitions start, and what may be committed.
         starts: finds positions that are not known, or that do not exist.
         committer: sends its commits.
+        pauses: the partitions of which nothing is handed out.
     """
 
     member: MemberContext
@@ -63,6 +67,7 @@ class GenerationParts:
     positions: Positions
     starts: StartFinder
     committer: Committer
+    pauses: Pauses
 
 
 class PartitionStream:
@@ -165,7 +170,9 @@ class RecordStream(PartitionStream):
         self._located = False
         self._busy = False
         self._emitter = self._member.emitter
-        self._shared = False
+        self._pauses = parts.pauses
+        self._shared = self._in_turn = False
+        self._token = trio.lowlevel.current_trio_token()
         self._given: dict[TopicPartition, int] = {}
         """The number of records of the batch that the program has, by partition, if a monitor wants
         to know."""
@@ -256,6 +263,13 @@ class RecordStream(PartitionStream):
         """
         self._shared = True
 
+    def share_in_turn(self) -> None:
+        """As `share`, with a partition's next batch only after the `processing` of the one before.
+
+        For kgroup's own pool of threads, none of which is the main thread.
+        """
+        self._shared = self._in_turn = True
+
     @contextmanager
     def processing(self, batch: Batch) -> Iterator[None]:
         """A block in which the program processes a batch; metrics count what leaves it as failed.
@@ -272,6 +286,8 @@ class RecordStream(PartitionStream):
             raise
         if self._shared:
             self._finish(batch.partition)
+        if self._in_turn:
+            self._end_turn(batch.partition)
 
     def _give(self, batch: Batch) -> None:
         """The program is given a batch; in the thread that reads it."""
@@ -300,6 +316,13 @@ class RecordStream(PartitionStream):
         if records is not None:
             self._emitter.processed(partition, records, seconds, error)
 
+    def _end_turn(self, partition: TopicPartition) -> None:
+        if isinstance(self._member.source, BufferedSource):
+            with inside_source:
+                self._pauses.finished(partition)
+        else:
+            post_to(self._token, partial(self._pauses.finished, partition))
+
     def undo_hand_out(self, batch: Batch) -> None:
         """Give back the batch that this stream returned last, and that the program did not get.
 
@@ -316,6 +339,8 @@ class RecordStream(PartitionStream):
         self._positions.given_back(batch)
         if self._positions.seeks[partition] == batch._seeks:  # noqa: SLF001
             self._give_back(batch)
+        if self._in_turn:
+            self._pauses.finished(partition)
 
     def _give_back(self, batch: Batch) -> None:
         source = self._member.source
@@ -334,6 +359,8 @@ class RecordStream(PartitionStream):
 
     def _hand_out(self, batch: Batch) -> Batch:
         """The batch as the program gets it; no seek is made meanwhile."""
+        if self._in_turn:
+            self._pauses.take_in_hand(batch.partition)
         self._positions.handed_out(batch.partition, batch.next_offset)
         return self._leased.bind(batch, self._positions.seeks[batch.partition])
 

@@ -323,21 +323,29 @@ class BufferedSource:
                     self._end_wait(read.waiter, queues)
             may_take = True
 
+    @_locked
     def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Hand out no records of these until ``resume``; see ``RecordSource``.
 
         Raises:
             NotOwnedError: a partition was not assigned; none was paused.
         """
-        self._switch(epoch, partitions, paused=True)
+        if epoch == self._epoch:
+            for queue in self._owned(partitions):
+                queue.paused = True
+                self._ready.pop(queue.partition, None)
 
+    @_locked
     def resume(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Hand out records of these again; see ``RecordSource``.
 
         Raises:
             NotOwnedError: a partition was not assigned; none was resumed.
         """
-        self._switch(epoch, partitions, paused=False)
+        if epoch == self._epoch:
+            for queue in self._owned(partitions):
+                queue.paused = False
+                self._refresh(queue)
 
     def undisturbed(self) -> AbstractContextManager[object]:
         """A block in which no thread is given a batch."""
@@ -445,13 +453,13 @@ class BufferedSource:
             ) from self._broken.cause
 
     def _owned(self, partitions: Collection[TopicPartition]) -> list[PartitionQueue]:
-        missing = [partition for partition in partitions if partition not in self._queues]
-        if missing:
+        try:
+            return [self._queues[partition] for partition in partitions]
+        except KeyError:
+            missing = [str(partition) for partition in partitions if partition not in self._queues]
             raise NotOwnedError(
-                f"not assigned in epoch {self._epoch}: {', '.join(map(str, missing))};"
-                " nothing has changed"
-            )
-        return [self._queues[partition] for partition in partitions]
+                f"not assigned in epoch {self._epoch}: {', '.join(missing)}; nothing has changed"
+            ) from None
 
     def _next_ready(self, partitions: Collection[TopicPartition]) -> PartitionQueue | None:
         """The queue that has something to hand out and has waited longest for its turn, or None."""
@@ -566,14 +574,6 @@ class BufferedSource:
         """Let a reader that waits take the fetcher's next records, if nothing is ready."""
         if self._waiting and self._can_take():
             next(iter(self._waiting)).set()
-
-    @_locked
-    def _switch(self, epoch: int, partitions: Collection[TopicPartition], *, paused: bool) -> None:
-        if epoch != self._epoch:
-            return
-        for queue in self._owned(partitions):
-            queue.paused = paused
-            self._refresh(queue)
 
     def _refresh(self, queue: PartitionQueue) -> None:
         """Bring ``_ready`` in line with the queue, and wake its reader if it has something."""

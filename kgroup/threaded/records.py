@@ -90,6 +90,10 @@ class Records:
         """
         self._stream.share()
 
+    def share_in_turn(self) -> None:
+        """For kgroup's own pool; see `RecordStream.share_in_turn`."""
+        self._stream.share_in_turn()
+
     def processing(self, batch: Batch) -> AbstractContextManager[None]:
         """A block in which a thread processes a batch; metrics count what leaves it as failed.
 

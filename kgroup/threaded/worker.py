@@ -2,19 +2,18 @@
 
 Each partition has a thread of its own, or a number of threads share all partitions. Such a pool
 keeps the order of each partition. Its threads take turns to take the next batch of any partition.
-If another thread processes a batch of the same partition just then, the batch is put into that
-partition's queue, for the other thread to process next. Once a queue is full, its partition is
-paused, so that a slow partition fills neither the memory nor the pool.
+While a thread processes a batch, the record source hands out no other one of that partition, so
+that a slow partition fills neither the memory nor the pool. The source fetches ahead meanwhile.
 
-INVARIANTS: at most one thread processes a partition; no batch waits for a thread while one is idle,
-unless its partition is being processed; a batch that has not been begun when the generation ends
-is dropped, uncommitted.
+INVARIANTS: at most one thread processes a partition; no record that was fetched waits for a thread
+while one is idle, unless its partition is being processed, or the program has paused it; a batch
+leaves the record source only for a thread that processes it at once, so that seeks, pauses and the
+end of the generation hold for every record that is not being processed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -43,9 +42,6 @@ from kgroup.threaded.group import ConsumerGroup
 from kgroup.tracebacks import described
 from kgroup.types import TopicPartition
 from kgroup.worker import check_caller, closed_by_signals, report_end, report_failure
-
-_MOST_QUEUED: Final = 2
-"""Batches of a partition that wait for the thread that processes it; then the partition pauses."""
 
 _ASYNC: Final = (
     "pass async functions to kgroup.run or kgroup.aio.run; this one takes plain functions, and what"
@@ -251,11 +247,8 @@ class _Pool:
         self._handle = handle
         self._generation = generation
         self._batches = generation.records(max_records=limit)
-        self._batches.share()
+        self._batches.share_in_turn()
         self._turn = threading.Lock()
-        self._lock = threading.Lock()
-        self._queues: dict[TopicPartition, deque[Batch]] = {}
-        """A queue for each partition that a thread processes."""
 
     def threads_function(self) -> Callable[[], None]:
         """What each of the threads runs: it processes batches until the generation ends."""
@@ -263,11 +256,8 @@ class _Pool:
         def process() -> None:
             with self._generation.scope(), reading(self._handle, None, self._generation):
                 while (batch := self._next()) is not None:
-                    partition = batch.partition
-                    while batch is not None:
-                        with self._batches.processing(batch):
-                            self._process(self._generation, batch)
-                        batch = self._following(partition)
+                    with self._batches.processing(batch):
+                        self._process(self._generation, batch)
 
         process.__qualname__ = name_of(self._handle)
         return process
@@ -275,32 +265,4 @@ class _Pool:
     def _next(self) -> Batch | None:
         """A batch of a partition that no thread processes; None at the generation's end."""
         with self._turn:
-            for batch in self._batches:
-                if not self._queued(batch):
-                    return batch
-        return None
-
-    def _queued(self, batch: Batch) -> bool:
-        """Leave a batch to the thread that processes its partition; False if there is none."""
-        with self._lock:
-            queue = self._queues.get(batch.partition)
-            if queue is None:
-                self._queues[batch.partition] = deque()
-                return False
-            queue.append(batch)
-            if len(queue) == _MOST_QUEUED:
-                self._generation.pause(batch.partition)
-            return True
-
-    def _following(self, partition: TopicPartition) -> Batch | None:
-        """The next batch of a partition; None if it has none, or the generation ends."""
-        with self._lock:
-            queue = self._queues[partition]
-            if self._generation.end is not None:
-                queue.clear()
-            if len(queue) == _MOST_QUEUED:
-                self._generation.resume(partition)
-            if queue:
-                return queue.popleft()
-            del self._queues[partition]
-            return None
+            return self._batches.next()

@@ -20,6 +20,7 @@ from kgroup.errors import (
 )
 from kgroup.generation.commits import group_metadata
 from kgroup.generation.generation import MAX_RECORDS, Generation, MembershipView
+from kgroup.generation.pauses import Pauses
 from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
@@ -46,6 +47,7 @@ class Made:
             positions=fake.positions,
             starts=starts,
             committer=fake.committer,
+            pauses=Pauses(fake.source, MEMBERSHIP.epoch),
         )
         self.generation = Generation(parts, Assignment((P0, P1)))
 

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kgroup.errors import (
     FetchError,
@@ -19,6 +19,7 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.events import PartitionsNotRead
+from kgroup.generation.pauses import Pauses
 from kgroup.generation.positions import Positions
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts, RecordStream
@@ -72,6 +73,7 @@ class Around:
         self.locating: Exception | None = None
         self.open: set[Any] = set()
         self.made: list[RecordStream] = []
+        self.pauses = Pauses(self.source, MEMBERSHIP.epoch)
         self.positions = Positions(MEMBERSHIP)
         self.positions.begin(Assignment((P0, P1)), {})
 
@@ -84,6 +86,7 @@ class Around:
             positions=self.positions,
             starts=fake,
             committer=fake,
+            pauses=self.pauses,
         )
         stream = RecordStream(parts, frozenset(partitions or {P0}), self.open, 100)
         self.made.append(stream)
@@ -312,6 +315,45 @@ async def test_a_batch_that_did_not_reach_the_program(autojump_clock: MockClock)
     around.positions.seek(P0, 7)
     stream.undo_hand_out(third)
     assert [entry for entry in around.source.log if entry[0] == "seek"] == [("seek", 3, P0, 1)]
+
+
+async def test_a_partition_with_a_batch_in_hand(autojump_clock: MockClock) -> None:
+    """Its next batch comes after `processing`, and after a pause of the program's as well."""
+    around = Around(FakeSource(end=3))
+    stream = around.stream()
+    stream.share_in_turn()
+
+    def switches() -> list[str]:
+        names = [entry[0] for entry in around.source.log if entry[-1] in ([P0], [])]
+        around.source.log.clear()
+        return [name for name in names if name != "open"]
+
+    with stream.processing(await anext(stream)):
+        assert switches() == ["pause"]
+    await wait_all_tasks_blocked()
+    assert switches() == ["resume"]
+    with stream.processing(await anext(stream)):
+        around.pauses.pause([P0])
+    await wait_all_tasks_blocked()
+    assert switches() == ["pause", "pause"]
+    around.pauses.resume([P0])
+    assert around.source.log == [("resume", 3, [P0])]
+    stream.undo_hand_out(await anext(stream))
+    assert around.source.log[1:] == [("pause", 3, [P0]), ("seek", 3, P0, 2), ("resume", 3, [P0])]
+
+
+async def test_a_resumed_partition_with_a_batch_in_hand(autojump_clock: MockClock) -> None:
+    """If the program resumes it, the source goes on only after `processing`."""
+    around = Around()
+    stream = around.stream()
+    stream.share_in_turn()
+    with stream.processing(await anext(stream)):
+        around.source.log.clear()
+        around.pauses.pause([P0, P1])
+        around.pauses.resume([P0, P1])
+        assert around.source.log == [("pause", 3, [P0, P1]), ("resume", 3, [P1])]
+    await wait_all_tasks_blocked()
+    assert around.source.log[-1] == ("resume", 3, [P0])
 
 
 async def test_two_tasks_on_one_stream(autojump_clock: MockClock, nursery: trio.Nursery) -> None:

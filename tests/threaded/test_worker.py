@@ -13,7 +13,6 @@ from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import Event, GenerationDraining, GenerationEnded
 from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation, run, serve
-from kgroup.threaded.worker import _Pool
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import EMBEDDED, Kafka
 from tests.threaded.harness import SOON, Harness, ProcessedRecords, thread, wait
@@ -128,25 +127,14 @@ def test_a_slow_partition_occupies_one_thread(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("threads", [None, 2])
-def test_a_function_that_seeks(
-    kafka: Kafka, threads: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That offset is committed and comes next; what waits behind it in the pool is dropped."""
+def test_a_function_that_seeks(kafka: Kafka, threads: int | None) -> None:
+    """That offset is committed, and comes next."""
     here = Harness(kafka)
     here.create(2, 10)
     seeking = here.partition(0)
     found: list[int | None] = []
     committed: list[int | None] = []
-    queued: list[Batch] = []
-    put_into_queue, other_done = _Pool._queued, threading.Event()
-
-    def note_queued(pool: _Pool, batch: Batch) -> bool:
-        if put_into_queue(pool, batch):
-            queued.append(batch)
-            return True
-        return False
-
-    monkeypatch.setattr(_Pool, "_queued", note_queued)
+    other_done = threading.Event()
 
     def handle(generation: Generation, batch: Batch) -> int | None:
         if batch.partition != seeking:
@@ -168,7 +156,67 @@ def test_a_function_that_seeks(
     assert found == [0, 1, *range(10)]
     assert committed[:3] == [None, 0, 2]
     assert here.committed() == 10
-    assert (threads is None) is (not queued)
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+def test_a_function_that_pauses(kafka: Kafka, threads: int | None) -> None:
+    """Not one more batch of the partition comes until somebody resumes it; then all come."""
+    here, processed = Harness(kafka), ProcessedRecords()
+    here.create(3, 20)
+    pausing, paused = here.partition(0), threading.Event()
+    generations: list[Generation] = []
+
+    def handle(generation: Generation, batch: Batch) -> None:
+        processed.add(batch)
+        if batch.partition == pausing and batch.start_offset == 4:
+            # So that the other thread of the pool reads meanwhile.
+            processed.wait(20 + 6)
+            generation.pause(pausing)
+            generations.append(generation)
+            paused.set()
+
+    with here.group() as group:
+
+        def watch() -> None:
+            wait(paused)
+            processed.wait(40 + 6)
+            assert processed.offsets(pausing) == list(range(6))
+            generations[0].resume(pausing)
+            processed.wait(60)
+            group.shutdown(promptly=True)
+
+        with thread(watch):
+            serve(group, handle, threads=threads, max_records=2)
+    assert processed.offsets(pausing) == list(range(20))
+    assert [here.committed(number) for number in range(3)] == [20, 20, 20]
+
+
+@once
+def test_a_partition_that_is_paused_at_the_end(kafka: Kafka) -> None:
+    """The end of a generation is not kept waiting, and the next one begins without the pause."""
+    here, processed = Harness(kafka), ProcessedRecords()
+    here.create(2, 6)
+    paused = threading.Event()
+
+    def handle(generation: Generation, batch: Batch) -> None:
+        processed.add(batch)
+        if generation.epoch == 1:
+            generation.pause()
+            generation.resume(here.partition(1))
+            paused.set()
+
+    with here.group() as group:
+
+        def rebalance() -> None:
+            processed.wait(6 + 2)
+            with here.group() as other:
+                other.next(SOON)
+            processed.wait(12)
+            group.shutdown(promptly=True)
+
+        with thread(rebalance):
+            serve(group, handle, threads=2, max_records=2)
+    assert [here.committed(number) for number in range(2)] == [6, 6]
 
 
 @pytest.mark.parametrize("threads", [None, 2])
