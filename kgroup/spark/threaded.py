@@ -10,10 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
+import trio
+
 from kgroup.spark import api, batch, batch_loop
 from kgroup.spark.batch import BatchStage
 from kgroup.spark.offset_ranges import OffsetRange
-from kgroup.threaded.generation import Generation, run_in_loop
+from kgroup.threaded.generation import Generation, run_in_loop, slot_of, take_in_loop
 from kgroup.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -130,12 +132,22 @@ class Batches:
     def __init__(self, generation: Generation, loop: batch_loop.Batches) -> None:
         self._generation = generation
         self._loop = loop
+        self._kept: batch.MicroBatch | None = None
+        """A batch for which its thread had stopped waiting."""
+        self._slot = slot_of(
+            generation,
+            self._next,
+            self._keep,
+            "two threads iterate over one batch loop; let one iterate, and pass its batches on",
+        )
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> MicroBatch:
         """Wait for new records, and return the next batch.
+
+        If a signal handler raises an exception during the wait, the next call returns the batch.
 
         Raises:
             StopIteration: the generation has begun to drain, or the loop was closed.
@@ -145,7 +157,7 @@ class Batches:
                 ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refused the request, and would refuse it again.
         """
-        following = run_in_loop(self._generation, lambda _: self._next())
+        following = take_in_loop(self._generation, self._slot)
         if following is None:
             raise StopIteration
         return MicroBatch(self._generation, following)
@@ -153,12 +165,20 @@ class Batches:
     def close(self) -> None:
         """Release the partitions, and end the threads that run Spark actions. Idempotent."""
         run_in_loop(self._generation, lambda _: self._loop.aclose())
+        self._kept = None
 
     async def _next(self) -> batch.MicroBatch | None:
+        kept, self._kept = self._kept, None
+        if kept is not None and self._generation.end is None:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return kept
         try:
             return await anext(self._loop)
         except StopAsyncIteration:
             return None
+
+    def _keep(self, following: batch.MicroBatch | None) -> None:
+        self._kept = following
 
 
 def batches(generation: Generation, spark: SparkSession, **settings: Any) -> Batches:

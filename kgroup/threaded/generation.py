@@ -20,6 +20,7 @@ from kgroup.generation.scopes import may_end_early
 from kgroup.threaded.generation_threads import GenerationThreads
 from kgroup.threaded.handlers import Handler
 from kgroup.threaded.records import Records
+from kgroup.threaded.slot import Slot
 from kgroup.types import End, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -239,6 +240,22 @@ class Generation(GenerationTwin):
     def _run_sync(self, fn: Callable[[], T]) -> T:
         with self._loop_end_as_stale():
             return self._loop.run_sync(fn)
+
+
+def take_in_loop(generation: Generation, slot: Slot[T]) -> T:
+    """Take a value from a slot of `slot_of`, for kgroup's modules; raises as `run_in_loop` does."""
+    with generation._loop_end_as_stale():  # noqa: SLF001 # this module's own
+        return slot.take()
+
+
+def slot_of(
+    generation: Generation,
+    fetch: Callable[[], Awaitable[T]],
+    put_back: Callable[[T], object],
+    busy: str,
+) -> Slot[T]:
+    """A slot whose values come from the generation's event loop, for kgroup's modules."""
+    return Slot(generation._loop, fetch, put_back, busy)  # noqa: SLF001 # this module's own
 
 
 def run_in_loop(generation: Generation, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:

@@ -1,0 +1,66 @@
+"""The iterator over Spark's batches for threads: a wait that is interrupted loses no batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgroup.background.event_loop import Call
+from kgroup.spark.threaded import Batches
+from tests.brokers import EMBEDDED, Kafka
+from tests.threaded.harness import SOON, Harness
+
+once = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+"""For tests that are the same on every broker."""
+
+
+class Loop:
+    """Gives the numbers from 0 on in place of batches, until it is closed."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.closed = False
+
+    async def __anext__(self) -> int:
+        """See ``Batches``."""
+        if self.closed:
+            raise StopAsyncIteration
+        self.given += 1
+        return self.given - 1
+
+    async def aclose(self) -> None:
+        """See ``Batches``."""
+        self.closed = True
+
+
+class Interrupted(BaseException):
+    """A signal handler's exception."""
+
+
+@once
+def test_an_interrupted_wait_loses_no_batch(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a signal handler raises as a batch arrives, the next call returns it, until `close`."""
+    here, loop = Harness(kafka), Loop()
+    here.create()
+    scripted: Any = loop
+
+    def numbers(count: int) -> list[Any]:
+        return [next(batches)._batch for _ in range(count)]
+
+    def interrupt() -> None:
+        def refuse(call: Call[Any]) -> None:
+            raise Interrupted
+
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(Call, "result", refuse)
+            next(batches)
+
+    with here.group() as group:
+        batches = Batches(group.next(SOON), scripted)
+        assert numbers(1) == [0]
+        interrupt()
+        assert numbers(2) == [1, 2]
+        interrupt()
+        batches.close()
+        assert list(batches) == []
