@@ -8,11 +8,11 @@ offset to fetch, which the record source knows:
 - the *lower bound* of commits: the start, then the last commit that was acknowledged;
 - the *upper bound* of commits: the offset after the last record that was handed out.
 
-A seek sets the lower bound and can only raise the upper one; a reset sets both. A batch that is
-given back, because it did not reach the program, lowers the upper bound again. The coordinator
-checks neither: without these checks, a mistake in a handler would silently repeat records, or make
-the group skip records that no member has read. Programs that read by other means
-(``Generation.offsets``) have no upper bound, because only they know how far they have read.
+A seek sets the lower bound and can only raise the upper one; a reset sets both. If a batch does not
+reach the program, the upper bound is set back. The coordinator checks no bounds: without these
+checks, a mistake in a handler would silently repeat records, or make the group skip records that no
+member has read. Programs that read by other means (``Generation.offsets``) have no upper bound,
+because only they know how far they have read.
 
 If the member has kept a partition, its upper bound of the previous generation still counts: the
 program may hold results of records that were handed out then, and may commit them now.
