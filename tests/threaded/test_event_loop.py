@@ -416,6 +416,8 @@ def test_a_value_that_no_thread_takes_is_put_back(late: bool) -> None:
     with running() as here:
         values = Values(here.loop)
         values.interrupted_take(late=late)
+        wait(values.filled)
+        assert here.loop.run_sync(values.put_back.copy) == [0]
         assert [values.slot.take(SOON), values.slot.take(SOON)] == [0, 1]
         assert values.put_back == [0]
         assert set(values.shortcuts[:-1]) == {0}  # never while 0 was on its way
