@@ -381,7 +381,10 @@ class BufferedSource:
         if epoch != self._epoch:
             return
         (queue,) = self._owned((batch.partition,))
-        if queue.position != batch.next_offset:  # it was not the last one: fetch them all again
+        fault = queue.fault
+        truncated = isinstance(fault, OutOfRange) and fault.divergent_offset is not None
+        # It was not the last one, or may not be in the log any more: fetch it again.
+        if truncated or queue.position != batch.next_offset:
             self.seek(epoch, batch.partition, batch.start_offset)
             return
         size = queue.put_back(batch.messages, batch.start_offset)

@@ -262,3 +262,18 @@ async def test_what_was_cut_off_the_log_is_not_handed_out(handed_out: int) -> No
     assert again != first
     fetcher.deliver(source, run_of(A, first, [100]), run_of(A, again, [50, 51]))
     assert [m.offset() for m in (await source.receive(1, [A], 10)).messages] == [50, 51]
+
+
+async def test_a_batch_that_is_put_back_into_a_log_that_was_cut() -> None:
+    """It is fetched again, because some of it may not be in the log any more."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    first = fetcher.fetches[A].fetch_id
+    fetcher.deliver(source, run_of(A, first, range(100)))
+    batch = await source.receive(1, [A], 60)
+    source.deliver([OutOfRange(A, first, 100, "as scripted", 50)])
+    source.put_back(1, batch)
+    assert fetcher.fetches[A].offset == 0
+    fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, range(50)))
+    assert (await source.receive(1, [A], 100)).next_offset == 50
