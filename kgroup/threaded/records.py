@@ -66,6 +66,9 @@ class Records:
     def next(self, timeout: float | None = None) -> Batch | None:
         """The next batch within a timeout, or None if the stream has ended.
 
+        With a timeout of less than 10 ms, also 0, a call still waits for so long where it needs the
+        background thread's answer, as in the main thread.
+
         Raises:
             ArgumentError: ``timeout`` is not a number of seconds.
             TimeoutError: no batch arrived within the timeout; none is lost.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import trio
 
@@ -17,6 +17,10 @@ from kgroup.background.flag import acquire
 from kgroup.errors import UsageError
 
 T = TypeVar("T")
+
+ROUND_TRIP: Final = 0.01
+"""The least seconds that a call into the loop is waited for. With less, a program that only looks
+whether there is a value (``timeout=0``) might never get one, because no call would be answered."""
 
 
 @final
@@ -110,7 +114,8 @@ class Slot(Generic[T]):
         """Wait for the next value.
 
         Args:
-            timeout: the seconds to wait; None for no limit.
+            timeout: the seconds to wait, and up to `ROUND_TRIP` if they are fewer; None for no
+                limit.
             late: returns the text of the TimeoutError: what the caller has waited for.
 
         Raises:
@@ -134,7 +139,8 @@ class Slot(Generic[T]):
                 fill = _Fill[T]()
                 self._fills.add(fill)
                 try:
-                    self._loop.run(partial(self._fill, fill), timeout, late)
+                    limit = None if timeout is None else max(timeout, ROUND_TRIP)
+                    self._loop.run(partial(self._fill, fill), limit, late)
                     self._fills.discard(fill)
                     with suppress(IndexError):  # `empty` was quicker
                         return fill.value.pop()

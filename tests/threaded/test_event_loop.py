@@ -465,3 +465,18 @@ def test_a_second_thread_is_refused() -> None:
             with pytest.raises(UsageError, match="another one waits"):
                 slot.take()
             here.loop.post(here.stop.set)
+
+
+def test_a_call_without_time_gets_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that polls with ``timeout=0`` gets each value, although it comes from the loop."""
+    monkeypatch.setattr("kgroup.threaded.slot.ROUND_TRIP", SOON)  # the machine may be busy
+    with running() as here:
+        values = deque(range(100))
+
+        async def fetch() -> int:
+            for _ in range(3):
+                await trio.lowlevel.checkpoint()
+            return values.popleft()
+
+        slot = Slot(here.loop, fetch, values.appendleft, "second")
+        assert [slot.take(0.0) for _ in range(100)] == list(range(100))
