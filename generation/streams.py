@@ -321,7 +321,11 @@ class RecordStream(PartitionStream):
             with inside_source:
                 self._pauses.finished(partition)
         else:
-            post_to(self._token, partial(self._pauses.finished, partition))
+            post_to(self._token, partial(self._finish_in_loop, partition))
+
+    def _finish_in_loop(self, partition: TopicPartition) -> None:
+        if self._lifecycle.state is State.RUNNING:  # a program's source was revoked at the end
+            self._pauses.finished(partition)
 
     def undo_hand_out(self, batch: Batch) -> None:
         """Give back the batch that this stream returned last, and that the program did not get.
@@ -340,13 +344,13 @@ class RecordStream(PartitionStream):
         if self._positions.seeks[partition] == batch._seeks:  # noqa: SLF001
             self._give_back(batch)
         if self._in_turn:
-            self._pauses.finished(partition)
+            self._finish_in_loop(partition)
 
     def _give_back(self, batch: Batch) -> None:
         source = self._member.source
         if isinstance(source, BufferedSource):
             source.put_back(self._epoch, batch)
-        else:
+        elif self._lifecycle.state is State.RUNNING:
             source.seek(self._epoch, batch.partition, batch.start_offset)
 
     def _may_read_in_thread(self) -> bool:

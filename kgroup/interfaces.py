@@ -299,7 +299,7 @@ class RecordSource(Protocol):
         ...
 
     def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
-        """Return no batch of these partitions until ``resume``; no record is lost."""
+        """Return no batch of these partitions until ``resume``, from now on; no record is lost."""
         ...
 
     def resume(self, epoch: int, partitions: Collection[TopicPartition]) -> None:

@@ -108,6 +108,15 @@ class PartitionQueue:
             return self.position <= offset <= first.messages[first.start].offset()
         return offset == self.position
 
+    def truncated_below(self, offset: int) -> bool:
+        """Whether the log was cut below an offset, and the position not been reset since."""
+        fault = self.fault
+        return (
+            isinstance(fault, OutOfRange)
+            and fault.divergent_offset is not None
+            and fault.divergent_offset < offset
+        )
+
     def put(self, run: FetchedRun) -> None:
         """Queue records that follow those queued before, or a refusal that is over."""
         self.fault = None

@@ -60,6 +60,7 @@ from threading import RLock, get_ident
 from time import monotonic
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+import attrs
 import trio
 
 from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, UsageError
@@ -166,7 +167,9 @@ class BufferedSource:
         for partition, offset in positions.items():
             queue = before.get(partition)
             if queue is None or not queue.continues_at(offset):
-                queue = PartitionQueue(partition, offset)
+                # Another fetch would not find that the log was cut.
+                kept = queue.fault if queue is not None and queue.truncated_below(offset) else None
+                queue = PartitionQueue(partition, offset, fault=kept)
             else:
                 del before[partition]
                 queue.position = offset
@@ -381,10 +384,11 @@ class BufferedSource:
         if epoch != self._epoch:
             return
         (queue,) = self._owned((batch.partition,))
-        fault = queue.fault
-        truncated = isinstance(fault, OutOfRange) and fault.divergent_offset is not None
+        if queue.truncated_below(batch.start_offset):
+            queue.position = batch.start_offset
+            return  # the fault stays, because only who resets the position knows that it was cut
         # It was not the last one, or may not be in the log any more: fetch it again.
-        if truncated or queue.position != batch.next_offset:
+        if queue.truncated_below(batch.next_offset) or queue.position != batch.next_offset:
             self.seek(epoch, batch.partition, batch.start_offset)
             return
         size = queue.put_back(batch.messages, batch.start_offset)
@@ -621,6 +625,7 @@ class BufferedSource:
                 self._fetch_anew(queue)
                 return
             self._limits.count_removed(*queue.clear())
+            fault = attrs.evolve(fault, offset=queue.position)
         queue.fault = fault
         if not (isinstance(fault, Unreadable) and fault.refused):
             queue.fetch_id, queue.held = 0, False

@@ -238,7 +238,7 @@ class ConsumerThread:
         self._watermarks_due = 0.0
         self._active = False
         self._closing = False
-        self._callback_items: list[FetchedItem] = []
+        self._callback_errors: list[KafkaError] = []
         self._login: ConsumerLogin | None = None
 
     # Called in the event loop's thread.
@@ -620,8 +620,12 @@ class ConsumerThread:
     def _items_of(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
         """The items of a chunk, and what the error callback has left since the last one."""
         items = self._items(chunk) if chunk else []
-        items += self._callback_items
-        self._callback_items.clear()
+        # Behind the records that came with them, so that they carry the offset after those.
+        errors, self._callback_errors = self._callback_errors, []
+        for error in errors:
+            partition = partition_in_text(error)
+            fetch = self._fetches.get(partition) if partition else None
+            items.append(self._item_for_error(error, partition, fetch))
         return items
 
     def _items(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
@@ -730,9 +734,7 @@ class ConsumerThread:
         self._lost_brokers.suspect(monotonic())
         if self._login is not None and error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
             self._login.refused()
-        partition = partition_in_text(error)
-        fetch = self._fetches.get(partition) if partition else None
-        self._callback_items.append(self._item_for_error(error, partition, fetch))
+        self._callback_errors.append(error)
 
     def _item_for_error(
         self,

@@ -120,15 +120,18 @@ class Truncation:
     def concerns(self, start_offset: int, next_offset: int) -> bool:
         """Whether it is about this fetch, and something that arrived is cut off.
 
-        An error has no number of its fetch: it may belong to an earlier one, as long as this one
-        began past its position.
+        An error has no number of its fetch: it belongs to an earlier one if this one began past its
+        position, or has brought nothing and began elsewhere.
 
         Args:
             start_offset: where the fetch began.
             next_offset: the offset after the last record that arrived.
         """
-        outdated = self.position is not None and self.position < start_offset
-        return not outdated and (self.end is None or self.end < next_offset)
+        if self.position is not None and self.position != start_offset:
+            arrived = next_offset > start_offset
+            if self.position < start_offset or not arrived:
+                return False
+        return self.end is None or self.end < next_offset
 
 
 def action_for(error: KafkaError) -> ErrorAction:

@@ -241,7 +241,10 @@ async def test_a_reader_does_not_starve_while_a_delivery_has_records_for_it(othe
 
 @pytest.mark.parametrize("handed_out", [40, 50, 51])
 async def test_what_was_cut_off_the_log_is_not_handed_out(handed_out: int) -> None:
-    """The queue is dropped; the position is fetched again, or is a fault if it was cut off too."""
+    """The queue is dropped; the position is fetched again, or is a fault if it was cut off too.
+
+    The fault stays in the next generation, unless that begins before the cut.
+    """
     source, fetcher = scripted()
     source.assign(1, {A: 0})
     source.open(1, [A])
@@ -255,13 +258,39 @@ async def test_what_was_cut_off_the_log_is_not_handed_out(handed_out: int) -> No
         for _ in range(2):
             with pytest.raises(OffsetOutOfRangeError) as caught:
                 await source.receive(1, [A], 10)
-            assert (caught.value.offset, caught.value.divergent_offset) == (100, 50)
+            assert (caught.value.offset, caught.value.divergent_offset) == (51, 50)
+        source.assign(2, {A: 80})
+        source.open(2, [A])
+        assert not fetcher.fetches
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            await source.receive(2, [A], 10)
+        assert caught.value.divergent_offset == 50
+        source.assign(3, {A: 50})
+        source.open(3, [A])
+        assert fetcher.fetches[A].offset == 50
         return
     again = fetcher.fetches[A].fetch_id
     assert fetcher.fetches == {A: FetchStart(again, handed_out)}
     assert again != first
     fetcher.deliver(source, run_of(A, first, [100]), run_of(A, again, [50, 51]))
     assert [m.offset() for m in (await source.receive(1, [A], 10)).messages] == [50, 51]
+
+
+async def test_a_batch_from_behind_a_cut_that_is_put_back() -> None:
+    """The fault stays: another fetch would not find that the log was cut."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    first = fetcher.fetches[A].fetch_id
+    fetcher.deliver(source, run_of(A, first, range(100)))
+    await source.receive(1, [A], 90)
+    batch = await source.receive(1, [A], 10)
+    source.deliver([OutOfRange(A, first, 100, "as scripted", 80)])
+    source.put_back(1, batch)
+    assert not fetcher.fetches
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        await source.receive(1, [A], 10)
+    assert caught.value.divergent_offset == 80
 
 
 async def test_a_batch_that_is_put_back_into_a_log_that_was_cut() -> None:

@@ -84,6 +84,13 @@ def test_a_truncation_concerns_the_fetch_that_lost_records(
     assert Truncation(position, end).concerns(60, 80) is concerns
 
 
+@pytest.mark.parametrize("end", [50, None])
+def test_a_truncation_and_a_fetch_that_has_brought_nothing(end: int | None) -> None:
+    """It concerns the fetch only if that began at its position: a seek back is not undone."""
+    assert Truncation(60, end).concerns(60, 60)
+    assert not Truncation(100, end).concerns(60, 60)
+
+
 @pytest.mark.parametrize(
     ("offsets", "count"),
     [([5, 6, 9], 3), ([4, 5, 6], 0), ([5, 6, 6, 7], 2), ([7, 9, 8, 10], 2), ([], 0)],

@@ -106,8 +106,8 @@ CLIENT: Final = (
         breaks=7,
         description="A batch that may no longer be handed out is not returned to the source.",
         module="kgroup.generation.streams",
-        old="source.seek(epoch, batch.partition, batch.start_offset)",
-        new="source.seek(epoch, batch.partition, batch.next_offset)",
+        old="source.put_back(self._epoch, batch)",
+        new="source.seek(self._epoch, batch.partition, batch.next_offset)",
         seed=21,
     ),
     Mutation(
