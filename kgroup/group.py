@@ -418,7 +418,11 @@ class ConsumerGroup:
         If the event loop is blocked, the second call from another thread says so: the first one
         schedules a call in the loop to find out.
         """
-        runner, recorder = self._runner, self._recorder
+        recorder = self._recorder
+        # Before the phase, which may change at any moment: a member that still joins its first
+        # generation has not been assigned anything.
+        was_assigned = recorder.started_at is not None
+        runner = self._runner
         blocked = None if self._probe is None else self._probe.blocked()
         phase, detail = self._phase(runner, loop_ended=self._probe is not None and blocked is None)
         if phase in (Phase.IDLE, Phase.DRAINING) and (names := self._outlasting()):
@@ -436,7 +440,7 @@ class ConsumerGroup:
             phase=phase,
             detail=detail,
             without_generation=0.0 if since is None else max(0.0, now - since),
-            was_assigned=recorder.started_at is not None,
+            was_assigned=was_assigned,
             cut_short=recorder.cut_short,
             loop_blocked=blocked or 0.0,
             buffered_records=buffered[0],

@@ -32,7 +32,7 @@ from kgroup.notifier import Notifier
 from kgroup.records import consumer_login
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
-from kgroup.testing.admin import create_topic
+from kgroup.testing.admin import RELIABLE_PRODUCER, create_topic
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener, unsecured_token
 from tests.behaviour.rights import EVERYONE_READS, grant
@@ -114,7 +114,9 @@ async def read_for(kafka: RealKafka, readers: list[Reader], seconds: float) -> i
     A broker that is away meanwhile gets what was written once it is back.
     """
     steps = int(seconds / STEP)
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    # Another producer may write a record twice if the broker goes away before it confirms it.
+    settings = {**RELIABLE_PRODUCER, "bootstrap.servers": kafka.bootstrap_servers}
+    producer = confluent_kafka.Producer(settings)
     for reader in readers:
         await trio.to_thread.run_sync(create_topic, kafka.bootstrap_servers, reader.topic, 1)
     with trio.fail_after(SOON):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 import trio
@@ -198,3 +200,26 @@ def test_an_event_loop_that_died() -> None:
     health = groups[0].health()
     assert (health.live, health.status.phase) == (False, Phase.FAILED)
     assert "its event loop has ended" in health.reasons[0]
+
+
+async def test_a_status_while_the_first_generation_begins(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that another thread still sees joining is not ready, however soon it is."""
+    async with harness() as here:
+        here.broker.slow(1.0, "join_group")
+        async with here.group() as group, trio.open_nursery() as nursery:
+            nursery.start_soon(group.next)
+            await trio.sleep(0.5)
+            phase_of = group._phase
+
+            def begun_meanwhile(*args: Any, **named: Any) -> tuple[Phase, str]:
+                found = phase_of(*args, **named)
+                group._recorder.started_at = 1.0
+                return found
+
+            monkeypatch.setattr(group, "_phase", begun_meanwhile)
+            health = group.health()
+            assert health.status.phase is Phase.JOINING
+            assert not health.ready
+            nursery.cancel_scope.cancel()
