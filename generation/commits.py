@@ -17,7 +17,6 @@ Source: KIP-447; librdkafka's ``rd_kafka_consumer_group_metadata_write``.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Mapping
 from functools import cache, partial
@@ -51,6 +50,7 @@ from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
 from kgroup.permissions import to_grant
 from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartition
+from kgroup.worker_thread import unlimited_threads
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -93,8 +93,7 @@ class Committer:
         self._positions = positions
         self._waiting: list[_Entry] = []
         self._turn = trio.StrictFIFOLock()
-        # Functions of the program may occupy all threads that trio's own limiter allows.
-        self._limiter = trio.CapacityLimiter(math.inf)
+        self._limiter = unlimited_threads()
         self.unanswered = False
 
     async def commit(self, offsets: CommitOffsets) -> None:

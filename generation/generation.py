@@ -465,8 +465,8 @@ def sought_since(generation: object, batch: Batch) -> int | None:
     For kgroup's own modules; any thread may call it. None if it has not, or that is not known of
     the batch. The generation is as for `subscription_of`.
     """
-    of_trio, seeks = getattr(generation, "_generation", generation), batch._seeks  # noqa: SLF001
-    if seeks is None or not isinstance(of_trio, Generation):
+    of_trio, seeks = _of_trio(generation), batch._seeks  # noqa: SLF001
+    if seeks is None or of_trio is None:
         return None
     positions = of_trio._positions  # noqa: SLF001
     if positions.seeks[batch.partition] == seeks:
@@ -482,9 +482,14 @@ def subscription_of(generation: object) -> tuple[Topics, frozenset[str]]:
     Args:
         generation: of any package; the program's own tests may pass anything, which has none.
     """
-    # Those of threads and of asyncio call one of trio.
-    of_trio = getattr(generation, "_generation", generation)
-    if not isinstance(of_trio, Generation):
+    of_trio = _of_trio(generation)
+    if of_trio is None:
         return (), frozenset()
     member = of_trio._member  # noqa: SLF001
     return member.subscription.topics, member.cluster.known_addresses
+
+
+def _of_trio(generation: object) -> Generation | None:
+    """The generation itself, or the one that it calls if it is of threads or of asyncio."""
+    found = getattr(generation, "_generation", generation)
+    return found if isinstance(found, Generation) else None

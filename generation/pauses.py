@@ -48,6 +48,10 @@ class Pauses:
             self._source.resume(self._epoch, frozenset(partitions) - self._in_hand)
             self._paused.difference_update(partitions)
 
+    def is_paused(self, partition: TopicPartition) -> bool:
+        """Whether the program has paused a partition; any thread may ask."""
+        return partition in self._paused
+
     def take_in_hand(self, partition: TopicPartition) -> None:
         """Hand out nothing of a partition until `finished`, because a batch of it is handed out.
 

@@ -327,6 +327,10 @@ class RecordStream(PartitionStream):
         if self._lifecycle.state is State.RUNNING:  # a program's source was revoked at the end
             self._pauses.finished(partition)
 
+    def is_paused(self, partition: TopicPartition) -> bool:
+        """Whether the program has paused a partition; any thread may ask."""
+        return self._pauses.is_paused(partition)
+
     def undo_hand_out(self, batch: Batch) -> None:
         """Give back the batch that this stream returned last, and that the program did not get.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, final
 
@@ -18,6 +18,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
+    OffsetBehindCommitError,
     UsageError,
     in_one_line,
     short_repr,
@@ -185,6 +186,18 @@ def committing(handle: Callable[..., object], what: str, membership: Any) -> Ite
     """A block that commits what the function has processed; likewise."""
     consequence = "what was processed may be read again"
     with _not_by(handle, f"committing {what}", membership, consequence):
+        yield
+
+
+@contextmanager
+def committing_sought(
+    handle: Callable[..., object], partition: TopicPartition, offset: int, membership: Any
+) -> Iterator[None]:
+    """A block that commits where the program has sought; it may have sought once more by then."""
+    with (
+        committing(handle, f"offset {offset} of {partition}", membership),
+        suppress(OffsetBehindCommitError),
+    ):
         yield
 
 

@@ -9,7 +9,6 @@ once, and the record is left to the next owner of the partition.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar, final
 
@@ -32,6 +31,7 @@ from kgroup.retry_policy import (
     check_generation,
     is_retried,
 )
+from kgroup.worker_thread import unlimited_threads
 
 T = TypeVar("T")
 
@@ -107,8 +107,7 @@ class _Trio:
     kind: type = Generation
 
     def __init__(self) -> None:
-        # Functions of the program may occupy all threads that trio's own limiter allows.
-        self._limiter = trio.CapacityLimiter(math.inf)
+        self._limiter = unlimited_threads()
 
     async def pause(self, generation: Generation, seconds: float) -> None:
         with trio.move_on_after(seconds):

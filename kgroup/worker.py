@@ -32,6 +32,7 @@ from kgroup.batch_handler import (
     BatchProgress,
     can_commit_again,
     committing,
+    committing_sought,
     explained,
     left_of,
     not_committed,
@@ -42,7 +43,6 @@ from kgroup.config import GroupConfig
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
-    OffsetBehindCommitError,
     UsageError,
     count_of,
     in_one_line,
@@ -226,10 +226,7 @@ def partition_worker(
             left = None if generation.end is not None else left_of(left, done)
         if commit and (sought := sought_since(generation, batch)) is not None:
             # The next owner, too, continues where the program has sought.
-            with (
-                committing(handle, f"offset {sought} of {batch.partition}", generation),
-                suppress(OffsetBehindCommitError),  # it has sought once more
-            ):
+            with committing_sought(handle, batch.partition, sought, generation):
                 await _commit(generation, batch.partition, sought)
 
     async def process(generation: Any, partition: TopicPartition) -> None:
@@ -357,7 +354,7 @@ def closed_by_signals(
             signal.signal(number, signal.SIG_DFL)
             name = signal.Signals(number).name
             text = f"kgroup: the worker is killed by another {name}: a function blocks it\n"
-            with suppress(OSError):  # whoever reads it may have gone
+            with suppress(OSError):  # its reader may have ended
                 if select.select([], [2], [], 0)[1]:  # a write into a full pipe would wait
                     os.write(2, text.encode())  # a buffered stream may be in use right now
             os.kill(os.getpid(), number)

@@ -15,6 +15,7 @@ INVARIANT: a `WorkerThread` has at most one thread at a time; it has the name th
 from __future__ import annotations
 
 import contextvars
+import math
 import sys
 import threading
 import traceback
@@ -45,6 +46,14 @@ class WorkerThread:
         return await trio.to_thread.run_sync(
             work, thread_name=name, abandon_on_cancel=True, limiter=self._limiter
         )
+
+
+def unlimited_threads() -> trio.CapacityLimiter:
+    """A limiter for calls in threads that must not wait for those of the program.
+
+    Functions of the program may occupy all threads that trio's own limiter allows.
+    """
+    return trio.CapacityLimiter(math.inf)
 
 
 async def compute_inline(work: Callable[[], T], name: str) -> T:

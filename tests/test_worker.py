@@ -527,7 +527,7 @@ def test_a_signal_that_comes_twice_is_one_wish(
 
 
 IN_A_PROCESS = """
-import itertools, os, signal, sys, time
+import itertools, os, signal, sys
 from kgroup.worker import closed_by_signals
 
 def block(reacted):
@@ -548,9 +548,10 @@ with block(True):
         if not (child := os.fork()):
             try:
                 os.write(write, b".")
-                time.sleep(60)
+                signal.pause()
             except KeyboardInterrupt:
                 os._exit(3)
+            os._exit(4)
         os.read(read, 1)  # Python drops a signal that comes in the middle of its fork
         os.kill(child, number)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -68,7 +67,6 @@ class Generation(GenerationTwin):
         self._background = tasks.background
         self._owner = owner
         self._config = config
-        self._pauses: Counter[TopicPartition] = Counter()
         self._blocks: set[CancellableBlock] = set()
         self._work_cancelled = False
         self._body_task: asyncio.Task[Any] | None = None
@@ -84,10 +82,10 @@ class Generation(GenerationTwin):
         The task runs in a copy of the caller's context. At the drain's deadline, or at once if the
         membership is lost, it is cancelled. If it continues for a second after that, or blocks the
         event loop, a ``TaskStillRunning`` event names it; it is cancelled again every second,
-        and the member joins no new generation until it has ended. If others
-        cancel it, or it does so itself, that ends the group with a UsageError, unless the task that
-        has entered the group's block is cancelled as well. A CancelledError of something that it
-        awaits is an error like any other.
+        and the member joins no new generation until it has ended. If others cancel it, or it does
+        so itself, that ends the group with a UsageError, unless the task that has entered the
+        group's block is cancelled as well. A CancelledError of something that it awaits is an error
+        like any other.
 
         Returns:
             False if the generation drains or has ended. Nothing was started, which is no error:
@@ -189,7 +187,7 @@ class Generation(GenerationTwin):
         stream = self._call_sync(
             partial(self._generation.records, listed(partitions), max_records=max_records)
         )
-        return Records(self._bridge, self._background, self._generation, stream, self._pauses)
+        return Records(self._bridge, self._background, self._generation, stream)
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Return no batch of these partitions, or of any, until `resume`. No record is lost.
@@ -198,9 +196,7 @@ class Generation(GenerationTwin):
             NotOwnedError: the generation does not own a partition.
             StaleGenerationError: the generation has ended; nothing was done.
         """
-        named = listed(partitions)
-        self._call_sync(partial(self._generation.pause, named))
-        self._pauses.update(self.assignment if named is None else named)
+        self._call_sync(partial(self._generation.pause, listed(partitions)))
 
     def resume(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Return batches of these partitions, or of all, again.

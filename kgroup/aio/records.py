@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import final
@@ -15,7 +14,6 @@ from kgroup.generation.states import State
 from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import handed_out
-from kgroup.types import TopicPartition
 
 
 @final
@@ -30,7 +28,6 @@ class Records:
         background: that thread's loop.
         generation: the generation.
         stream: the stream of the batches.
-        pauses: the number of pauses of each partition.
     """
 
     def __init__(
@@ -39,13 +36,11 @@ class Records:
         background: BackgroundLoop,
         generation: Generation,
         stream: RecordStream,
-        pauses: Mapping[TopicPartition, int],
     ) -> None:
         self._bridge = bridge
         self._background = background
         self._generation = generation
         self._stream = stream
-        self._pauses = pauses
         self._ended = False
 
     def __aiter__(self) -> Records:
@@ -65,16 +60,15 @@ class Records:
         """
         while not self._ended:
             try:
-                found = await self._bridge.call(self._next)
+                batch = await self._bridge.call(self._next)
             except LoopEndedError:
-                found = None
-            if found is None:
+                batch = None
+            if batch is None:
                 break
-            batch, pauses = found
             # INVARIANT: nothing runs between these checks and the hand-over. Since the batch left
             # the background thread, other tasks may have kept asyncio's loop busy for long.
             sought = sought_since(self._generation, batch) is not None
-            paused = self._pauses.get(batch.partition, 0) != pauses
+            paused = self._stream.is_paused(batch.partition)
             if not sought and not paused and self._may_hand_out():
                 handed_out(self._stream.partitions, batch)
                 return batch
@@ -105,9 +99,8 @@ class Records:
 
     # In the background loop.
 
-    async def _next(self) -> tuple[Batch, int] | None:
+    async def _next(self) -> Batch | None:
         try:
-            batch = await anext(self._stream)
+            return await anext(self._stream)
         except StopAsyncIteration:
             return None
-        return batch, self._pauses.get(batch.partition, 0)

@@ -368,7 +368,7 @@ class BufferedSource:
         if type(offset) is not int or offset < 0:
             raise UsageError(f"{partition} cannot continue at {offset!r}; nothing has changed")
         queue.position = offset
-        self._fetch_anew(queue)
+        self._restart_fetch(queue)
         self._resume_if_possible()
 
     @_locked
@@ -376,7 +376,7 @@ class BufferedSource:
         """Take back the last batch of a partition, as if it had not left. Another epoch is ignored.
 
         It is handed out again when its partition is read: nothing is fetched for that. The caller
-        makes sure that nobody has sought in the partition since the batch left.
+        makes sure that there was no seek in the partition since the batch left.
 
         Raises:
             NotOwnedError: the partition was not assigned.
@@ -596,7 +596,7 @@ class BufferedSource:
         queue.held = False
         return FetchStart(queue.fetch_id, queue.position)
 
-    def _fetch_anew(self, queue: PartitionQueue) -> None:
+    def _restart_fetch(self, queue: PartitionQueue) -> None:
         """Drop what is queued or under way, and fetch from the position as it is now."""
         self._limits.count_removed(*queue.clear())
         if queue.opened:
@@ -622,7 +622,7 @@ class BufferedSource:
             return
         if isinstance(fault, OutOfRange) and fault.divergent_offset is not None:
             if queue.position <= fault.divergent_offset:
-                self._fetch_anew(queue)
+                self._restart_fetch(queue)
                 return
             self._limits.count_removed(*queue.clear())
             fault = attrs.evolve(fault, offset=queue.position)

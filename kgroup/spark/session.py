@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -18,6 +17,7 @@ from kgroup.spark.engine import Frame
 from kgroup.spark.frames import BACKENDS, Backend, frame, read_counter
 from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.worker_thread import unlimited_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,8 +80,7 @@ class SparkEngine:
         self._count = read_counter(spark) if reading.backend == "python" else None
         self._idle: list[ActionRunner] = []
         self._runners = 0
-        # Functions of the program may occupy all threads that trio's own limiter allows.
-        self._limiter = trio.CapacityLimiter(math.inf)
+        self._limiter = unlimited_threads()
 
     @property
     def counts_reads(self) -> bool:

@@ -62,7 +62,8 @@ class _Fill(Generic[T]):
     """One call into the loop for a value.
 
     Attributes:
-        value: at most one value, for the thread that waits; whoever removes it has it.
+        value: at most one value, for the thread that waits. The thread or the loop removes it, and
+            only one of them can.
         given_up: whether no thread waits for it any more; only the loop reads and writes it.
     """
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Final, final
 
@@ -24,6 +23,7 @@ from kgroup.batch_handler import (
     BatchProgress,
     can_commit_again,
     committing,
+    committing_sought,
     explained,
     left_of,
     not_committed,
@@ -31,7 +31,7 @@ from kgroup.batch_handler import (
     reading,
 )
 from kgroup.config import GroupConfig
-from kgroup.errors import CommitFailedError, CommitUnknownError, OffsetBehindCommitError
+from kgroup.errors import CommitFailedError, CommitUnknownError
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, is_program_error, name_of
 from kgroup.generation.generation import MAX_RECORDS, sought_since
@@ -197,10 +197,7 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
         left = None if generation.end is not None else left_of(left, done)
     if commit and (sought := sought_since(generation, batch)) is not None:
         # As in kgroup.worker.
-        with (
-            committing(handle, f"offset {sought} of {batch.partition}", generation),
-            suppress(OffsetBehindCommitError),
-        ):
+        with committing_sought(handle, batch.partition, sought, generation):
             _commit(generation, batch.partition, sought)
 
 

@@ -485,7 +485,7 @@ def test_a_damaged_record_behind_a_gap_fails_the_range() -> None:
 
 
 def test_a_later_range_does_not_inherit_an_error() -> None:
-    """An error behind the first range's end does not fail the next one, which is fetched anew."""
+    """An error behind the first range's end does not fail the next one, which is fetched again."""
     chunk = [*records(0, 1), failure(P0, KafkaError._BAD_MSG, 2), *records(0, 1, partition=1)]
     later = [*records(5, 6), *records(5, 6, partition=1)]
     rows, starts = read_scripted([chunk, later], (0, 2), (5, 7), partitions=2)

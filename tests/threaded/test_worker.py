@@ -160,7 +160,7 @@ def test_a_function_that_seeks(kafka: Kafka, threads: int | None) -> None:
 
 @pytest.mark.parametrize("threads", [None, 2])
 def test_a_function_that_pauses(kafka: Kafka, threads: int | None) -> None:
-    """Not one more batch of the partition comes until somebody resumes it; then all come."""
+    """No other batch of the partition comes until the program resumes it; then all come."""
     here, processed = Harness(kafka), ProcessedRecords()
     here.create(3, 20)
     pausing, paused = here.partition(0), threading.Event()
