@@ -29,6 +29,7 @@ from kgroup.functions import (
     is_program_error,
     name_of,
 )
+from tests.program_exceptions import OwnError
 
 
 async def coroutine(generation: object, batch: object) -> None:
@@ -53,10 +54,6 @@ async def async_generator(generation: object, batch: object) -> AsyncIterator[No
 def old_coroutine(generation: object, batch: object) -> Generator[None, None, None]:
     """A generator function that is awaitable."""
     yield
-
-
-class OwnError(BaseException):
-    """An exception of a program that is no `Exception`."""
 
 
 def failed() -> Future[None]:

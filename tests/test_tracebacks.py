@@ -12,6 +12,7 @@ import pytest
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import StartedCall, explain, handed_out, raise_outside, what_raised
 from kgroup.types import Membership, TopicPartition
+from tests.program_exceptions import UnprintableError
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MEMBERSHIP = Membership(
@@ -125,15 +126,6 @@ def test_its_own_context_and_cause_stay() -> None:
         except KeyError:
             raise_outside(error, LookupError("outside"))
     assert (error.__context__, error.__cause__) == (context, cause)
-
-
-class UnprintableError(RuntimeError, AttributeError):
-    """An exception that cannot be shown."""
-
-    def __repr__(self) -> str:
-        raise LookupError
-
-    __str__ = __repr__
 
 
 def test_an_exception_that_cannot_be_printed() -> None:

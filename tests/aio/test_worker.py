@@ -18,6 +18,7 @@ from kgroup.events import Left, ParkingFailed, RecordFailed, RecordParked, Retri
 from kgroup.interfaces import Batch, Message
 from tests.aio.test_group import Here, forever, in_asyncio
 from tests.brokers import EMBEDDED, Kafka
+from tests.program_exceptions import OwnError
 from tests.test_dead_letters import AWAY, Scripted, letters_by
 from tests.test_retries import logged
 from tests.threaded.harness import Harness, thread
@@ -283,10 +284,6 @@ def test_a_function_that_exits(kafka: Kafka, capsys: pytest.CaptureFixture[str])
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-class OwnError(BaseException):
-    """An exception of a program that is no `Exception`."""
-
-
 @pytest.mark.parametrize("error", [OwnError, KeyboardInterrupt])
 def test_exceptions_that_are_no_exception(
     kafka: Kafka, error: type[BaseException], capsys: pytest.CaptureFixture[str]
@@ -328,38 +325,31 @@ def test_a_call_within_a_generation_that_exits(kafka: Kafka) -> None:
     assert len(here.of(Left)) == 1
 
 
-def test_a_function_that_cancels_its_own_task(
-    kafka: Kafka, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("own", "match", "line"),
+    [
+        (True, "cancel was cancelled, and not by kgroup", "the task of"),
+        (False, "cancelled, and not by a signal", "the worker's task was cancelled"),
+    ],
+)
+def test_a_function_that_cancels_tasks(
+    kafka: Kafka, capsys: pytest.CaptureFixture[str], own: bool, match: str, line: str
 ) -> None:
-    """It ends the worker with an error that says so; the records would only be read again."""
+    """If it cancels its own, the records would only be read again; if the others, no signal did it.
+
+    Both end the worker with an error that says so, and not in silence with status 0.
+    """
     here = Here(kafka, 1, 1)
 
     async def cancel(_: aio.Generation, batch: Batch) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.sleep(0)
-
-    with pytest.raises(UsageError, match="cancel was cancelled, and not by kgroup"):
-        aio.run(here.harness.config(), cancel, on_event=here.on_event)
-    assert "failed: UsageError: the task of" in capsys.readouterr().err
-    assert len(here.of(Left)) == 1
-
-
-def test_a_worker_whose_task_is_cancelled(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> None:
-    """If no second signal has done it, that is a failure, and not a silent end with status 0."""
-    here = Here(kafka, 1, 1)
-
-    async def cancel(_: aio.Generation, batch: Batch) -> None:
-        own = asyncio.current_task()
         for task in asyncio.all_tasks():
-            if task is not own:
+            if (task is asyncio.current_task()) is own:
                 task.cancel()
         await asyncio.sleep(0)
 
-    with pytest.raises(UsageError, match="cancelled, and not by a signal"):
+    with pytest.raises(UsageError, match=match):
         aio.run(here.harness.config(), cancel, on_event=here.on_event)
-    assert "failed: UsageError: the worker's task was cancelled" in capsys.readouterr().err
+    assert f"failed: UsageError: {line}" in capsys.readouterr().err
     assert len(here.of(Left)) == 1
 
 

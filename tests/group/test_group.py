@@ -27,7 +27,7 @@ from kgroup.interfaces import Batch
 from kgroup.types import Cause, TopicPartition
 from kgroup.worker import serve
 from tests.group.harness import P0, P1, P2, Harness, harness, values
-from tests.test_tracebacks import UnprintableError
+from tests.program_exceptions import OwnError, UnprintableError
 
 
 async def test_a_generation_reads_commits_and_leaves(autojump_clock: MockClock) -> None:
@@ -270,10 +270,6 @@ async def test_starts_that_exit(autojump_clock: MockClock) -> None:
                 await group.next()
         assert raised.value.code == 3
         assert len(here.requests_for("leave_group")) == 1
-
-
-class OwnError(BaseException):
-    """An exception of a program, such as the one of ``pytest.fail``, that is no `Exception`."""
 
 
 @pytest.mark.parametrize("error", [SystemExit, OwnError])

@@ -15,10 +15,10 @@ from kgroup.errors import (
     StaleGenerationError,
     UsageError,
 )
-from kgroup.records.buffered_source import FAULT_REPEAT_INTERVAL
+from kgroup.records.buffered_source import FAULT_REPEAT_INTERVAL, BufferedSource
 from kgroup.records.fetcher import FetcherBroken, FetchFailure, FetchStart, OutOfRange
 from kgroup.types import TopicPartition
-from tests.records.scripted import run_of, scripted
+from tests.records.scripted import ScriptedFetcher, run_of, scripted
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
@@ -239,17 +239,23 @@ async def test_a_reader_does_not_starve_while_a_delivery_has_records_for_it(othe
             fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [0]))
 
 
+def with_a_hundred() -> tuple[BufferedSource, ScriptedFetcher, int]:
+    """A source that has fetched 100 records of A, its fetcher, and the fetch's id."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    first = fetcher.fetches[A].fetch_id
+    fetcher.deliver(source, run_of(A, first, range(100)))
+    return source, fetcher, first
+
+
 @pytest.mark.parametrize("handed_out", [40, 50, 51])
 async def test_what_was_cut_off_the_log_is_not_handed_out(handed_out: int) -> None:
     """The queue is dropped; the position is fetched again, or is a fault if it was cut off too.
 
     The fault stays in the next generation, unless that begins before the cut.
     """
-    source, fetcher = scripted()
-    source.assign(1, {A: 0})
-    source.open(1, [A])
-    first = fetcher.fetches[A].fetch_id
-    fetcher.deliver(source, run_of(A, first, range(100)))
+    source, fetcher, first = with_a_hundred()
     assert (await source.receive(1, [A], handed_out)).next_offset == handed_out
     source.deliver([OutOfRange(A, first, 100, "as scripted", 50)])
     assert fetcher.limits.records == 0
@@ -278,11 +284,7 @@ async def test_what_was_cut_off_the_log_is_not_handed_out(handed_out: int) -> No
 
 async def test_a_batch_from_behind_a_cut_that_is_put_back() -> None:
     """The fault stays: another fetch would not find that the log was cut."""
-    source, fetcher = scripted()
-    source.assign(1, {A: 0})
-    source.open(1, [A])
-    first = fetcher.fetches[A].fetch_id
-    fetcher.deliver(source, run_of(A, first, range(100)))
+    source, fetcher, first = with_a_hundred()
     await source.receive(1, [A], 90)
     batch = await source.receive(1, [A], 10)
     source.deliver([OutOfRange(A, first, 100, "as scripted", 80)])
@@ -295,11 +297,7 @@ async def test_a_batch_from_behind_a_cut_that_is_put_back() -> None:
 
 async def test_a_batch_that_is_put_back_into_a_log_that_was_cut() -> None:
     """It is fetched again, because some of it may not be in the log any more."""
-    source, fetcher = scripted()
-    source.assign(1, {A: 0})
-    source.open(1, [A])
-    first = fetcher.fetches[A].fetch_id
-    fetcher.deliver(source, run_of(A, first, range(100)))
+    source, fetcher, first = with_a_hundred()
     batch = await source.receive(1, [A], 60)
     source.deliver([OutOfRange(A, first, 100, "as scripted", 50)])
     source.put_back(1, batch)

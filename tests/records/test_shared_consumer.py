@@ -231,11 +231,8 @@ async def test_members_that_start_behind_one_another_share_one_fetch() -> None:
 async def test_the_fetch_goes_on_where_the_others_are_once_one_behind_has_left() -> None:
     """What only the leaver wanted is not read again for the others."""
     shared = _Shared()
-    ahead: list[Any] = []
-    behind: list[Any] = []
-    first, second = shared.member(ahead), shared.member(behind)
-    first.start({A: FetchStart(1, 100)})
-    second.start({A: FetchStart(1, 90)})
+    _, ahead = shared.reader(FetchStart(1, 100))
+    second, behind = shared.reader(FetchStart(1, 90))
     assert shared.thread.fetches[A].offset == 90
     shared.consumer.deliver([run_of(A, shared.thread.fetches[A].fetch_id, [90, 91])])
     assert (len(ahead), len(behind)) == (0, 1)
@@ -248,11 +245,8 @@ async def test_the_fetch_goes_on_where_the_others_are_once_one_behind_has_left()
 async def test_an_offset_that_the_log_lacks_concerns_only_who_wants_it() -> None:
     """The reader behind gets the fault; the one ahead continues at its own offset."""
     shared = _Shared()
-    ahead: list[Any] = []
-    behind: list[Any] = []
-    first, second = shared.member(ahead), shared.member(behind)
-    first.start({A: FetchStart(1, 100)})
-    second.start({A: FetchStart(7, 0)})
+    _, ahead = shared.reader(FetchStart(1, 100))
+    second, behind = shared.reader(FetchStart(7, 0))
     fault = OutOfRange(A, shared.thread.fetches[A].fetch_id, 0, "r")
     shared.consumer.deliver([fault])
     assert (ahead, behind) == ([], [OutOfRange(A, 7, 0, "r")])
@@ -283,11 +277,8 @@ async def test_a_damaged_batch_concerns_only_who_has_not_read_past_it() -> None:
 async def test_a_refusal_and_a_truncation_concern_every_reader() -> None:
     """Both are true wherever it reads: the permission is missing, or its log is another one."""
     shared = _Shared()
-    ahead: list[Any] = []
-    behind: list[Any] = []
-    first, second = shared.member(ahead), shared.member(behind)
-    first.start({A: FetchStart(1, 100)})
-    second.start({A: FetchStart(7, 90)})
+    _, ahead = shared.reader(FetchStart(1, 100))
+    _, behind = shared.reader(FetchStart(7, 90))
     fetch_id = shared.thread.fetches[A].fetch_id
     shared.consumer.deliver([Unreadable(A, fetch_id, 90, "r", refused=True)])
     shared.consumer.deliver([OutOfRange(A, fetch_id, 90, "r", 50)])
@@ -458,6 +449,13 @@ class _Shared:
             got.extend(items)
 
         return SharedFetcher(self.consumer, BufferLimits(1000, 10**6), take_in, lambda _: None)
+
+    def reader(self, start: FetchStart) -> tuple[SharedFetcher, list[Any]]:
+        """A member that reads partition A, and what it gets."""
+        got: list[Any] = []
+        member = self.member(got)
+        member.start({A: start})
+        return member, got
 
 
 class _ScriptedThread(ScriptedFetcher):

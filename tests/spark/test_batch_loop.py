@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -25,8 +27,8 @@ from kgroup.spark.offset_ranges import OffsetRange, batch_id
 from kgroup.types import Cause, TopicPartition
 from tests.group.harness import Harness, harness
 from tests.group.test_stale import evict
+from tests.program_exceptions import OwnError, UnprintableError
 from tests.spark.fakes import FakeEngine, loop_of
-from tests.test_tracebacks import UnprintableError
 
 P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
@@ -117,10 +119,6 @@ async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> No
                 assert "kgroup group" in engine.descriptions[0]
         assert ids[0] == ids[1] == batch_id("group", [OffsetRange("topic", 0, 0, 10)])
         assert len(set(groups)) == 1  # of two processes: each counts its own epochs
-
-
-class OwnError(BaseException):
-    """An exception of a program that is no `Exception`."""
 
 
 @pytest.mark.parametrize("error", [LookupError, OwnError, UnprintableError])
@@ -360,65 +358,62 @@ async def recreate(here: Harness) -> None:
     await here.append(20)
 
 
+@asynccontextmanager
+async def a_long_batch() -> AsyncIterator[tuple[Harness, MicroBatch]]:
+    """A batch of the ten records of P0, each of whose runs lasts 10 s."""
+    async with harness() as here:
+        await here.append(10)
+        async with here.group(watch_partition_changes=False) as group:
+            yield here, await anext(loop_of(await group.next(), FakeEngine(lasts=10.0)))
+
+
 async def test_a_topic_that_is_created_again_while_a_batch_runs(
     autojump_clock: MockClock,
 ) -> None:
     """The run fails and names the range, and nothing is committed; it may be run again."""
-    async with harness() as here:
-        await here.append(10)
-        async with here.group(watch_partition_changes=False) as group:
-            loop = loop_of(await group.next(), FakeEngine(lasts=10.0))
-            batch = await anext(loop)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(later, 5.0, partial(recreate, here))
-                with pytest.raises(FetchError, match=r"created again .* topic-0\[0:10\]") as raised:
-                    await batch.run(len)
-            assert raised.value.partition == P0
-            assert batch.stage is BatchStage.FAILED
-            (failed,) = here.events_of(BatchFailed)
-            assert "created again" in failed.reason
-            with pytest.raises(UsageError, match="run it again"):
-                await batch.commit()
-            assert await here.committed() == {}
-            await batch.run(len)
+    async with a_long_batch() as (here, batch):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(later, 5.0, partial(recreate, here))
+            with pytest.raises(FetchError, match=r"created again .* topic-0\[0:10\]") as raised:
+                await batch.run(len)
+        assert raised.value.partition == P0
+        assert batch.stage is BatchStage.FAILED
+        (failed,) = here.events_of(BatchFailed)
+        assert "created again" in failed.reason
+        with pytest.raises(UsageError, match="run it again"):
             await batch.commit()
-            assert await here.committed() == {P0: 10}
+        assert await here.committed() == {}
+        await batch.run(len)
+        await batch.commit()
+        assert await here.committed() == {P0: 10}
 
 
 async def test_a_topic_that_is_deleted_after_it_was_read(autojump_clock: MockClock) -> None:
     """Without another topic of its name the records are of one log, and the run succeeds."""
-    async with harness() as here:
-        await here.append(10)
-        async with here.group(watch_partition_changes=False) as group:
-            loop = loop_of(await group.next(), FakeEngine(lasts=10.0))
-            batch = await anext(loop)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(later, 5.0, partial(here.broker.delete_topic, "topic"))
-                assert await batch.run(len) == 1
-            assert batch.stage is BatchStage.RAN
+    async with a_long_batch() as (here, batch):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(later, 5.0, partial(here.broker.delete_topic, "topic"))
+            assert await batch.run(len) == 1
+        assert batch.stage is BatchStage.RAN
 
 
 async def test_a_run_waits_until_the_topics_ids_are_known(
     autojump_clock: MockClock,
 ) -> None:
     """While brokers refuse Metadata, it is not known that the topic is still the same."""
-    async with harness() as here:
-        await here.append(10)
-        async with here.group(watch_partition_changes=False) as group:
-            loop = loop_of(await group.next(), FakeEngine(lasts=10.0))
-            batch = await anext(loop)
+    async with a_long_batch() as (here, batch):
 
-            async def refuse() -> None:
-                away = here.broker.inject("metadata", ErrorCode.UNKNOWN_SERVER_ERROR, times=None)
-                await trio.sleep(15.0)
-                away.cancel()
+        async def refuse() -> None:
+            away = here.broker.inject("metadata", ErrorCode.UNKNOWN_SERVER_ERROR, times=None)
+            await trio.sleep(15.0)
+            away.cancel()
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(later, 5.0, refuse)
-                began = trio.current_time()
-                await batch.run(len)
-                assert trio.current_time() - began >= 20
-            assert here.events_of(RequestFailed)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(later, 5.0, refuse)
+            began = trio.current_time()
+            await batch.run(len)
+            assert trio.current_time() - began >= 20
+        assert here.events_of(RequestFailed)
 
 
 async def test_the_end_of_a_generation_closes_the_engine(autojump_clock: MockClock) -> None:
