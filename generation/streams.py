@@ -149,6 +149,29 @@ class _WaitingForReset:
 
 
 @final
+@attrs.define(eq=False)
+class _PositionSearch:
+    """A search for the positions that a stream begins with, or for one that the log has.
+
+    It goes on if the program gives up its call, and the next call waits for it: a program whose
+    calls are shorter than the brokers' answers would otherwise never get a record.
+
+    Attributes:
+        error: why a position has to be reset; None at the beginning of the stream.
+        over: set when the search has ended, whatever the cause.
+        scope: cancels it.
+        found: whether the positions are known now.
+        raised: what the search raised instead.
+    """
+
+    error: OffsetOutOfRangeError | None
+    over: trio.Event = attrs.field(factory=trio.Event)
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    found: bool = False
+    raised: Exception | None = None
+
+
+@final
 class RecordStream(PartitionStream):
     """Batches of some partitions of one generation; an async iterator.
 
@@ -168,6 +191,7 @@ class RecordStream(PartitionStream):
         self._limit = max_records
         self._leased = LeasedBatches(self._lifecycle, self._member.clock)
         self._located = False
+        self._search: _PositionSearch | None = None
         self._busy = False
         self._emitter = self._member.emitter
         self._pauses = parts.pauses
@@ -360,6 +384,7 @@ class RecordStream(PartitionStream):
     def _may_read_in_thread(self) -> bool:
         return (
             self._located
+            and self._search is None
             and not self._waiting_for_reset
             and self._is_running()
             and self._lifecycle.lease.left > 0
@@ -372,6 +397,12 @@ class RecordStream(PartitionStream):
         self._positions.handed_out(batch.partition, batch.next_offset)
         return self._leased.bind(batch, self._positions.seeks[batch.partition])
 
+    def close(self) -> None:
+        """Release the partitions, so that another stream of this generation can read them."""
+        super().close()
+        if self._search is not None:
+            self._search.scope.cancel()
+
     async def aclose(self) -> None:
         """Like `close`, as a checkpoint."""
         self.close()
@@ -379,19 +410,15 @@ class RecordStream(PartitionStream):
 
     async def _next(self) -> Batch | None:
         """The next batch, or None at the end."""
-        source, epoch = self._member.source, self._epoch
         while self._is_running():
             try:
-                if not self._located:
-                    await self._starts.locate(self.partitions, None)
-                    self._located = True
-                    source.open(epoch, self.partitions)
+                if not self._located and self._search is None:
+                    self._begin_search(None)
+                if self._search is not None:
+                    await self._end_search(self._search)
                     continue
                 await self._lifecycle.wait_to_read()
                 batch = await self._receive()
-            except OffsetOutOfRangeError as error:
-                await self._locate_again(error)
-                continue
             except StaleGenerationError:
                 return None
             if batch is None:
@@ -405,25 +432,32 @@ class RecordStream(PartitionStream):
         return None
 
     async def _receive(self) -> Batch | None:
-        """The source's next batch; None where a partition's wait is over before there is one."""
-        source, epoch = self._member.source, self._epoch
+        """The source's next batch; None where a position has to be reset before there is one."""
         if self._waiting_for_reset:
             self._forget_sought()
-        if not self._waiting_for_reset:
-            return await source.receive(epoch, self.partitions, self._limit)
+        try:
+            if self._waiting_for_reset:
+                return await self._receive_of_others()
+            return await self._member.source.receive(self._epoch, self.partitions, self._limit)
+        except OffsetOutOfRangeError as error:
+            self._reset(error)
+            return None
+
+    async def _receive_of_others(self) -> Batch | None:
+        """The next batch of partitions that do not wait for a reset; None after such a wait."""
         batch: Batch | None = None
         with trio.move_on_at(min(waiting.until for waiting in self._waiting_for_reset.values())):
             if ready := self.partitions.difference(self._waiting_for_reset):
-                batch = await source.receive(epoch, ready, self._limit)
+                batch = await self._member.source.receive(self._epoch, ready, self._limit)
             else:
                 await self._lifecycle.ending.wait()
         if batch is None and self._is_running():
             self._forget_sought()
             now = trio.current_time()
-            for name, waiting in list(self._waiting_for_reset.items()):
-                if waiting.until <= now:
-                    del self._waiting_for_reset[name]
-                    await self._reset(waiting.error)
+            over = (one for one in self._waiting_for_reset.values() if one.until <= now)
+            if (first := next(over, None)) is not None:
+                del self._waiting_for_reset[first.error.partition]
+                self._begin_search(first.error)
         return batch
 
     def _forget_sought(self) -> None:
@@ -433,7 +467,7 @@ class RecordStream(PartitionStream):
                 del self._waiting_for_reset[name]
                 self._resets.pop(name, None)
 
-    async def _locate_again(self, error: OffsetOutOfRangeError) -> None:
+    def _reset(self, error: OffsetOutOfRangeError) -> None:
         """Reset a position that does not exist: at once, and after a wait if it happens again.
 
         A faulty leader may keep naming an end that its log does not have. Each reset costs a
@@ -442,22 +476,48 @@ class RecordStream(PartitionStream):
         name = error.partition
         if name not in self._resets:
             self._resets[name] = self._member.new_backoff()
-            await self._reset(error)
+            self._begin_search(error)
         else:
             until = trio.current_time() + self._resets[name].next()
             self._waiting_for_reset[name] = _WaitingForReset(
                 until, error, self._positions.moves([name])[name]
             )
 
-    async def _reset(self, error: OffsetOutOfRangeError) -> None:
+    def _begin_search(self, error: OffsetOutOfRangeError | None) -> None:
+        self._search = search = _PositionSearch(error)
+        if error is None and self._positions.unlocated.isdisjoint(self.partitions):
+            search.found = True
+            search.over.set()
+        else:
+            self._lifecycle.start_service(self._find, search)
+
+    async def _find(self, search: _PositionSearch) -> None:
+        partitions = self.partitions if search.error is None else [search.error.partition]
         try:
-            await self._starts.locate([error.partition], error)
-        except StaleGenerationError:
-            return  # the generation's end has begun, and so the stream is at its end
-        except Exception:
-            # The handler gets the error, and each further call tries at once.
-            self._resets.pop(error.partition, None)
-            raise
+            with search.scope:
+                await self._starts.locate(partitions, search.error)
+                search.found = True
+        except Exception as error:  # noqa: BLE001  # the program's next call raises it
+            search.raised = error
+        finally:
+            search.over.set()
+
+    async def _end_search(self, search: _PositionSearch) -> None:
+        """Wait for the search that this call has begun, or an earlier one that was given up.
+
+        Raises:
+            StaleGenerationError: the generation's end began before it found anything.
+            OffsetOutOfRangeError, NoOffsetError, BrokerError: as `StartFinder.locate`.
+        """
+        await search.over.wait()
+        self._search = None
+        if search.raised is not None:
+            if search.error is not None:  # each further call tries at once
+                self._resets.pop(search.error.partition, None)
+            raise search.raised
+        if search.found and search.error is None:
+            self._located = True
+            self._member.source.open(self._epoch, self.partitions)
 
 
 @final

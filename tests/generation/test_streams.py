@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from types import SimpleNamespace
 from typing import Any, final
 
@@ -55,6 +55,10 @@ class FakeLifecycle:
         """See ``Lifecycle``."""
         self.batches.append(seconds)
 
+    def start_service(self, fn: Callable[..., Awaitable[None]], *args: object) -> None:
+        """See ``Lifecycle``."""
+        trio.lowlevel.spawn_system_task(fn, *args)
+
     async def wait_to_read(self) -> None:
         """See ``Lifecycle``."""
         while self.lease.left <= 0 and self.state is State.RUNNING:
@@ -71,6 +75,8 @@ class Around:
         self.lifecycle: Any = FakeLifecycle()
         self.located: list[Any] = []
         self.locating: Exception | None = None
+        self.answers_after = 0.0
+        self.given_up: list[Any] = []
         self.open: set[Any] = set()
         self.made: list[RecordStream] = []
         self.pauses = Pauses(self.source, MEMBERSHIP.epoch)
@@ -99,7 +105,11 @@ class Around:
 
     async def locate(self, partitions: Collection[TopicPartition], error: Any) -> None:
         """See ``StartFinder``."""
-        await trio.lowlevel.checkpoint()
+        try:
+            await trio.sleep(self.answers_after)
+        except trio.Cancelled:
+            self.given_up.append((sorted(partitions), error))
+            raise
         self.located.append((sorted(partitions), error))
         if self.locating is not None:
             raise self.locating
@@ -228,6 +238,77 @@ async def test_an_error_of_the_reset_policy_is_raised(autojump_clock: MockClock)
     assert around.source.log == []
     around.locating = None
     assert await offsets(stream, 1) == [0]
+
+
+async def first_of_short_calls(stream: RecordStream, seconds: float) -> Batch:
+    """Call a stream until it returns a batch; each call is given up after some seconds."""
+    for _ in range(1000):
+        with trio.move_on_after(seconds):
+            return await anext(stream)
+    raise AssertionError(f"{stream} returned nothing")
+
+
+async def test_calls_that_are_shorter_than_the_search_for_a_position(
+    autojump_clock: MockClock,
+) -> None:
+    """The search goes on between the calls, so that they get a batch; it is made once."""
+    around = Around()
+    around.answers_after = 1.0
+    batch = await first_of_short_calls(around.stream(), 0.03)
+    assert batch.start_offset == 0
+    assert around.located == [([P0], None)]
+    assert trio.current_time() < 1.1
+
+
+async def test_calls_that_are_shorter_than_a_reset(autojump_clock: MockClock) -> None:
+    """A reset that a call began ends, and later calls read from the new position."""
+    error = OffsetOutOfRangeError("gone", P0, 7)
+    around = Around(FakeSource(error=error))
+    stream = around.stream()
+    around.answers_after = 1.0
+    await first_of_short_calls(stream, 0.03)
+    assert around.located == [([P0], None), ([P0], error)]
+    assert trio.current_time() < 2.2
+
+
+async def test_calls_that_are_shorter_than_later_resets(autojump_clock: MockClock) -> None:
+    """Resets that wait end too, for each of several partitions, and others are read meanwhile."""
+    around = Around(FakeSource(lost=P0, pause_between=0.1))
+    stream = around.stream(P0, P1)
+    around.answers_after = 1.0
+    for _ in range(60):
+        assert (await first_of_short_calls(stream, 0.3)).partition == P1
+    resets = len(around.located) - 1
+    assert 3 < resets < 40
+    assert not around.given_up
+
+
+async def test_an_error_of_a_search_whose_call_was_given_up(autojump_clock: MockClock) -> None:
+    """The next call raises it; the call after that searches again."""
+    around = Around()
+    around.answers_after = 1.0
+    around.locating = NoOffsetError("none")
+    stream = around.stream()
+    with trio.move_on_after(0.1):
+        await anext(stream)
+    await trio.sleep(5)
+    with pytest.raises(NoOffsetError):
+        await anext(stream)
+    around.locating = None
+    assert await offsets(stream, 1) == [0]
+
+
+async def test_a_search_ends_with_its_stream(autojump_clock: MockClock) -> None:
+    """A closed stream searches for nothing more: another one may read its partitions."""
+    around = Around()
+    around.answers_after = 1.0
+    stream = around.stream()
+    with trio.move_on_after(0.1):
+        await anext(stream)
+    stream.close()
+    await trio.sleep(5)
+    assert (around.located, around.given_up) == ([], [([P0], None)])
+    assert [batch async for batch in stream] == []
 
 
 async def test_past_the_lease_nothing_is_handed_out(

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from time import monotonic
 
 import pytest
 
 from kgroup.background.event_loop import BackgroundLoop
-from kgroup.threaded import Generation
+from kgroup.config import GroupConfig
+from kgroup.interfaces import Batch
+from kgroup.testing.embedded import EmbeddedKafka
+from kgroup.threaded import ConsumerGroup, Generation
+from kgroup.threaded.records import Records
 from kgroup.types import TopicPartition
 from tests.brokers import Kafka
-from tests.threaded.harness import SOON, Harness, wait
+from tests.threaded.harness import QUICK, SOON, Harness, wait
 
 RECORDS = 300
 BATCH = 3
@@ -106,3 +112,35 @@ def test_what_other_threads_do_counts_at_once(kafka: Kafka) -> None:
         generation.wait_ended(SOON)
     assert seen == [0, 1, 2, 3, 4, 200, 201]
     assert here.committed() == 202
+
+
+def test_calls_that_are_shorter_than_a_broker_takes_to_answer() -> None:
+    """A program that polls gets over a position that is not in the log, and over its beginning."""
+    with EmbeddedKafka() as kafka:
+        kafka.create_topic("topic", 1)
+        kafka.append("topic", 0, [b"value"])
+        name = TopicPartition("topic", 0)
+        config = GroupConfig(
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id="group",
+            topics=["topic"],
+            commit_initial_position=False,
+            **QUICK,
+        )
+        with ConsumerGroup(config) as group:
+            generation = group.next(SOON)
+            kafka.call(kafka.cluster.nodes[1].slow, 0.2, "ListOffsets")
+            generation.seek(name, 100)
+            records = generation.records(name)
+            assert [message.value() for message in poll(records)] == [b"value"]
+
+
+def poll(records: Records) -> Batch:
+    """Ask for a batch again and again, without waiting for it."""
+    until = monotonic() + SOON
+    while monotonic() < until:
+        with suppress(TimeoutError):
+            batch = records.next(0)
+            assert batch is not None
+            return batch
+    raise AssertionError(f"no batch in {SOON:g} s")
