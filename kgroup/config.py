@@ -7,6 +7,7 @@ field, the value and what is allowed. docs/configuration.md is generated from ``
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import textwrap
@@ -480,7 +481,7 @@ FIELDS: Final = attrs.fields(GroupConfig)
 
 def _with_fields(text: str) -> str:
     """The docstring of `GroupConfig` with what each field is for, so that ``help()`` shows it."""
-    indent = " " * 8
+    indent = " " * 4
     lines = (
         textwrap.fill(
             f"{one.name}: {one.metadata['reason']}",
@@ -490,11 +491,12 @@ def _with_fields(text: str) -> str:
         )
         for one in FIELDS
     )
-    before, heading, after = text.partition("    Raises:\n")
-    return "\n".join((f"{before}    Attributes:", *lines, "", f"{heading}{after}"))
+    before, heading, after = text.partition("Raises:\n")
+    return "\n".join((f"{before}Attributes:", *lines, "", f"{heading}{after}"))
 
 
-GroupConfig.__doc__ = _with_fields(GroupConfig.__doc__ or "")
+# Python 3.13 has taken the indent out already.
+GroupConfig.__doc__ = _with_fields(inspect.cleandoc(GroupConfig.__doc__ or ""))
 
 
 def _refuse_missing(given: Mapping[str, Any]) -> None:
