@@ -190,7 +190,8 @@ class Batch:
     Attributes:
         partition: the partition.
         messages: the records, at least one; a tuple, in batches of a generation.
-        next_offset: the offset to commit once all records are processed: the last offset + 1.
+        next_offset: the offset to commit once all records are processed: the last offset + 1, or
+            after the markers of transactions that follow it, as far as they have been fetched.
         start_offset: the ``next_offset`` of the batch before it, or where the partition started or
             was sought. A store that keeps its own offsets can check with it that nothing is missing
             and nothing comes twice. The first record's offset can be larger, because logs have

@@ -4,7 +4,8 @@ A ``PartitionQueue`` holds the records of one partition. ``BufferLimits`` counts
 of all partitions together and decides when fetching stops.
 
 INVARIANT: what is queued continues ``position`` without a gap that a reader could see. The first
-queued record is the log's first record at or after ``position``.
+queued record is the log's first record at or after ``position``, and none lies between the last
+one, or ``position`` if nothing is queued, and ``passed_to``.
 
 **Counting without a common lock.** Each counter has one writer at a time, so that the fetcher and
 the source can share them: the fetcher, under its lock, counts the records that it delivers; the
@@ -72,6 +73,8 @@ class PartitionQueue:
         held: whether its fetch is held back, because it has far more than its share.
         fault: why nothing follows what is queued, or None; for a refusal, until it was raised.
         waiter: the reader that waits for it, or None.
+        passed_to: the offset after what the log has behind the queued records and what is no record
+            for this reader (markers of transactions); less than theirs if that is not known.
         records: how many records are queued.
         size: their bytes.
         taken_size: the bytes of what was taken last.
@@ -85,6 +88,7 @@ class PartitionQueue:
     held: bool = False
     fault: OutOfRange | Unreadable | None = None
     waiter: Waiter | None = None
+    passed_to: int = 0
     records: int = 0
     size: int = 0
     taken_size: int = 0
@@ -106,7 +110,12 @@ class PartitionQueue:
         if self._runs:
             first = self._runs[0]
             return self.position <= offset <= first.messages[first.start].offset()
-        return offset == self.position
+        return self.position <= offset <= self.next_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next record that the log can have for the reader."""
+        return self.position if self._runs else max(self.position, self.passed_to)
 
     def truncated_below(self, offset: int) -> bool:
         """Whether the log was cut below an offset, and the position not been reset since."""
@@ -149,6 +158,7 @@ class PartitionQueue:
                 taken_size += part_size
         messages = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
         self.position = messages[-1].offset() + 1
+        self.position = self.next_offset
         self.records -= len(messages)
         self.size -= taken_size
         self.taken_size = taken_size
@@ -170,7 +180,7 @@ class PartitionQueue:
         """Drop what is queued; return how many records and bytes that was."""
         dropped = self.records, self.size
         self._runs.clear()
-        self.records = self.size = 0
+        self.records = self.size = self.passed_to = 0
         self.fault = None
         return dropped
 

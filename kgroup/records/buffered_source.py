@@ -74,6 +74,7 @@ from kgroup.records.fetcher import (
     FetchFailure,
     FetchStart,
     OutOfRange,
+    PassedTo,
     Unreadable,
 )
 from kgroup.records.waiters import ThreadRead, Waiter, WaitingTask
@@ -418,6 +419,8 @@ class BufferedSource:
             match item:
                 case FetchedRun():
                     self._queue_run(item)
+                case PassedTo():
+                    self._pass(item)
                 case OutOfRange() | Unreadable():
                     self._fail(item)
                 case FetchFailure():
@@ -514,7 +517,7 @@ class BufferedSource:
 
     def _lag_of(self, queue: PartitionQueue) -> int | None:
         known = self._fetcher.high_watermark(queue.partition)
-        return None if known is None else max(0, known - queue.position)
+        return None if known is None else max(0, known - queue.next_offset)
 
     def _end_turn(self, queue: PartitionQueue) -> None:
         """Put a partition that had its turn behind all others that are ready."""
@@ -615,6 +618,11 @@ class BufferedSource:
         self._refresh(queue)
         if self._reported_at:
             self._forget_reports(run.partition)
+
+    def _pass(self, item: PassedTo) -> None:
+        queue = self._queues.get(item.partition)
+        if queue is not None and queue.fetch_id == item.fetch_id:
+            queue.passed_to = item.offset
 
     def _fail(self, fault: OutOfRange | Unreadable) -> None:
         queue = self._queues.get(fault.partition)

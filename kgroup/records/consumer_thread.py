@@ -71,8 +71,9 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   another Consumer.
 - It can lose all its brokers for good, while they are there. The thread then replaces the Consumer
   (``kgroup.records.lost_brokers``).
-- Its own position is past what was handed out, so it is never used: the source says where each
-  fetch starts.
+- Its own position is past what was handed out, so no fetch starts there: the source says where each
+  one does. The position only says how far the markers of transactions reach that follow what has
+  arrived, since they are no messages. It is not known from each ``assign`` to what arrives next.
 
 Source: confluent-kafka 2.16's ``Consumer.c``. The group protocol of librdkafka is not used.
 """
@@ -104,6 +105,7 @@ from kgroup.records.fetcher import (
     FetchFailure,
     FetchStart,
     OutOfRange,
+    PassedTo,
     Unreadable,
     count_records,
 )
@@ -343,7 +345,7 @@ class ConsumerThread:
             return False
         try:
             items = self._take()
-            if in_loop or all(isinstance(item, FetchedRun) for item in items):
+            if in_loop or all(isinstance(item, FetchedRun | PassedTo) for item in items):
                 take_in(items)
             else:
                 self._deliver_items(items)
@@ -370,7 +372,7 @@ class ConsumerThread:
                 self._post(_only_wake)  # the thread waits for what follows
             items = self._items_of(chunk)
             self._count(items)
-            self._read_watermarks_if_due()
+            items += self._read_watermarks_if_due()
         except Exception as error:  # noqa: BLE001 - as in the thread, every receive() raises it
             return [FetcherBroken(f"reading for {self.thread.name} failed: {error!r}", error)]
         else:
@@ -404,7 +406,8 @@ class ConsumerThread:
                 if self._closing:
                     return
                 command = self._fetch() if self._may_poll() else None
-                self._read_watermarks_if_due()
+                if passed := self._read_watermarks_if_due():
+                    self._deliver_items(passed)
                 if self._lost_brokers.must_check(monotonic()) and self._may_poll():
                     self._check_brokers()
                 if self._login is not None and self._login.files_renewed(monotonic()):
@@ -620,6 +623,7 @@ class ConsumerThread:
     def _items_of(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
         """The items of a chunk, and what the error callback has left since the last one."""
         items = self._items(chunk) if chunk else []
+        items += self._passed(items)
         # Behind the records that came with them, so that they carry the offset after those.
         errors, self._callback_errors = self._callback_errors, []
         for error in errors:
@@ -627,6 +631,21 @@ class ConsumerThread:
             fetch = self._fetches.get(partition) if partition else None
             items.append(self._item_for_error(error, partition, fetch))
         return items
+
+    def _passed(self, items: Sequence[FetchedItem]) -> list[FetchedItem]:
+        """How far the partitions of some records have been read, where that is further on."""
+        read = {item.partition for item in items if isinstance(item, FetchedRun)}
+        failed = {item.partition for item in items if isinstance(item, OutOfRange | Unreadable)}
+        return self._passed_of(read - failed)
+
+    def _passed_of(self, partitions: Collection[TopicPartition]) -> list[FetchedItem]:
+        passed: list[FetchedItem] = []
+        for name, offset in self._positions(partitions).items():
+            fetch = self._fetches[name]
+            if offset > fetch.next_offset:
+                fetch.next_offset = offset
+                passed.append(PassedTo(name, fetch.fetch_id, offset))
+        return passed
 
     def _items(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
         if not has_errors(chunk):
@@ -678,17 +697,27 @@ class ConsumerThread:
         )
         return [*items, Unreadable(partition, fetch.fetch_id, fetch.next_offset, reason)]
 
-    def _read_watermarks_if_due(self) -> None:
+    def _read_watermarks_if_due(self) -> list[FetchedItem]:
         """Read those of all partitions, so that they are known of partitions without records too.
 
         librdkafka keeps what the last Fetch response said; nothing is requested.
+
+        Returns:
+            how far partitions have been read that have only markers up to there.
         """
         now = monotonic()
         if now < self._watermarks_due:
-            return
+            return []
         for partition in self._fetches:
             self._read_watermark(partition)
+        unread = [
+            partition
+            for partition, fetch in self._fetches.items()
+            if self._watermarks.get(partition, 0) > fetch.next_offset
+        ]
+        passed = self._passed_of(unread)
         self._watermarks_due = now + max(WATERMARKS, len(self._fetches) / WATERMARKS_PER_SECOND)
+        return passed
 
     def _read_watermark(self, partition: TopicPartition) -> None:
         try:
@@ -697,6 +726,14 @@ class ConsumerThread:
             return  # reading must not end for want of a number that is only reported
         if high >= 0:  # negative before the first Fetch response
             self._watermarks[partition] = high
+
+    def _positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets after what librdkafka has returned of these, and after markers behind it."""
+        try:
+            found = self._consumer.position([_to_confluent(name) for name in partitions])
+        except KafkaException:
+            return {}  # as with watermarks
+        return {TopicPartition(one.topic, one.partition): one.offset for one in found}
 
     def _fault(self, message: confluent_kafka.Message, error: KafkaError) -> list[FetchedItem]:
         partition = _partition_of(message)

@@ -2,7 +2,7 @@
 
 A fetcher gets records from somewhere: ``ConsumerThread`` from librdkafka, the one of
 ``MemorySource`` from a log in memory. The source calls the methods of ``Fetcher`` to say what to
-fetch. The fetcher delivers lists of items: runs of records, and faults.
+fetch. The fetcher delivers lists of items: runs of records, what lies behind them, and faults.
 
 Every fetch of a partition has a *fetch id*, a number that is never used twice. The source starts
 a new fetch whenever a partition's position jumps. An item whose fetch id is not the partition's
@@ -48,6 +48,25 @@ class FetchedRun:
     fetch_id: int
     messages: Sequence[Message] = attrs.field(repr=lambda messages: f"<{len(messages)} messages>")
     size: int
+
+
+@final
+@attrs.frozen
+class PassedTo:
+    """All records before an offset have been delivered; the log goes on with it.
+
+    A transaction ends with a marker, which has an offset and is no record, and records of aborted
+    transactions may not be for the reader. So the offset may be further on than the last record's.
+
+    Attributes:
+        partition: the partition.
+        fetch_id: the fetch.
+        offset: the offset that it wants next.
+    """
+
+    partition: TopicPartition
+    fetch_id: int
+    offset: int
 
 
 @final
@@ -162,7 +181,7 @@ class FetcherBroken:
     cause: BaseException | None = None
 
 
-FetchedItem = FetchedRun | OutOfRange | Unreadable | FetchFailure | FetcherBroken
+FetchedItem = FetchedRun | PassedTo | OutOfRange | Unreadable | FetchFailure | FetcherBroken
 
 
 def count_records(items: Iterable[FetchedItem]) -> tuple[int, int]:

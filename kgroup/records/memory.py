@@ -28,6 +28,7 @@ from kgroup.records.fetcher import (
     FetchFailure,
     FetchStart,
     OutOfRange,
+    PassedTo,
     Unreadable,
 )
 from kgroup.types import IsolationLevel, TopicPartition
@@ -281,8 +282,13 @@ class _LogFetcher:
 
     async def _read_once(self, reader: _PartitionReader) -> None:
         found = self._log.read(reader.partition, reader.offset, CHUNK, self._isolation)
+        after = found.records[-1].offset + 1 if found.records else reader.offset
         reader.offset = found.next_offset
+        items: list[FetchedItem] = []
+        if reader.offset > after:
+            items.append(PassedTo(reader.partition, reader.fetch_id, reader.offset))
         if not found.records:
+            self._source.deliver(items)
             await self._log.wait_for(reader.partition, reader.offset, self._isolation)
             return
         messages = [LogMessage(reader.partition, record) for record in found.records]
@@ -290,7 +296,8 @@ class _LogFetcher:
         self._limits.count_delivered(len(messages), size)
         if self._limits.is_full():
             self._limits.stopped = True
-        self._source.deliver([FetchedRun(reader.partition, reader.fetch_id, messages, size)])
+        run = FetchedRun(reader.partition, reader.fetch_id, messages, size)
+        self._source.deliver([run, *items])
 
     def _fault(self, item: FetchedItem) -> None:
         self._source.deliver([item])

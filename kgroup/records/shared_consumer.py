@@ -65,6 +65,7 @@ from kgroup.records.fetcher import (
     FetchFailure,
     FetchStart,
     OutOfRange,
+    PassedTo,
     Unreadable,
     count_records,
 )
@@ -251,18 +252,13 @@ class SharedConsumer:
                     return [(member, item) for member in self._members]
                 fetch = self._fetches.get(item.partition)
                 return [] if fetch is None else [(member, item) for member in fetch.readers]
-            case FetchedRun() | OutOfRange() | Unreadable():
+            case FetchedRun() | PassedTo() | OutOfRange() | Unreadable():
                 fetch = self._fetches.get(item.partition)
                 if fetch is None or fetch.fetch_id != item.fetch_id:
                     return []  # what it was fetched for has ended
         if isinstance(item, FetchedRun):
             return _divide(item, fetch)
-        return [
-            (member, attrs.evolve(item, fetch_id=reader.fetch_id))
-            for member, reader in fetch.readers.items()
-            # What lies ahead of the offset may be in the log, and sound.
-            if item.for_all or reader.next_offset <= item.offset
-        ]
+        return _pass(item, fetch) if isinstance(item, PassedTo) else _fail(item, fetch)
 
 
 def _divide(run: FetchedRun, fetch: _SharedFetch) -> list[tuple[SharedFetcher, FetchedItem]]:
@@ -276,6 +272,29 @@ def _divide(run: FetchedRun, fetch: _SharedFetch) -> list[tuple[SharedFetcher, F
             size = run.size * len(messages) // len(run.messages)
             shares.append((member, FetchedRun(run.partition, reader.fetch_id, messages, size)))
     return shares
+
+
+def _pass(item: PassedTo, fetch: _SharedFetch) -> list[tuple[SharedFetcher, FetchedItem]]:
+    """The same for all readers that are not further on."""
+    shares: list[tuple[SharedFetcher, FetchedItem]] = []
+    fetch.next_offset = item.offset
+    for member, reader in fetch.readers.items():
+        if reader.next_offset < item.offset:
+            reader.next_offset = item.offset
+            shares.append((member, attrs.evolve(item, fetch_id=reader.fetch_id)))
+    return shares
+
+
+def _fail(
+    fault: OutOfRange | Unreadable, fetch: _SharedFetch
+) -> list[tuple[SharedFetcher, FetchedItem]]:
+    """The same for all readers that it concerns."""
+    return [
+        (member, attrs.evolve(fault, fetch_id=reader.fetch_id))
+        for member, reader in fetch.readers.items()
+        # What lies ahead of the offset may be in the log, and sound.
+        if fault.for_all or reader.next_offset <= fault.offset
+    ]
 
 
 @final

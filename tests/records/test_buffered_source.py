@@ -16,7 +16,13 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.records.buffered_source import FAULT_REPEAT_INTERVAL, BufferedSource
-from kgroup.records.fetcher import FetcherBroken, FetchFailure, FetchStart, OutOfRange
+from kgroup.records.fetcher import (
+    FetcherBroken,
+    FetchFailure,
+    FetchStart,
+    OutOfRange,
+    PassedTo,
+)
 from kgroup.types import TopicPartition
 from tests.records.scripted import ScriptedFetcher, run_of, scripted
 
@@ -304,3 +310,54 @@ async def test_a_batch_that_is_put_back_into_a_log_that_was_cut() -> None:
     assert fetcher.fetches[A].offset == 0
     fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, range(50)))
     assert (await source.receive(1, [A], 100)).next_offset == 50
+
+
+async def test_what_follows_the_last_record_and_is_none() -> None:
+    """The batch with the last record, and no other, ends after it; it can be put back."""
+    source, fetcher, fetch_id = with_a_hundred()
+    source.deliver([PassedTo(A, fetch_id, 103)])
+    assert (await source.receive(1, [A], 60)).next_offset == 60
+    batch = await source.receive(1, [A], 60)
+    assert (batch.messages[-1].offset(), batch.next_offset) == (99, 103)
+    source.put_back(1, batch)
+    assert await source.receive(1, [A], 60) == batch
+    fetcher.deliver(source, run_of(A, fetch_id, [103, 104]))
+    batch = await source.receive(1, [A], 1)
+    assert (batch.start_offset, batch.next_offset) == (103, 104)
+
+
+async def test_what_follows_a_batch_that_has_left_and_is_no_record() -> None:
+    """It is no lag; the next batch begins where the one before ended."""
+    source, fetcher, fetch_id = with_a_hundred()
+    fetcher.watermarks[A] = 103
+    first = await source.receive(1, [A], 100)
+    assert source.lag(1) == {A: 3}
+    source.deliver([PassedTo(A, fetch_id, 103)])
+    assert source.lag(1) == {A: 0}
+    fetcher.deliver(source, run_of(A, fetch_id, [104]))
+    batch = await source.receive(1, [A], 100)
+    assert (first.next_offset, batch.start_offset) == (100, 100)
+    source.put_back(1, batch)
+    assert fetcher.fetches[A].fetch_id == fetch_id
+
+
+@pytest.mark.parametrize("offset", [100, 102, 103])
+async def test_a_partition_is_kept_where_it_has_no_records(offset: int) -> None:
+    """A commit before or after what is no record continues with the same fetch."""
+    source, fetcher, fetch_id = with_a_hundred()
+    await source.receive(1, [A], 100)
+    source.deliver([PassedTo(A, fetch_id, 103)])
+    source.assign(2, {A: offset})
+    source.open(2, [A])
+    assert fetcher.fetches[A].fetch_id == fetch_id
+
+
+async def test_a_seek_forgets_what_follows_the_last_record() -> None:
+    """What a batch has after it holds for its own fetch only."""
+    source, fetcher, fetch_id = with_a_hundred()
+    await source.receive(1, [A], 100)
+    source.deliver([PassedTo(A, fetch_id, 103)])
+    source.seek(1, A, 50)
+    source.deliver([PassedTo(A, fetch_id, 103)])
+    fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [50]))
+    assert (await source.receive(1, [A], 100)).next_offset == 51

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError
 from kgroup.interfaces import Batch
-from kgroup.records.fetcher import OutOfRange
+from kgroup.records.fetcher import OutOfRange, PassedTo
 from kgroup.records.waiters import ThreadRead
 from kgroup.types import TopicPartition
 from tests.records.scripted import run_of, scripted
@@ -79,6 +79,8 @@ class SourceMachine(RuleBasedStateMachine):
         self.expected: dict[TopicPartition, Expected] = {}
         #: By fetch_id: the next offset that its fetch will hand over.
         self.cursors: dict[int, int] = {}
+        #: By fetch_id: the offset up to which its fetch has said that there is no further record.
+        self.passed: dict[int, int] = {}
 
     def cursor(self, partition: TopicPartition) -> int:
         """The next offset of a partition's current fetch."""
@@ -139,6 +141,18 @@ class SourceMachine(RuleBasedStateMachine):
             self.cursors[fetch_id] = found[-1] + 1
             self.fetcher.deliver(self.source, run_of(partition, fetch_id, found))
 
+    @precondition(lambda self: self.fetcher.fetches)
+    @rule(partition=partitions, most=st.integers(1, 3))
+    def deliver_passed(self, partition: TopicPartition, most: int) -> None:
+        """Deliver that what follows in the log is no record, as far as that is so."""
+        start = self.fetcher.fetches.get(partition)
+        if start is not None and partition not in self.fetcher.held:
+            cursor = self.cursor(partition)
+            rest = LOG[bisect_left(LOG, cursor) :]
+            offset = min(cursor + most, rest[0] if rest else END + 2)
+            self.cursors[start.fetch_id] = self.passed[start.fetch_id] = offset
+            self.source.deliver([PassedTo(partition, start.fetch_id, offset)])
+
     @rule(partition=partitions, which=st.integers(0, 100))
     def deliver_stale(self, partition: TopicPartition, which: int) -> None:
         """Deliver records of an earlier fetch, which no reader may see."""
@@ -158,6 +172,7 @@ class SourceMachine(RuleBasedStateMachine):
             self.source.deliver([OutOfRange(partition, start.fetch_id, at, "as scripted")])
             self.expected[partition].fault = True
             self.cursors[-1 - partition.partition] = at
+            self.passed[-1 - partition.partition] = self.passed.get(start.fetch_id, 0)
 
     @precondition(lambda self: self.current)
     @rule(partition=partitions, offset=offsets)
@@ -262,9 +277,17 @@ class SourceMachine(RuleBasedStateMachine):
         first = bisect_left(LOG, known.position)
         assert got == LOG[first : first + len(got)]
         assert answer.start_offset == known.position
-        assert answer.next_offset == got[-1] + 1
+        assert answer.next_offset == self.next_offset(answer.partition, got[-1] + 1)
         known.position, known.last = answer.next_offset, answer
         known.on_top = max(0, known.on_top - len(answer))
+
+    def next_offset(self, partition: TopicPartition, after: int) -> int:
+        """Where the partition goes on after the records that end here."""
+        start = self.fetcher.fetches.get(partition)
+        fetch_id = -1 - partition.partition if start is None else start.fetch_id
+        passed = self.passed.get(fetch_id, 0)
+        there_is_none = bisect_left(LOG, after) == bisect_left(LOG, passed)
+        return passed if passed > after and there_is_none else after
 
     def queued(self, partition: TopicPartition) -> bool:
         """Whether delivered records have not been received yet."""

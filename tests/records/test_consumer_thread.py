@@ -42,6 +42,8 @@ class ScriptedConsumer:
         self.watermarks_fail = False
         self.watermarks: dict[int, int] = {}
         """The high watermark of each partition, as far as a Fetch response has said it."""
+        self.positions: dict[int, int] = {}
+        """The position of each partition of which the last message was a marker."""
         self.fail_with: BaseException | None = None
         self.let_close = threading.Event()
         self.let_close.set()
@@ -107,6 +109,22 @@ class ScriptedConsumer:
         self.threads.add(threading.get_ident())
         invalid = confluent_kafka.OFFSET_INVALID
         return invalid, self.watermarks.get(partition.partition, invalid)
+
+    def position(
+        self, partitions: list[confluent_kafka.TopicPartition]
+    ) -> list[confluent_kafka.TopicPartition]:
+        """As the real one, which has invalid ones before the first message."""
+        if self.watermarks_fail:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        self.threads.add(threading.get_ident())
+        return [
+            confluent_kafka.TopicPartition(
+                one.topic,
+                one.partition,
+                self.positions.get(one.partition, confluent_kafka.OFFSET_INVALID),
+            )
+            for one in partitions
+        ]
 
     def list_topics(self, topic: str, timeout: float) -> None:
         """As the real one, which has no response without waiting."""
@@ -205,6 +223,42 @@ async def test_without_a_backlog_only_its_thread_touches_the_consumer() -> None:
     assert [topic for topic, _ in consumer.requested] == ["t", "u"]
     assert consumer.calls[0] == ("assign", [(0, 0), (1, 5)])
     assert consumer.calls[-1] == ("close", None)
+
+
+async def test_markers_behind_records_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markers that arrive with records belong to their batch; what comes later is no lag."""
+    monkeypatch.setattr(consumer_thread, "WATERMARKS", 0.0)
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0, B: 5})
+        source.open(1, [A, B])
+        await obeyed(source)
+        consumer.watermarks, consumer.positions = {0: 3, 1: 6}, {0: 3, 1: 6}
+        consumer.feed(record(A, 0), record(B, 5), record(A, 1))
+        batches = {
+            one.partition: one for one in [await source.receive(1, [A, B], 10) for _ in range(2)]
+        }
+        assert {name: batch.next_offset for name, batch in batches.items()} == {A: 3, B: 6}
+        consumer.positions = {0: 9, 1: 6}
+        consumer.watermarks = {0: 9, 1: 6}
+        await consumer.until(lambda: source.lag(1) == {A: 0, B: 0})
+        consumer.feed(record(A, 9))
+        batch = await source.receive(1, [A], 10)
+        assert (batch.start_offset, batch.next_offset) == (3, 10)
+
+
+async def test_what_cannot_be_read_is_not_passed() -> None:
+    """librdkafka goes on behind a damaged batch; what it has returned by then is not believed."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        await obeyed(source)
+        consumer.positions = {0: 9}
+        consumer.feed(record(A, 0), failure(A, KafkaError._BAD_MSG, 1), record(A, 8))
+        assert (await source.receive(1, [A], 10)).next_offset == 1
+        with pytest.raises(FetchError):
+            await source.receive(1, [A], 10)
 
 
 async def test_high_watermarks_come_from_librdkafkas_memory(

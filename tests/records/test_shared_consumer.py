@@ -20,6 +20,7 @@ from kgroup.records.fetcher import (
     FetchFailure,
     FetchStart,
     OutOfRange,
+    PassedTo,
     Unreadable,
 )
 from kgroup.records.librdkafka import CONSUMERS, Consumers, LibrdkafkaSource
@@ -479,6 +480,19 @@ async def test_what_an_ended_fetch_still_brings_reaches_no_member() -> None:
     assert shared.thread.limits.records == 0
     shared.consumer.deliver([run_of(A, shared.thread.fetches[A].fetch_id, [100])])
     assert [(run.fetch_id, len(run.messages)) for run in got] == [(1, 1)]
+
+
+async def test_what_is_no_record_is_passed_by_those_who_have_not() -> None:
+    """Each reader learns of it under its fetch id, unless it is further on already."""
+    shared = _Shared()
+    first, of_first = shared.reader(FetchStart(7, 0))
+    _, of_second = shared.reader(FetchStart(8, 0))
+    of_thread = shared.thread.fetches[A].fetch_id
+    shared.consumer.deliver([PassedTo(A, of_thread, 3), PassedTo(A, of_thread, 3)])
+    assert (of_first, of_second) == ([PassedTo(A, 7, 3)], [PassedTo(A, 8, 3)])
+    assert first.leave() == {A: FetchStart(7, 3)}
+    shared.consumer.deliver([PassedTo(A, of_thread - 1, 5)])
+    assert of_second == [PassedTo(A, 8, 3)]
 
 
 async def test_faults_reach_those_whom_they_concern() -> None:

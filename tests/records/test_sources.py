@@ -229,7 +229,7 @@ async def test_a_position_falls_out_of_range_only_for_its_own_fetch(
 
 
 async def test_markers_of_transactions_are_no_records(environment: Environment) -> None:
-    """Aborted records arrive with read_uncommitted only; next_offset is the last one + 1."""
+    """Aborted records arrive with read_uncommitted only; next_offset is past the last marker."""
     partition = TopicPartition(await environment.topic(), 0)
     await environment.transact(partition, ["a", "b"], commit=True)  # 0, 1, marker 2
     await environment.transact(partition, ["lost"], commit=False)  # 3, marker 4
@@ -244,13 +244,32 @@ async def test_markers_of_transactions_are_no_records(environment: Environment) 
         source.open(1, [partition])
         batches = [await source.receive(1, [partition], 1) for _ in range(4)]
         assert [value_of(batch) for batch in batches] == [["a"], ["b"], ["lost"], ["c"]]
-        assert [batch.next_offset for batch in batches] == [1, 2, 4, 6]
+        assert [batch.next_offset for batch in batches] == [1, 2, 4, 7]
         assert [batch.start_offset for batch in batches] == [0, 1, 2, 4]
         source.revoke(1)
         source.assign(2, {partition: 6})
         source.open(2, [partition])
         await environment.produce(partition, ["d"])
         assert value_of(await source.receive(2, [partition], 10)) == ["d"]
+
+
+async def test_what_is_no_record_is_no_lag(environment: Environment) -> None:
+    """An aborted transaction at the end of a log leaves nothing to read, and no lag."""
+    partition = TopicPartition(await environment.topic(), 0)
+    await environment.transact(partition, ["a"], commit=True)  # 0, marker 1
+    async with environment.source(isolation_level="read_committed") as source:
+        source.assign(1, {partition: 0})
+        source.open(1, [partition])
+        assert isinstance(source, BufferedSource)
+        assert (await source.receive(1, [partition], 10)).next_offset == 2
+        await environment.transact(partition, ["lost", "too"], commit=False)  # 2, 3, marker 4
+        while source.lag(1) != {partition: 0}:
+            with trio.move_on_after(0.01):
+                await source.receive(1, [partition], 10)
+                raise AssertionError("there was a record")
+        await environment.transact(partition, ["b"], commit=True)  # 5
+        batch = await source.receive(1, [partition], 10)
+        assert (value_of(batch), batch.start_offset) == (["b"], 2)
 
 
 async def test_a_deleted_topic_is_reported_and_waited_for(environment: Environment) -> None:
