@@ -64,12 +64,13 @@ class _Fill(Generic[T]):
     Attributes:
         value: at most one value, for the thread that waits. The thread or the loop removes it, and
             only one of them can.
-        given_up: whether no thread waits for it any more; only the loop reads and writes it.
+        begun: whether its call has begun; only the loop reads and writes it, and `given_up`.
+        given_up: whether no thread waits for it any more.
     """
 
     def __init__(self) -> None:
         self.value = deque[T]()
-        self.given_up = False
+        self.begun = self.given_up = False
 
 
 @final
@@ -160,12 +161,15 @@ class Slot(Generic[T]):
 
     def _give_up(self, fill: _Fill[T]) -> None:
         fill.given_up = True
+        if not fill.begun:  # its call was refused, or is cancelled before it fetches anything
+            self._fills.discard(fill)
         with suppress(IndexError):
             self._put_back(fill.value.pop())
             # Not before: until then, the shortcut would get what comes after that value.
             self._fills.discard(fill)
 
     async def _fill(self, fill: _Fill[T]) -> None:
+        fill.begun = True
         # A second signal handler's exception may have kept a thread from saying that it gave up.
         for earlier in self._fills - {fill}:
             self._give_up(earlier)

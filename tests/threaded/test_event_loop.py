@@ -435,6 +435,17 @@ def test_a_value_that_an_exception_left_behind_is_put_back(monkeypatch: pytest.M
         assert [values.slot.take(SOON), values.slot.take(SOON)] == [0, 1]
 
 
+def test_a_call_that_is_refused_leaves_nothing_behind() -> None:
+    """The next call may use the shortcut: no value is on its way."""
+    with running() as here:
+        values = Values(here.loop)
+        with pytest.raises(UsageError, match="would wait for that very thread"):
+            here.loop.run_sync(values.slot.take)
+        here.loop.run_sync(values.may_finish.set)
+        assert values.slot.take(SOON) == 0
+        assert values.shortcuts == [0, 0]
+
+
 def test_a_slot_is_emptied_as_a_value_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that was about to take the value waits for the next one."""
     with running() as here:
