@@ -148,6 +148,11 @@ that costs them little: taking is a small part of what they do."""
 WATERMARKS: Final = 1.0
 """Seconds between two readings of all high watermarks from librdkafka's memory. A partition of
 which records arrive is read with each of its runs, too."""
+NEAR_END: Final = 1000
+"""With each run that ends at most so many offsets before the high watermark, the position is read.
+In a backlog that is not worth its cost: the next batch passes what lies before it."""
+STANDSTILL: Final = 30
+"""So many readings in a row with nothing to read, although the log goes on, are reported."""
 WATERMARKS_PER_SECOND: Final = 1000
 """The most partitions that are read in a second: one costs a few microseconds."""
 MOST_FULL_CHUNKS: Final = 64
@@ -179,12 +184,17 @@ class _Fetch:
         start_offset: where it began.
         next_offset: the offset after the last record that arrived.
         verifying: whether it was restarted to verify that the offset is out of range.
+        waits_at: the offset at which it waited at the last reading of its watermark, though the log
+            goes on.
+        waits: for how many readings in a row.
     """
 
     fetch_id: int
     start_offset: int
     next_offset: int
     verifying: bool = False
+    waits_at: int = -1
+    waits: int = 0
 
 
 @final
@@ -238,6 +248,8 @@ class ConsumerThread:
         self._watermarks: dict[TopicPartition, int] = {}
         """The high watermarks, as far as they are known. Any thread may look one up."""
         self._watermarks_due = 0.0
+        self._drained = False
+        """Whether the last poll has found nothing in librdkafka's queue."""
         self._active = False
         self._closing = False
         self._callback_errors: list[KafkaError] = []
@@ -546,6 +558,7 @@ class ConsumerThread:
             the command that ended a loan.
         """
         first = self._consumer.poll(POLL)
+        self._drained = first is None
         chunk = []
         if first is not None:
             chunk = [first]
@@ -633,8 +646,12 @@ class ConsumerThread:
         return items
 
     def _passed(self, items: Sequence[FetchedItem]) -> list[FetchedItem]:
-        """How far the partitions of some records have been read, where that is further on."""
-        read = {item.partition for item in items if isinstance(item, FetchedRun)}
+        """How far partitions of which these are the last records have been read beyond them."""
+        read = {
+            item.partition
+            for item in items
+            if isinstance(item, FetchedRun) and 0 < self._left(item.partition) <= NEAR_END
+        }
         failed = {item.partition for item in items if isinstance(item, OutOfRange | Unreadable)}
         return self._passed_of(read - failed)
 
@@ -703,21 +720,52 @@ class ConsumerThread:
         librdkafka keeps what the last Fetch response said; nothing is requested.
 
         Returns:
-            how far partitions have been read that have only markers up to there.
+            how far partitions have been read that have only markers up to there, and a fault of
+            each that stands still.
         """
         now = monotonic()
         if now < self._watermarks_due:
             return []
         for partition in self._fetches:
             self._read_watermark(partition)
-        unread = [
-            partition
-            for partition, fetch in self._fetches.items()
-            if self._watermarks.get(partition, 0) > fetch.next_offset
-        ]
-        passed = self._passed_of(unread)
+        items = self._passed_of(self._unread())
+        if self._drained:
+            items += self._standing_still()
         self._watermarks_due = now + max(WATERMARKS, len(self._fetches) / WATERMARKS_PER_SECOND)
-        return passed
+        return items
+
+    def _unread(self) -> list[TopicPartition]:
+        """The partitions whose logs go on after what has arrived."""
+        return [partition for partition in self._fetches if self._left(partition) > 0]
+
+    def _left(self, partition: TopicPartition) -> int:
+        """How many offsets the log has after what has arrived, as far as that is known."""
+        return self._watermarks.get(partition, 0) - self._fetches[partition].next_offset
+
+    def _standing_still(self) -> list[FetchedItem]:
+        """A fault of each partition of which nothing arrives; nothing waits in librdkafka's queue.
+
+        A transaction that is never ended does that, and so do some malformed batches, which
+        librdkafka fetches again and again without an error.
+        """
+        faults: list[FetchedItem] = []
+        for partition in self._unread():
+            fetch = self._fetches[partition]
+            if partition in self._held or fetch.waits_at != fetch.next_offset:
+                fetch.waits_at, fetch.waits = fetch.next_offset, 0
+                continue
+            fetch.waits += 1
+            if fetch.waits == STANDSTILL:
+                committed_only = self._settings.get("isolation.level") == "read_committed"
+                open_or = "a transaction is open there, or " if committed_only else ""
+                reason = (
+                    f"nothing has arrived from offset {fetch.next_offset} on for some time, and"
+                    f" the log goes on to {self._watermarks[partition]}: {open_or}librdkafka cannot"
+                    " read a batch there, without an error. kgroup goes on waiting;"
+                    " generation.seek() passes such a batch"
+                )
+                faults.append(FetchFailure(partition, "STANDSTILL", reason))
+        return faults
 
     def _read_watermark(self, partition: TopicPartition) -> None:
         try:
@@ -729,6 +777,8 @@ class ConsumerThread:
 
     def _positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets after what librdkafka has returned of these, and after markers behind it."""
+        if not partitions:
+            return {}
         try:
             found = self._consumer.position([_to_confluent(name) for name in partitions])
         except KafkaException:

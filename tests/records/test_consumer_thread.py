@@ -254,7 +254,7 @@ async def test_what_cannot_be_read_is_not_passed() -> None:
         source.assign(1, {A: 0})
         source.open(1, [A])
         await obeyed(source)
-        consumer.positions = {0: 9}
+        consumer.watermarks = consumer.positions = {0: 9}
         consumer.feed(record(A, 0), failure(A, KafkaError._BAD_MSG, 1), record(A, 8))
         assert (await source.receive(1, [A], 10)).next_offset == 1
         with pytest.raises(FetchError):
@@ -792,3 +792,51 @@ async def test_a_thread_with_nothing_to_poll_for_does_not_wake(stage: str) -> No
         for _ in range(100):
             await obeyed(source)  # each wakes the thread twice
         assert consumer.polls == polls
+
+
+@pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
+async def test_a_partition_that_stands_still_is_reported_once(
+    isolation_level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the log goes on and nothing arrives without an error, an event says where and what for."""
+    monkeypatch.setattr(consumer_thread, "WATERMARKS", 0.0)
+    consumer = ScriptedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    consumer.watermarks = {0: 5, 1: 7}
+    async with running(consumer, faults, isolation_level=isolation_level) as source:
+        source.assign(1, {A: 0, B: 7})
+        source.open(1, [A, B])
+        await consumer.until(lambda: consumer.polls > 3 * consumer_thread.STANDSTILL)
+        await obeyed(source)
+        ((partition, reason),) = faults
+        assert partition == A
+        assert "nothing has arrived from offset 0 on" in reason
+        assert "the log goes on to 5: " in reason
+        assert ("a transaction is open there" in reason) == (isolation_level == "read_committed")
+
+
+async def test_a_partition_that_waits_for_its_turn_does_not_stand_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition whose records come now and then, or whose fetch is held back, has no fault."""
+    monkeypatch.setattr(consumer_thread, "WATERMARKS", 0.0)
+    consumer = ScriptedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    consumer.watermarks = {0: 1000, 1: 1000}
+    async with running(consumer, faults) as source:
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A, B])
+        await obeyed(source)
+        source._thread.hold([B])
+        almost = consumer_thread.STANDSTILL - 5
+
+        async def wait_and_read(offset: int) -> None:
+            before = consumer.polls
+            await consumer.until(lambda: consumer.polls > before + almost)
+            consumer.feed(record(A, offset))
+            await source.receive(1, [A], 10)
+
+        for offset in range(5):
+            await wait_and_read(offset)
+        await obeyed(source)
+    assert faults == []
