@@ -20,10 +20,12 @@ from kgroup.events import Event
 from kgroup.functions import check_task
 from kgroup.generation.commit_request import generation_ended_error, stale_error
 from kgroup.generation.commits import group_metadata
+from kgroup.generation.offset_stream import OffsetStream
 from kgroup.generation.pauses import undisturbed
+from kgroup.generation.record_stream import RecordStream
 from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
-from kgroup.generation.streams import GenerationParts, OffsetStream, RecordStream
+from kgroup.generation.streams import GenerationParts
 from kgroup.interfaces import Batch
 from kgroup.loop_thread import LoopThread
 from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicPartition

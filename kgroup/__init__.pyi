@@ -42,8 +42,8 @@ from .errors import (
     UsageError as UsageError,
 )
 from .generation.generation import Generation as Generation
+from .generation.record_stream import RecordStream as RecordStream
 from .generation.states import State as State
-from .generation.streams import RecordStream as RecordStream
 from .group import ConsumerGroup as ConsumerGroup
 from .interfaces import Assignor as Assignor, Batch as Batch, Message as Message
 from .retries import retrying as retrying

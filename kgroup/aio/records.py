@@ -10,8 +10,8 @@ from typing import final
 from kgroup.aio.bridge import Bridge
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.generation.generation import Generation, sought_since
+from kgroup.generation.record_stream import RecordStream
 from kgroup.generation.states import State
-from kgroup.generation.streams import RecordStream
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import handed_out
 

@@ -21,7 +21,7 @@ The lease is the earlier of two times:
 Both count from the sending and not from the answer. The coordinator restarted its timer at some
 moment between the two, so that the earlier one is safe. Past the lease, streams hand out nothing
 and no commit is sent, until a heartbeat confirms the membership or the generation is lost.
-This module only measures. ``RecordStream`` (``kgroup.generation.streams``), ``LeasedBatches``
+This module only measures. ``RecordStream`` (``kgroup.generation.record_stream``), ``LeasedBatches``
 (``kgroup.generation.leased_batches``) and ``Committer`` (``kgroup.generation.commits``) act on it.
 
 **One number.** `Lease.ends` is computed when a request renews the lease, and not when it is read,

@@ -16,7 +16,7 @@ from typing import Final, final
 import trio
 
 from kgroup.errors import BrokerError, StaleGenerationError
-from kgroup.generation.streams import OffsetStream
+from kgroup.generation.offset_stream import OffsetStream
 from kgroup.spark.batch_limits import Limits, RateLimiter
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.planning import BatchPlan, PositionBeyondEnd, plan_batch

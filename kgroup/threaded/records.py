@@ -10,7 +10,7 @@ from kgroup import arguments
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.errors import short_list
 from kgroup.generation.generation import Generation
-from kgroup.generation.streams import RecordStream
+from kgroup.generation.record_stream import RecordStream
 from kgroup.interfaces import Batch
 from kgroup.threaded.slot import Slot, ThreadWakeup
 from kgroup.tracebacks import handed_out

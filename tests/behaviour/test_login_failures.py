@@ -32,7 +32,7 @@ from kgroup.errors import (
     FatalGroupError,
 )
 from kgroup.events import Event, RecordSourceFailed, RequestFailed
-from kgroup.generation.streams import RecordStream
+from kgroup.generation.record_stream import RecordStream
 from kgroup.group import ConsumerGroup
 from kgroup.security.credentials import Token
 from kgroup.security.settings import Security

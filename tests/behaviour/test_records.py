@@ -15,7 +15,7 @@ from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, NotOwnedError, OffsetOutOfRangeError, UsageError
 from kgroup.events import Event, OffsetReset, RecordSourceFailed
 from kgroup.generation.generation import Generation
-from kgroup.generation.streams import RecordStream
+from kgroup.generation.record_stream import RecordStream
 from kgroup.group import default_runtime
 from kgroup.interfaces import RecordSource
 from kgroup.records.consumer_thread import CHUNK

@@ -1,4 +1,4 @@
-"""Streams of records and of offsets: what they hand out, when they do not, and how they end."""
+"""Streams of records: what they hand out, when they do not, and how they end. Beside fakes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kgroup.errors import (
     FetchError,
     NoOffsetError,
-    NotOwnedError,
     OffsetOutOfRangeError,
     StaleGenerationError,
     UsageError,
 )
-from kgroup.events import PartitionsNotRead
 from kgroup.generation.pauses import Pauses
 from kgroup.generation.positions import Positions
+from kgroup.generation.record_stream import RecordStream
 from kgroup.generation.states import State
-from kgroup.generation.streams import GenerationParts, RecordStream
+from kgroup.generation.streams import GenerationParts
 from kgroup.interfaces import Batch
 from kgroup.types import Assignment, TopicPartition
 from tests.generation.fakes import (
@@ -32,7 +31,6 @@ from tests.generation.fakes import (
     FakeSource,
     member_context,
 )
-from tests.group.harness import harness
 
 EPOCH = MEMBERSHIP.epoch
 TOPIC_0, TOPIC_1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
@@ -138,9 +136,6 @@ async def read_to_the_end(stream: RecordStream) -> None:
     """Read until the stream ends."""
     async for _ in stream:
         pass
-
-
-# Streams of records, beside fakes.
 
 
 async def test_start_offsets_are_found_before_records_are_read(autojump_clock: MockClock) -> None:
@@ -499,91 +494,3 @@ async def test_repr_of_a_record_stream(autojump_clock: MockClock) -> None:
     assert aiter(stream) is stream
     stream.close()
     assert repr(stream) == "<RecordStream of t-0, t-1, closed>"
-
-
-# Streams of offsets, beside the embedded broker.
-
-
-async def test_begin_end_and_first(autojump_clock: MockClock) -> None:
-    """`begin` has the committed offset or the reset policy's; `end` and `first` are the log's."""
-    async with harness(2) as here:
-        await here.append(10, 0)
-        await here.append(4, 1)
-        async with here.group() as group:
-            generation = await group.next()
-            await generation.commit({TOPIC_0: 7}, beyond_read=True)
-        async with here.group() as group:
-            offsets = (await group.next()).offsets()
-            assert offsets.partitions == {TOPIC_0, TOPIC_1}
-            assert await offsets.begin() == {TOPIC_0: 7, TOPIC_1: 0}
-            assert await offsets.end() == {TOPIC_0: 10, TOPIC_1: 4}
-            assert await offsets.first() == {TOPIC_0: 0, TOPIC_1: 0}
-            before = len(here.requests)
-            await offsets.end()
-            sent = [api for _, api, _ in here.requests[before:]]
-            assert sent.count("list_offsets") == 1
-
-
-async def test_partitions_of_an_offset_stream_count_as_read(autojump_clock: MockClock) -> None:
-    """No other stream may read them meanwhile, and no warning says that they are not read."""
-    async with harness(2) as here, here.group() as group:
-        generation = await group.next()
-        offsets = generation.offsets()
-        with pytest.raises(UsageError, match="topic-0: another stream"):
-            generation.records(TOPIC_0)
-        with pytest.raises(NotOwnedError):
-            generation.offsets(TopicPartition("topic", 2))
-        await trio.sleep(60)
-        assert not here.events_of(PartitionsNotRead)
-        offsets.close()
-        assert not offsets.running
-        generation.records(TOPIC_0)
-
-
-async def test_reset_of_an_offset_that_is_not_in_the_log(autojump_clock: MockClock) -> None:
-    """The reset policy decides where to continue, and earlier offsets can then be committed."""
-    async with harness() as here:
-        await here.append(10)
-        async with here.group() as group:
-            generation = await group.next()
-            await generation.commit({TOPIC_0: 9}, beyond_read=True)
-            assert await generation.offsets().reset(TOPIC_0, 9) == 0
-            await generation.commit({TOPIC_0: 3})
-        async with here.group(auto_offset_reset="error") as group:
-            offsets = (await group.next()).offsets()
-            with pytest.raises(OffsetOutOfRangeError, match="offset 3 of topic-0 is not in"):
-                await offsets.reset(TOPIC_0, 3)
-
-
-async def test_begin_without_any_offset(autojump_clock: MockClock) -> None:
-    """With auto_offset_reset=error the program gets the error."""
-    async with harness() as here, here.group(auto_offset_reset="error") as group:
-        with pytest.raises(NoOffsetError):
-            await (await group.next()).offsets().begin()
-
-
-async def test_confirmed_after_the_end(autojump_clock: MockClock) -> None:
-    """`confirmed` is true while the generation runs, and false once its end has begun."""
-    async with harness() as here, here.group() as group:
-        offsets = (await group.next()).offsets()
-        assert await offsets.confirmed()
-        group.shutdown()
-        assert not await offsets.confirmed()
-
-
-async def test_working_for_too_long(autojump_clock: MockClock) -> None:
-    """``max_processing_time`` counts from the moment the program reports that it works."""
-    async with harness() as here, here.group(max_processing_time=5.0) as group:
-        generation = await group.next()
-        offsets = generation.offsets()
-        await trio.sleep(20)
-        assert generation.end is None
-        offsets.hold(working=True)
-        await trio.sleep(3)
-        offsets.hold(working=False)
-        await trio.sleep(3)
-        assert generation.end is None
-        offsets.hold(working=True)
-        await generation.ending.wait()
-        assert offsets.held_for == pytest.approx(5.0, abs=1.5)
-        assert "5" in str(generation.end)

@@ -12,7 +12,7 @@ from kgroup.broker.embedded_cluster import EmbeddedCluster
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, OffsetOutOfRangeError
 from kgroup.events import Event, OffsetReset
-from kgroup.generation.streams import RecordStream
+from kgroup.generation.record_stream import RecordStream
 from kgroup.group import ConsumerGroup
 from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.broker.record_batches import append, batch

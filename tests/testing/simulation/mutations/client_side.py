@@ -105,7 +105,7 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         description="A batch that may no longer be handed out is not returned to the source.",
-        module="kgroup.generation.streams",
+        module="kgroup.generation.record_stream",
         old="source.put_back(self._epoch, batch)",
         new="source.seek(self._epoch, batch.partition, batch.next_offset)",
         seed=21,

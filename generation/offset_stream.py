@@ -1,0 +1,131 @@
+"""``OffsetStream``: from which and up to which offsets a program reads that has readers of its own.
+
+Spark's executors are such readers. kgroup hands out no record then, and knows how far they have
+read only by the commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, final
+from uuid import UUID
+
+import trio
+
+from kgroup.client.cluster import EARLIEST, LATEST
+from kgroup.config import GroupConfig
+from kgroup.errors import OffsetOutOfRangeError
+from kgroup.generation.streams import GenerationParts, PartitionStream
+from kgroup.types import IsolationLevel, TopicPartition
+
+
+@final
+class OffsetStream(PartitionStream):
+    """The offsets from which, and up to which, partitions of one generation can be read."""
+
+    def __init__(
+        self,
+        parts: GenerationParts,
+        partitions: frozenset[TopicPartition],
+        open_streams: set[Any],
+    ) -> None:
+        super().__init__(parts, partitions, open_streams)
+        self._starts = parts.starts
+
+    @property
+    def config(self) -> GroupConfig:
+        """The member's settings."""
+        return self._member.config
+
+    @property
+    def running(self) -> bool:
+        """Whether new work may begin: the generation runs and the stream is open."""
+        return self._is_running()
+
+    def hold(self, *, working: bool) -> None:
+        """Report that the program processes the offsets that it took, or has processed them.
+
+        ``max_processing_time`` counts the time in between.
+        """
+        if working:
+            self._hold(None)
+        else:
+            self._release(None)
+
+    async def begin(self) -> Mapping[TopicPartition, int]:
+        """Where each partition starts, as `StartFinder` found it.
+
+        Raises:
+            NoOffsetError: no offset is committed, and ``auto_offset_reset`` is ``error``.
+            BrokerError: a leader refused the request, and would refuse it again.
+            StaleGenerationError: the generation began to end before a leader answered.
+
+        Cancellation: nothing changes.
+        """
+        await self._starts.locate(self.partitions, None)
+        return {name: self._positions.lower_bound(name) for name in sorted(self.partitions)}
+
+    async def reset(self, partition: TopicPartition, offset: int) -> int:
+        """Where to continue after an offset that is not in the log, by ``auto_offset_reset``.
+
+        Raises:
+            OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
+            BrokerError: a leader refused the request, and would refuse it again.
+            StaleGenerationError: the generation began to end before the leader answered.
+        """
+        error = OffsetOutOfRangeError(
+            f"{self._lifecycle.membership}: offset {offset} of {partition} is not in the log, and"
+            " auto_offset_reset is 'error'; seek to an offset in the log, or set it to 'earliest'"
+            " or 'latest'",
+            partition,
+            offset,
+        )
+        await self._starts.locate([partition], error)
+        return self._positions.lower_bound(partition)
+
+    async def first(self) -> Mapping[TopicPartition, int]:
+        """The first offset of each partition's log.
+
+        A partition whose leader does not answer now is left out.
+
+        Raises:
+            BrokerError: a leader refused the request, and would refuse it again.
+        """
+        return await self._starts.list_offsets(self.partitions, EARLIEST)
+
+    async def end(
+        self, isolation_level: IsolationLevel | None = None
+    ) -> Mapping[TopicPartition, int]:
+        """The offset after the last record of each partition that can be read now.
+
+        Under ``read_committed`` that is the last stable offset. A partition whose leader does not
+        answer now is left out.
+
+        Args:
+            isolation_level: the group's by default.
+
+        Raises:
+            BrokerError: a leader refused the request, and would refuse it again.
+        """
+        return await self._starts.list_offsets(self.partitions, LATEST, isolation_level)
+
+    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID]:
+        """The ids of topics: a topic that is deleted and created again has another one.
+
+        A topic that does not exist now is left out, and all are where the brokers have no ids. A
+        failed request is sent again.
+
+        Raises:
+            BrokerError: a broker refused the request, and would refuse it again.
+        """
+        return await self._starts.topic_ids(topics)
+
+    async def confirmed(self) -> bool:
+        """Wait until the lease is valid; return False if no new work may begin any more."""
+        await self._lifecycle.wait_to_read()
+        await trio.lowlevel.checkpoint()
+        return self.running and self._lifecycle.lease.left > 0
+
+    def serve(self, fn: Callable[[], Awaitable[None]]) -> None:
+        """Start a task that is cancelled with the generation, unless the generation is ending."""
+        self._lifecycle.start_service(fn)
