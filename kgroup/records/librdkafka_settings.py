@@ -167,9 +167,12 @@ SETTINGS: Final = (
     ),
     ConsumerSetting(
         "reconnect.backoff.ms",
-        lambda config: None if config.security.protocol is SecurityProtocol.PLAINTEXT else 1000,
-        "After a failed TLS handshake or login librdkafka does not increase its wait: with the"
-        " default of 100 it would connect twenty times a second. A connection that was open for"
+        lambda config: 20 if config.security.protocol is SecurityProtocol.PLAINTEXT else 1000,
+        "Half of it also passes between the connection to a bootstrap address, which librdkafka"
+        " gives up once it knows the brokers, and the next one: with the default of 100, every"
+        " other fresh member got its first record after 57 ms in place of 20. If a broker cannot be"
+        " reached, librdkafka doubles the wait each time. After a failed TLS handshake or login it"
+        " does not: with 100 it would connect twenty times a second. A connection that was open for"
         " longer is opened again at once.",
     ),
     ConsumerSetting("statistics.interval.ms", _always(0), "The statistics are not used."),
