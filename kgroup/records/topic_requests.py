@@ -50,14 +50,14 @@ def request_leaders(consumer: confluent_kafka.Consumer, topics: Iterable[str]) -
             consumer.list_topics(topic, timeout=0)
 
 
-def has_broker(consumer: confluent_kafka.Consumer, topic: str) -> bool:
+def has_broker(client: confluent_kafka.Consumer | confluent_kafka.Producer, topic: str) -> bool:
     """Whether librdkafka is connected to any broker; if it is, the topic's leaders are requested.
 
     Nothing is waited for. librdkafka does not say it in another way: only the error of a request
     that it could send nowhere differs from that of a request without a response yet.
     """
     try:
-        consumer.list_topics(topic, timeout=0)
+        client.list_topics(topic, timeout=0)
     except KafkaException as error:
         return bool(error.args[0].code() != KafkaError._TRANSPORT)  # noqa: SLF001 - its name
     return True

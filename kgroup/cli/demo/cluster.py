@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import trio
 from confluent_kafka import (
@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from kgroup.cli.demo import DemoError
+from kgroup.records.topic_requests import has_broker
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import Security
 from kgroup.testing.admin import RELIABLE_PRODUCER
@@ -38,9 +39,17 @@ FLUSH_TIMEOUT: Final = 60.0
 """Seconds that a cluster may take to acknowledge what was sent."""
 REMOVE_TIMEOUT: Final = 60.0
 """Seconds within which the group must be empty: a killed member's session has to time out."""
+LOST: Final = 20.0
+"""Seconds without any broker after which librdkafka counts as having lost all for good."""
 _METADATA_PAUSE: Final = 0.2
+_PATIENCE: Final = 5.0
+"""Seconds of one call that waits for the cluster; then it is seen whether brokers are lost."""
 _MAX_QUEUED: Final = 50_000
 """Half of what librdkafka's queue holds by default."""
+
+# librdkafka's own codes are public names that begin with _.
+_PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
+"""The errors of messages that were taken back from a producer."""
 
 T = TypeVar("T")
 
@@ -159,6 +168,10 @@ class LineProducer:
     A few consecutive lines go to each partition in turn, added partitions included. The audit
     compares the workers' journals with ``placed``.
 
+    librdkafka may lose all its brokers when the last one of a cluster stops, and does not find them
+    when they are back (``kgroup.records.lost_brokers``). Another producer then sends what this one
+    still has. A line that was under way at that moment may be written twice.
+
     Attributes:
         placed: partition and offset of each acknowledged line -> the line's index.
         sent: how many lines were given to librdkafka.
@@ -174,15 +187,16 @@ class LineProducer:
         self._lines = lines
         self._topic = topic
         self._refused: KafkaError | None = None
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                **RELIABLE_PRODUCER,
-                "linger.ms": 5,
-                "log_level": 0,
-                **librdkafka_settings(security or Security()),
-            }
-        )
+        self._settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap_servers,
+            **RELIABLE_PRODUCER,
+            "linger.ms": 5,
+            "log_level": 0,
+            **librdkafka_settings(security or Security()),
+        }
+        self._producer = Producer(self._settings)
+        self._had_broker = time.monotonic()
+        self._taken_back: list[int] = []
         self.partitions = 0
         self.sent = 0
         self.placed: dict[tuple[int, int], int] = {}
@@ -200,6 +214,7 @@ class LineProducer:
         """
         deadline = trio.current_time() + FLUSH_TIMEOUT
         while trio.current_time() < deadline:
+            self._replace_if_lost()
             if await trio.to_thread.run_sync(self._known_partitions) >= partitions:
                 self.partitions = partitions
                 return
@@ -216,9 +231,11 @@ class LineProducer:
             DemoError: the cluster refused a line.
         """
         self._producer.poll(0)
+        self._replace_if_lost()
         room = _MAX_QUEUED - len(self._producer)
         for line in range(self.sent, self.sent + max(0, min(number, self.left, room))):
             self._send_one(line)
+            self.sent += 1
         self._raise_refusal()
 
     async def flush(self) -> None:
@@ -227,9 +244,13 @@ class LineProducer:
         Raises:
             DemoError: the cluster refused a line, or did not acknowledge all of them in time.
         """
-        waiting = await trio.to_thread.run_sync(
-            lambda: self._producer.flush(FLUSH_TIMEOUT), abandon_on_cancel=True
-        )
+        deadline = trio.current_time() + FLUSH_TIMEOUT
+        waiting = 1
+        while waiting and trio.current_time() < deadline:
+            self._replace_if_lost()
+            waiting = await trio.to_thread.run_sync(
+                lambda: self._producer.flush(_PATIENCE), abandon_on_cancel=True
+            )
         self._raise_refusal()
         if waiting:
             raise DemoError(f"{waiting} lines were not acknowledged within {FLUSH_TIMEOUT:g} s")
@@ -237,7 +258,9 @@ class LineProducer:
     def _send_one(self, line: int) -> None:
         def placed(error: KafkaError | None, message: Message) -> None:
             partition, offset = message.partition(), message.offset()
-            if error is not None or partition is None or offset is None:
+            if error is not None and error.code() in _PURGED:
+                self._taken_back.append(line)
+            elif error is not None or partition is None or offset is None:
                 self._refused = error
             else:
                 self.placed[partition, offset] = line
@@ -248,7 +271,20 @@ class LineProducer:
             partition=line // LINES_PER_PARTITION % self.partitions,
             on_delivery=placed,
         )
-        self.sent += 1
+
+    def _replace_if_lost(self) -> None:
+        """Let another producer go on if this one has had no broker for long."""
+        now = time.monotonic()
+        if has_broker(self._producer, self._topic):
+            self._had_broker = now
+        elif now - self._had_broker > LOST:
+            lost, self._producer = self._producer, Producer(self._settings)
+            self._had_broker = now
+            lost.purge()
+            lost.flush(_PATIENCE)
+            lines, self._taken_back = sorted(self._taken_back), []
+            for line in lines:
+                self._send_one(line)
 
     def _raise_refusal(self) -> None:
         if self._refused is not None:
@@ -256,7 +292,7 @@ class LineProducer:
 
     def _known_partitions(self) -> int:
         try:
-            topics = self._producer.list_topics(self._topic, timeout=FLUSH_TIMEOUT).topics
+            topics = self._producer.list_topics(self._topic, timeout=_PATIENCE).topics
         except KafkaException:
             return 0
         return len(topics[self._topic].partitions)

@@ -37,6 +37,30 @@ async def test_lines_go_to_all_partitions_in_turn(cluster: DemoCluster) -> None:
     await trio.to_thread.run_sync(cluster.remove)
 
 
+async def test_a_producer_that_has_lost_its_brokers_is_replaced(
+    cluster: DemoCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one sends what is left, in order, and nothing is missing."""
+    await trio.to_thread.run_sync(cluster.create_topic, 1)
+    producer = LineProducer(cluster.bootstrap_servers, cluster.topic, [*"abcdefgh"])
+    await producer.spread_over(1)
+    producer.send(2)
+    await producer.flush()
+    first = producer._producer
+    monkeypatch.setattr("kgroup.cli.demo.cluster.has_broker", lambda *_: False)
+    producer.send(4)  # it may be without a broker for a short time
+    assert producer._producer is first
+    monkeypatch.setattr("kgroup.cli.demo.cluster.LOST", 0.0)
+    producer.send(2)
+    assert producer._producer is not first
+    monkeypatch.undo()
+    await producer.flush()
+    placed = [line for _, line in sorted(producer.placed.items())]
+    assert sorted(set(placed)) == list(range(8))
+    assert placed == sorted(placed)
+    await trio.to_thread.run_sync(cluster.remove)
+
+
 def test_a_refusal_is_reported(cluster: DemoCluster) -> None:
     """The error says what failed, for which topic, and the cluster's reason."""
     with pytest.raises(DemoError, match="cannot have more partitions: .*(nknown|no) topic"):
