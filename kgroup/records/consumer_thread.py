@@ -417,6 +417,7 @@ class ConsumerThread:
                 run_before = 0
                 if self._closing:
                     return
+                self._drained = False
                 command = self._fetch() if self._may_poll() else None
                 if passed := self._read_watermarks_if_due():
                     self._deliver_items(passed)

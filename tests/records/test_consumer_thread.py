@@ -815,6 +815,25 @@ async def test_a_partition_that_stands_still_is_reported_once(
         assert ("a transaction is open there" in reason) == (isolation_level == "read_committed")
 
 
+async def test_between_generations_no_partition_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is polled then, so that nothing can arrive."""
+    monkeypatch.setattr(consumer_thread, "WATERMARKS", 0.0)
+    monkeypatch.setattr(consumer_thread, "WATERMARKS_PER_SECOND", 1_000_000)
+    consumer = ScriptedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    consumer.watermarks = {0: 5}
+    async with running(consumer, faults) as source:
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        await consumer.until(lambda: consumer.polls > 3)
+        source.revoke(1)
+        for _ in range(3 * consumer_thread.STANDSTILL):
+            await obeyed(source)
+    assert faults == []
+
+
 async def test_a_partition_that_waits_for_its_turn_does_not_stand_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
