@@ -7,7 +7,7 @@ read only by the commits.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, final
+from typing import final
 from uuid import UUID
 
 import trio
@@ -15,22 +15,13 @@ import trio
 from kgroup.client.cluster import EARLIEST, LATEST
 from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError
-from kgroup.generation.streams import GenerationParts, PartitionStream
+from kgroup.generation.streams import PartitionStream
 from kgroup.types import IsolationLevel, TopicPartition
 
 
 @final
 class OffsetStream(PartitionStream):
     """The offsets from which, and up to which, partitions of one generation can be read."""
-
-    def __init__(
-        self,
-        parts: GenerationParts,
-        partitions: frozenset[TopicPartition],
-        open_streams: set[Any],
-    ) -> None:
-        super().__init__(parts, partitions, open_streams)
-        self._starts = parts.starts
 
     @property
     def config(self) -> GroupConfig:

@@ -306,6 +306,5 @@ class RecordStream(PartitionStream):
             else:
                 await self._lifecycle.ending.wait()
         if batch is None and self._is_running():
-            self._stream_positions.readable()  # the program may have sought meanwhile
             self._stream_positions.begin_reset()
         return batch

@@ -128,13 +128,7 @@ class StreamPositions:
 
     def readable(self) -> frozenset[TopicPartition]:
         """The partitions that do not wait to be reset."""
-        if not self._waiting:
-            return self._partitions
-        # What the program sought meanwhile is read from there, and not reset.
-        for name, waiting in list(self._waiting.items()):
-            if self._moves(name) != waiting.moves:
-                del self._waiting[name]
-                self._resets.pop(name, None)
+        self._forget_sought()
         return self._partitions.difference(self._waiting) if self._waiting else self._partitions
 
     @property
@@ -144,6 +138,7 @@ class StreamPositions:
 
     def begin_reset(self) -> None:
         """Begin the reset of a partition whose wait is over, if there is one."""
+        self._forget_sought()
         now = trio.current_time()
         for name, waiting in self._waiting.items():
             if waiting.until <= now:
@@ -159,6 +154,13 @@ class StreamPositions:
         """End a search, because nothing is read any more."""
         if self._search is not None:
             self._search.scope.cancel()
+
+    def _forget_sought(self) -> None:
+        """A partition that the program sought meanwhile is read from there, and not reset."""
+        for name, waiting in list(self._waiting.items()):
+            if self._moves(name) != waiting.moves:
+                del self._waiting[name]
+                self._resets.pop(name, None)
 
     def _moves(self, partition: TopicPartition) -> int:
         return self._positions.moves([partition])[partition]

@@ -609,9 +609,16 @@ class BufferedSource:
             self._fetcher.stop((queue.partition,))
         self._refresh(queue)
 
+    def _queue_of(
+        self, item: FetchedRun | PassedTo | OutOfRange | Unreadable
+    ) -> PartitionQueue | None:
+        """The queue that an item is for; None if what it was fetched for has ended."""
+        queue = self._queues.get(item.partition)
+        return None if queue is None or queue.fetch_id != item.fetch_id else queue
+
     def _queue_run(self, run: FetchedRun) -> None:
-        queue = self._queues.get(run.partition)
-        if queue is None or queue.fetch_id != run.fetch_id:
+        queue = self._queue_of(run)
+        if queue is None:
             self._limits.count_removed(len(run.messages), run.size)
             return
         queue.put(run)
@@ -620,13 +627,13 @@ class BufferedSource:
             self._forget_reports(run.partition)
 
     def _pass(self, item: PassedTo) -> None:
-        queue = self._queues.get(item.partition)
-        if queue is not None and queue.fetch_id == item.fetch_id:
+        queue = self._queue_of(item)
+        if queue is not None:
             queue.passed_to = item.offset
 
     def _fail(self, fault: OutOfRange | Unreadable) -> None:
-        queue = self._queues.get(fault.partition)
-        if queue is None or queue.fetch_id != fault.fetch_id:
+        queue = self._queue_of(fault)
+        if queue is None:
             return
         if isinstance(fault, OutOfRange) and fault.divergent_offset is not None:
             if queue.position <= fault.divergent_offset:

@@ -288,7 +288,8 @@ class _LogFetcher:
         if reader.offset > after:
             items.append(PassedTo(reader.partition, reader.fetch_id, reader.offset))
         if not found.records:
-            self._source.deliver(items)
+            if items:
+                self._source.deliver(items)
             await self._log.wait_for(reader.partition, reader.offset, self._isolation)
             return
         messages = [LogMessage(reader.partition, record) for record in found.records]
