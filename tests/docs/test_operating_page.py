@@ -56,9 +56,9 @@ def servers() -> Iterator[str]:
             )
             for number in (1, 2)
         ]
+        generation = groups[0].next()  # of all partitions; it keeps two when the second one joins
         with ThreadPoolExecutor() as threads:  # a member joins only while its program waits for it
             second = threads.submit(groups[1].next)
-            generation = groups[0].next()
             while len(generation.assignment) != 2:
                 generation = groups[0].next()
             second.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import pytest
 import trio
@@ -26,6 +27,7 @@ from tests.threaded.harness import (
     Harness,
     RecordedEvents,
     thread,
+    wait,
 )
 
 
@@ -59,9 +61,12 @@ def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
     here = Harness(kafka)
     here.create()
     ended: list[object] = []
+    reads = threading.Event()
 
     def handle(generation: Generation) -> None:
-        ended.extend(generation.records())
+        records = generation.records()
+        reads.set()
+        ended.extend(records)
         ended.append("over")
 
     def crash() -> None:
@@ -70,6 +75,7 @@ def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
     def body(group: ConsumerGroup) -> None:
         generation = next(group)
         generation.start(handle, generation)
+        wait(reads)
         assert group._loop._token is not None
         group._loop._token.run_sync_soon(crash)
         with pytest.raises(GroupClosedError):
