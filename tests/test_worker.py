@@ -527,7 +527,7 @@ def test_a_signal_that_comes_twice_is_one_wish(
 
 
 IN_A_PROCESS = """
-import itertools, os, signal, sys
+import itertools, os, signal, sys, time
 from kgroup.worker import closed_by_signals
 
 def block(reacted):
@@ -548,7 +548,8 @@ with block(True):
         if not (child := os.fork()):
             try:
                 os.write(write, b".")
-                signal.pause()
+                for _ in range(300):  # pause() would not notice a signal that comes just before it
+                    time.sleep(0.1)
             except KeyboardInterrupt:
                 os._exit(3)
             os._exit(4)

@@ -150,6 +150,9 @@ class Watchdog:
             if has_ended:
                 return
         self.abandon(self._why)
+        # On Python 3.11 a thread that is traced, by coverage or a debugger, can repeat a call for
+        # ever while the main thread, blocked in C, does not handle its signal.
+        sys.settrace(None)
         for _ in range(_SIGNALS):
             if self._ends_within(_GRACE / _SIGNALS):
                 return

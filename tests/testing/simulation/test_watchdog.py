@@ -52,9 +52,20 @@ async def locks_twice():
 
 def test_locked(monkeypatch):
     monkeypatch.setattr(watchdog, "_GRACE", 0.5)
+    monkeypatch.setattr(watchdog, "_SIGNALS", SIGNALS)
     run_virtual(17, locks_twice, seed_timeout=1.0)
 """
 """A test whose simulation blocks in a C library that no signal interrupts."""
+TRACED = """
+import threading
+
+def trace(*_):
+    return trace
+
+threading.settrace(trace)
+SIGNALS = 300
+"""
+"""What a debugger does; a signal in a hundred comes at a moment that matters."""
 
 
 @pytest.fixture(autouse=True)
@@ -203,13 +214,14 @@ def test_a_signal_of_the_watchdog_that_comes_late_interrupts_nothing() -> None:
         late.abandon("the time is over")
 
 
-def test_pytest_shows_why_a_process_had_to_be_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["SIGNALS = 3\n", TRACED], ids=["plain", "traced"])
+def test_pytest_shows_why_a_process_had_to_be_ended(before: str, tmp_path: Path) -> None:
     """What pytest has captured is lost with the process, so the error goes to the real stderr."""
     test = tmp_path / "test_locked.py"
-    test.write_text(LOCKED)
+    test.write_text(before + LOCKED)
     arguments = ("-p", "no:cacheprovider", "--rootdir", tmp_path, test)
     command = (sys.executable, "-m", "pytest", *arguments)
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert result.returncode == 1
     assert result.stderr.startswith("seed 17 hangs at ")
     assert "in locks_twice\n" in result.stderr
