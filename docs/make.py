@@ -142,10 +142,12 @@ def recovery() -> str:
         "- *a backoff*: a wait that begins with `rejoin_backoff` and doubles up to",
         "  `rejoin_backoff_max`. *From the second failure on* means no wait the first time.",
         "- *a new lookup of the broker*: FindCoordinator for the group's requests, Metadata for",
-        "  ListOffsets.",
+        "  ListOffsets and OffsetForLeaderEpoch.",
         "- *continue without it*: for Metadata, without the topic or partition that has the",
         "  error. For LeaveGroup, without a response; a coordinator that still has the member",
-        "  removes it when its session ends.",
+        "  removes it when its session ends. For OffsetForLeaderEpoch, from the committed",
+        "  offset, without a proof that it still is in the log; two seconds after the first",
+        "  request it goes on like this in any case.",
     ]
     for request in Request:
         lines += [

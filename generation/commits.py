@@ -144,7 +144,7 @@ class Committer:
 
     async def _hand_to(self, producer: Producer, offsets: CommitOffsets, seconds: float) -> None:
         positions = [
-            KafkaPartition(name.topic, name.partition, at.offset, at.metadata)
+            KafkaPartition(name.topic, name.partition, at.offset, at.metadata, at.leader_epoch)
             for name, at in sorted(offsets.items())
         ]
         metadata = group_metadata(self._membership)

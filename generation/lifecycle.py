@@ -328,10 +328,12 @@ class Lifecycle:
         self._nursery.start_soon(self._work, fn, args, name=fn)
         return True
 
-    def start_service(self, fn: Service, *args: Any) -> None:
-        """Start a task of kgroup's own, unless the end has begun."""
-        if self.state is State.RUNNING and self._nursery is not None:
-            self._nursery.start_soon(self._serve, fn, args, name=fn)
+    def start_service(self, fn: Service, *args: Any) -> bool:
+        """Start a task of kgroup's own, unless the end has begun; return whether it was started."""
+        if self.state is not State.RUNNING or self._nursery is None:
+            return False
+        self._nursery.start_soon(self._serve, fn, args, name=fn)
+        return True
 
     async def run_within(self, fn: Callable[[], Awaitable[T]]) -> Finished[T] | None:
         """Run a function as work that the caller waits for; the caller may be in any task.

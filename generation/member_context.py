@@ -99,6 +99,8 @@ class PreviousGenerations:
         claim: what the member was assigned last, which its JoinGroup reports to assignors.
         read: for each partition the offset after the last record that was handed out, where the
             last generation ended without a loss.
+        commits: for each partition of the last generation the offset that this member committed
+            last, or at which it started.
         ids: the member id and the generation id of the last generation; None before the first.
         unanswered: whether the coordinator may yet receive a commit of the last generation.
         rebalance_requested: whether the member has just requested a rebalance because an assignment
@@ -109,6 +111,7 @@ class PreviousGenerations:
     retained: frozenset[TopicPartition] = frozenset()
     claim: Claim | None = None
     read: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    commits: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     ids: tuple[str, int] | None = None
     unanswered: bool = False
     rebalance_requested: bool = False

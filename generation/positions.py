@@ -6,7 +6,8 @@ offset to fetch, which the record source knows:
 - the *start*: from the program's store, the committed offset, or what ``auto_offset_reset`` gave; a
   partition without one is *unlocated* until its first reader finds it;
 - the *lower bound* of commits: the start, then the last commit that was acknowledged;
-- the *upper bound* of commits: the offset after the last record that was handed out.
+- the *upper bound* of commits: the offset after the last record that was handed out;
+- the *leader epochs* of what was handed out (``read_epochs``), which commits carry.
 
 A seek sets the lower bound and can only raise the upper one; a reset sets both. If a batch does not
 reach the program, the upper bound is set back. The coordinator checks no bounds: without these
@@ -32,12 +33,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from threading import Lock
+from types import MappingProxyType
 from typing import TypeAlias, final
 
 import attrs
 
 from kgroup import arguments
 from kgroup.errors import NotOwnedError, OffsetBehindCommitError, OffsetBeyondReadError
+from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.interfaces import Batch
 from kgroup.types import Assignment, Membership, OffsetAndMetadata, Offsets, TopicPartition
 
@@ -93,12 +96,25 @@ class Positions:
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
         self._in_transactions: set[TopicPartition] = set()
+        self._epochs = ReadEpochs()
         self.start_offsets: Mapping[TopicPartition, int] = {}
         self.unlocated: set[TopicPartition] = set()
 
-    def begin(self, assignment: Assignment, start: Mapping[TopicPartition, int]) -> None:
-        """Set the partitions, and the starts that could be found before the hand-over."""
+    def begin(
+        self,
+        assignment: Assignment,
+        start: Mapping[TopicPartition, int],
+        leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
+        """Set the partitions, and the starts that could be found before the hand-over.
+
+        Args:
+            assignment: the partitions.
+            start: the starts.
+            leader_epochs: the leader epochs of the records before starts, if they are known.
+        """
         self._assignment = assignment
+        self._epochs.begin(start, leader_epochs)
         self._lower_bounds = dict(start)
         self._upper_bounds = {
             name: offset for name, offset in self._upper_bounds.items() if name in assignment
@@ -106,6 +122,11 @@ class Positions:
         self._least_upper_bounds = dict(self._upper_bounds)
         self.start_offsets = start
         self.unlocated = set(assignment).difference(start)
+
+    @property
+    def lower_bounds(self) -> Mapping[TopicPartition, int]:
+        """For each partition the lower bound of its commits, if it is known."""
+        return self._lower_bounds
 
     def lower_bound(self, partition: TopicPartition) -> int:
         """The lower bound of a partition's commits; 0 if it is not known."""
@@ -120,13 +141,14 @@ class Positions:
         """For each partition that was read, the offset after the last record handed out."""
         return self._upper_bounds
 
-    def handed_out(self, partition: TopicPartition, next_offset: int) -> None:
-        """Record that the program was given the records before this offset.
+    def handed_out(self, batch: Batch) -> None:
+        """Record that the program was given a batch.
 
         A thread that reads calls it too, while the event loop may move the same partition.
         """
         with self._reading:
-            self._raise_upper_bound(partition, next_offset)
+            self._raise_upper_bound(batch.partition, batch.next_offset)
+            self._epochs.handed_out(batch)
 
     def given_back(self, batch: Batch) -> None:
         """Record that the last batch of a partition did not reach the program."""
@@ -202,7 +224,8 @@ class Positions:
                 )
             if not beyond_read:
                 self._check_upper_bound(partition, position.offset)
-        return checked
+        with self._reading:
+            return {name: self._epochs.added_to(name, at) for name, at in checked.items()}
 
     def check_owned(self, partition: TopicPartition) -> None:
         """Raise NotOwnedError unless the generation owns the partition.
@@ -229,6 +252,7 @@ class Positions:
         with self._reading:
             self._moves[partition] += 1
             self._finished.pop(partition, None)
+            self._epochs.forget(partition)
             self._raise_upper_bound(partition, offset)
             self._least_upper_bounds[partition] = self._upper_bounds[partition]
 

@@ -252,7 +252,7 @@ class RecordStream(PartitionStream):
         """The batch as the program gets it; no seek is made meanwhile."""
         if self._in_turn:
             self._pauses.take_in_hand(batch.partition)
-        self._positions.handed_out(batch.partition, batch.next_offset)
+        self._positions.handed_out(batch)
         return self._leased.bind(batch, self._positions.seeks[batch.partition])
 
     def close(self) -> None:

@@ -152,6 +152,14 @@ class GenerationRunner:
         return self._positions.upper_bounds
 
     @property
+    def commits(self) -> Mapping[TopicPartition, int]:
+        """For each partition the offset that was committed last, or at which it started.
+
+        Those of the generation before, where this one ended before it had partitions.
+        """
+        return self._positions.lower_bounds or self._previous.commits
+
+    @property
     def handed_over(self) -> bool:
         """Whether the program was offered the generation."""
         return self.generation is not None
@@ -260,7 +268,8 @@ class GenerationRunner:
             )
         own = await self._starts.load_own(self.assignment.partitions)
         located = await self._step(
-            Request.FETCH_OFFSETS, partial(self._starts.begin, self.assignment, own)
+            Request.FETCH_OFFSETS,
+            partial(self._starts.begin, self.assignment, own, self._previous.commits),
         )
         self._report_own(own)
         with self.lifecycle.working():

@@ -4,8 +4,11 @@ A partition starts where the program's store says (``GroupConfig.starts``), or a
 committed offset, or where ``auto_offset_reset`` says. Committed offsets are fetched stable: an
 undecided transaction is waited for, and never read as "no offset". With ``latest``, a partition
 without an offset in a topic of which the group has other offsets starts at the earliest: it was
-added later, and its first records count. If the log was truncated, both rules continue where it was
-cut, as Kafka's client does (KIP-320).
+added later, and its first records count.
+
+If the log was truncated, both rules continue where it was cut, as Kafka's client does (KIP-320).
+``commit_verifier`` finds that out for a partition that the member is given, and librdkafka while
+the member has it.
 
 The hand-over waits for partition leaders for `EAGER` seconds only. A leader that is away must not
 keep the other partitions waiting, so what is still unknown then is found when it is first read.
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, TypeVar, final
 from uuid import UUID
 
@@ -40,6 +44,7 @@ from kgroup.errors import (
     TransportError,
 )
 from kgroup.events import OffsetReset
+from kgroup.generation.commit_verifier import CommitVerifier
 from kgroup.generation.commits import Committer
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
@@ -71,12 +76,14 @@ class StartPosition:
         rule: the rule by which it was chosen.
         reason: why.
         truncated: whether the log was truncated there, so that what is committed may be past it.
+        skipped: whether there was a position that is no longer in the log.
     """
 
     offset: int
     rule: AutoOffsetReset
     reason: str
     truncated: bool = False
+    skipped: bool = False
 
     @property
     def skips_unless_committed(self) -> bool:
@@ -109,6 +116,9 @@ class StartFinder:
         self._membership = lifecycle.membership
         self._rule = member.config.auto_offset_reset
         self._own_starts = OwnStarts(member, lifecycle)
+        self._verifier = CommitVerifier(member, lifecycle)
+        self._lost: dict[TopicPartition, OffsetOutOfRangeError] = {}
+        """The partitions whose commits are not in their logs any more, for their first reader."""
 
     async def load_own(
         self, partitions: Collection[TopicPartition]
@@ -117,17 +127,22 @@ class StartFinder:
         return await self._own_starts.load(partitions)
 
     async def begin(
-        self, assignment: Assignment, own: Mapping[TopicPartition, int]
+        self,
+        assignment: Assignment,
+        own: Mapping[TopicPartition, int],
+        last_commits: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> Mapping[TopicPartition, StartPosition]:
         """Find where each partition starts, as far as it can be known soon, and begin with that.
 
         What no leader answers in time begins at 0 where the rule is ``earliest`` (if 0 is gone
         from the log, reading finds out), and is found when it is first read where the rule is
-        ``latest``.
+        ``latest``. A commit that no leader verifies in time is believed.
 
         Args:
             assignment: the partitions.
             own: the starts that the program's store has.
+            last_commits: what this member committed last in the generation before. For a partition
+                that it has kept since, this needs no proof: librdkafka has watched the log.
 
         Returns:
             the positions that no commit gave, for `commit_initial`.
@@ -137,22 +152,36 @@ class StartFinder:
 
         Cancellation: the offsets connection may be broken; nothing else.
         """
+        self._verifier.begin({name.topic for name in assignment.added if name not in own})
         committed = await self.committed([name for name in assignment if name not in own])
         known = {name: at.offset for name, at in committed.items() if at is not None}
         known.update(own)
         missing = [name for name in assignment.partitions if name not in known]
-        found: Mapping[TopicPartition, StartPosition] = {}
+        found: dict[TopicPartition, StartPosition] = {}
         if missing and self._rule is not AutoOffsetReset.ERROR:
             with trio.move_on_after(EAGER):
-                found = await self.without_commit(missing)
+                found.update(await self.without_commit(missing))
         if self._rule is AutoOffsetReset.EARLIEST:
             found = {**dict.fromkeys(missing, _FROM_ZERO), **found}
-        self._emit(found, skipped=False)
+        epochs = {
+            name: at.leader_epoch
+            for name, at in committed.items()
+            if at is not None and at.leader_epoch >= 0
+        }
+        proven = {name for name in assignment.kept if known.get(name) == last_commits.get(name, -1)}
+        unproven = {name: epoch for name, epoch in epochs.items() if name not in proven}
+        for name, error in (await self._verifier.not_in_log(known, unproven)).items():
+            del known[name], epochs[name]
+            if error.divergent_offset is None or self._rule is AutoOffsetReset.ERROR:
+                self._lost[name] = error
+            else:
+                found[name] = await self.out_of_range(error)
+        self._emit(found)
         known |= {name: start.offset for name, start in found.items()}
-        self._positions.begin(assignment, known)
+        self._positions.begin(assignment, known, epochs)
         # A partition whose position is still unknown gets one before its first stream opens it.
         epoch, source = self._membership.epoch, self._member.source
-        source.assign(epoch, {name: known.get(name, 0) for name in assignment})
+        source.assign(epoch, {name: known.get(name, 0) for name in assignment}, epochs)
         # Without a committed offset, the topic may have been deleted and created again. What was
         # fetched of a kept partition may then be records of the old topic.
         for name in sorted(missing):
@@ -185,13 +214,13 @@ class StartFinder:
                 await trio.lowlevel.checkpoint()
                 return
             before = self._positions.moves(wanted)
-            found = await self._until_ending(partial(self.without_commit, wanted))
+            found = await self._until_ending(partial(self._unlocated, wanted))
         after = self._positions.moves(found)
         starts = {name: start for name, start in found.items() if after[name] == before[name]}
         for name, start in starts.items():
             self._positions.reset(name, start.offset)
             self._member.source.seek(self._membership.epoch, name, start.offset)
-        self._emit(starts, skipped=error is not None)
+        self._emit(starts)
         await self.commit_initial(starts)
 
     async def commit_initial(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
@@ -282,11 +311,26 @@ class StartFinder:
                 "the log was truncated there; what was read from there up to"
                 f" {error.offset} is no longer in it"
             )
-            return StartPosition(error.divergent_offset, self._rule, reason, truncated=True)
+            return StartPosition(
+                error.divergent_offset, self._rule, reason, truncated=True, skipped=True
+            )
         found = await self._list([error.partition], self._rule)
         at = f"offset {error.offset}" if error.offset >= 0 else "its position"
-        reason = f"{at} is not in the log, so auto_offset_reset chose the {self._rule.value} offset"
-        return StartPosition(found[error.partition], self._rule, reason)
+        what = f"what was read before {at}" if error is self._lost.get(error.partition) else at
+        reason = (
+            f"{what} is not in the log, so auto_offset_reset chose the {self._rule.value} offset"
+        )
+        return StartPosition(found[error.partition], self._rule, reason, skipped=True)
+
+    async def _unlocated(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, StartPosition]:
+        """Positions of partitions for which nothing is committed, or nothing that is in the log."""
+        lost = [name for name in partitions if name in self._lost]
+        found = {name: await self.out_of_range(self._lost[name]) for name in lost}
+        if others := [name for name in partitions if name not in self._lost]:
+            found.update(await self.without_commit(others))
+        return found
 
     async def list_offsets(
         self,
@@ -380,8 +424,7 @@ class StartFinder:
     ) -> dict[TopicPartition, int]:
         """Offsets from the leaders, however long it takes for all to answer."""
         found: dict[TopicPartition, int] = {}
-        # The group's leader requested the metadata of these topics a moment ago.
-        knows_leaders = self._membership.leader and not self._lifecycle.was_held
+        knows_leaders = self._verifier.knows_leaders
 
         async def send() -> None:
             nonlocal knows_leaders
@@ -421,12 +464,12 @@ class StartFinder:
             why,
         )
 
-    def _emit(self, starts: Mapping[TopicPartition, StartPosition], *, skipped: bool) -> None:
+    def _emit(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
         for name, start in sorted(starts.items()):
             self._member.emitter.emit(
                 OffsetReset,
                 partition=name,
                 offset=start.offset,
                 reason=start.reason,
-                skipped=skipped,
+                skipped=start.skipped,
             )

@@ -269,11 +269,22 @@ class RecordSource(Protocol):
         """
         ...
 
-    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+    def assign(
+        self,
+        epoch: int,
+        positions: Mapping[TopicPartition, int],
+        leader_epochs: Mapping[TopicPartition, int] = ...,
+    ) -> None:
         """Begin a generation, with its partitions and the offset at which each starts.
 
         Buffered records of a partition that was assigned before are kept only if the first of them
         has exactly the start offset. A partition is fetched only once ``open`` names it.
+
+        Args:
+            epoch: the generation's.
+            positions: the offsets.
+            leader_epochs: the leader epochs of the records before them, as far as they are known. A
+                source may find out with them that a log was truncated there (KIP-320).
         """
         ...
 

@@ -112,7 +112,8 @@ class OffsetAndMetadata:
     Attributes:
         offset: the offset of the next record to read (the last processed offset + 1), from 0 to
             2**63-1.
-        leader_epoch: the leader epoch of the last processed record, or -1 (KIP-320).
+        leader_epoch: the leader epoch of the last processed record (KIP-320). With -1, a commit has
+            the one that the generation knows of that record, if it does.
         metadata: any text, which the broker stores with the offset; at most 32767 bytes in UTF-8,
             and no more than the broker allows (``offset.metadata.max.bytes``, 4096 by default).
 
@@ -123,6 +124,20 @@ class OffsetAndMetadata:
     offset: int = attrs.field(converter=as_int, validator=_whole(0, INT64_MAX))
     leader_epoch: int = attrs.field(default=-1, converter=as_int, validator=_whole(-1, INT32_MAX))
     metadata: str = attrs.field(default="", validator=[validators.instance_of(str), _short_text])
+
+
+@final
+@attrs.frozen
+class EpochEnd:
+    """Where the records of a leader epoch end in a log (KIP-320).
+
+    Attributes:
+        offset: the offset after the last record of that epoch and of those before it.
+        leader_epoch: the epoch of that record, or the one that was asked for.
+    """
+
+    offset: int
+    leader_epoch: int
 
 
 @final

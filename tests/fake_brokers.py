@@ -106,6 +106,8 @@ class FakeBrokers:
 def metadata(
     brokers: Mapping[int, str],
     topics: Mapping[str, int | list[int]] | None = None,
+    *,
+    leader_epoch: int = -1,
     **fields: Any,
 ) -> Mapping[str, Any]:
     """A Metadata answer.
@@ -113,6 +115,7 @@ def metadata(
     Args:
         brokers: addresses by node id.
         topics: the leaders of each topic's partitions, or the error of the topic.
+        leader_epoch: that of all partitions.
         fields: others of the answer.
     """
     return {
@@ -138,6 +141,7 @@ def metadata(
                         "error_code": 0,
                         "partition_index": number,
                         "leader_id": leader,
+                        "leader_epoch": leader_epoch,
                         "replica_nodes": [max(leader, 0)],
                         "isr_nodes": [],
                     }

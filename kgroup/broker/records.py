@@ -323,6 +323,7 @@ def _read_record(body: bytes, header: BatchHeader) -> StoredRecord:
         key=key,
         value=value,
         headers=tuple(headers),
+        leader_epoch=header.leader_epoch,
     )
 
 

@@ -32,7 +32,14 @@ from kgroup.errors import (
     short_list,
 )
 from kgroup.interfaces import Compute, Random, StreamOpener
-from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition, by_topic
+from kgroup.types import (
+    BrokerAddress,
+    EpochEnd,
+    IsolationLevel,
+    TopicInfo,
+    TopicPartition,
+    by_topic,
+)
 from kgroup.wire.broker_connection import BrokerConnection
 from kgroup.wire.codec import milliseconds
 from kgroup.wire.login import ConnectionSecurity
@@ -49,6 +56,8 @@ many brokers were tried."""
 _MOST_NAMED: Final = 3
 """An error names so many of the brokers that did not respond; it is logged at each attempt."""
 _NOT_A_REPLICA: Final = -1
+_NONE: Final = -1
+"""The id of a leader, or the leader epoch, where there is none."""
 _ISOLATION: Final = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
 _GROUP: Final = 0
 
@@ -63,6 +72,7 @@ class Metadata:
     Attributes:
         topics: the topics that exist.
         leaders: for each partition that has a leader, the leader's node id.
+        leader_epochs: for each partition its leader epoch, if the broker sends it (KIP-320).
         missing: the requested topics that do not exist, or whose partitions are not all known yet.
         internal: the names of Kafka's internal topics.
         refused: topics of other members that this member may not read, or whose names are invalid,
@@ -71,6 +81,7 @@ class Metadata:
 
     topics: Mapping[str, TopicInfo]
     leaders: Mapping[TopicPartition, int]
+    leader_epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     missing: frozenset[str] = frozenset()
     internal: frozenset[str] = frozenset()
     refused: Mapping[str, str] = attrs.field(factory=dict)
@@ -216,37 +227,73 @@ class Cluster:
         if not partitions:
             await trio.lowlevel.checkpoint()
             return {}
-        missing: Collection[str] = ()
-        lacking = {name for name in partitions if not (use_cached and self._leader(name))}
-        if lacking:
-            missing = (await self.metadata({name.topic for name in lacking})).missing
-        offsets: dict[TopicPartition, int | BrokerError | TransportError] = {}
-        by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
-        for wanted in sorted(partitions):
-            leader = self._leader(wanted)
-            if leader is not None:
-                by_leader.setdefault(leader, []).append(wanted)
-            else:
-                absent = wanted.topic in missing
-                code = (
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if absent
-                    else ErrorCode.LEADER_NOT_AVAILABLE
-                )
-                offsets[wanted] = broker_error(Request.LIST_OFFSETS, code, str(wanted))
+        missing = await self._look_up(self._without_leader(partitions, use_cached=use_cached))
         level = self._config.isolation_level if isolation_level is None else isolation_level
-        results = await request_all(
-            [
-                partial(self._request_offsets, leader, theirs, timestamp, level)
-                for leader, theirs in by_leader.items()
-            ]
+        return await self._request_from_leaders(
+            Request.LIST_OFFSETS,
+            partitions,
+            missing,
+            lambda leader, theirs: self._request_offsets(leader, theirs, timestamp, level),
         )
-        for theirs, result in zip(by_leader.values(), results, strict=True):
-            offsets.update(
-                dict.fromkeys(theirs, result) if isinstance(result, TransportError) else result
-            )
-        self._leaders.forget_failed(Request.LIST_OFFSETS, offsets)
-        return offsets
+
+    async def epoch_ends(
+        self,
+        epochs: Mapping[TopicPartition, int],
+        *,
+        use_cached: bool = False,
+        up_to_date: Collection[str] = (),
+    ) -> Mapping[TopicPartition, EpochEnd | BrokerError | TransportError | None]:
+        """Request where the records of past leader epochs end, from the partitions' leaders.
+
+        Under one epoch a leader cuts nothing off its log. So partitions that are known to have the
+        given epoch now are not asked about, nor those of a broker that sends no epochs. Where it is
+        only known that they had it, the leader is asked, and has an error if that has changed.
+
+        Args:
+            epochs: for each partition a leader epoch.
+            use_cached: as for `list_offsets`.
+            up_to_date: the topics whose cached leader epochs are those of now.
+
+        Returns:
+            for each partition that has another epoch now where the given one ends, or None if its
+            log does not know that epoch. Failures are as for `list_offsets`.
+
+        Raises:
+            as `list_offsets`.
+
+        Cancellation: requests that were sent break their connections; nothing else changes.
+
+        Source: KIP-320.
+        """
+        if not epochs:
+            await trio.lowlevel.checkpoint()
+            return {}
+        unknown = self._without_leader(epochs, use_cached=use_cached)
+        missing = await self._look_up(unknown)
+        current = {*up_to_date, *(name.topic for name in unknown)}
+        known = {name: self._leaders.epoch_of(name) for name in epochs}
+        past = {
+            name
+            for name, epoch in epochs.items()
+            if known[name] is not None and known[name] != epoch
+        }
+        perhaps = {
+            name for name in epochs if known[name] == epochs[name] and name.topic not in current
+        }
+        found = await self._request_from_leaders(
+            Request.EPOCH_ENDS,
+            past | perhaps,
+            missing,
+            lambda leader, theirs: self._request_epoch_ends(
+                leader, {name: (epochs[name], known[name]) for name in theirs}
+            ),
+        )
+        # A leader that answers still has its epoch: where the log ends now says nothing.
+        return {
+            name: answer
+            for name, answer in found.items()
+            if name in past or isinstance(answer, BrokerError | TransportError)
+        }
 
     async def request_from_any(
         self,
@@ -313,7 +360,9 @@ class Cluster:
         self._check_error(int(getattr(answer, "error_code", 0)))
         unused = self._replace_brokers(answer)
         metadata = self._read_topics(answer, wanted, foreign)
-        self._leaders.replace(metadata.topics.keys() | metadata.missing, metadata.leaders)
+        self._leaders.replace(
+            metadata.topics.keys() | metadata.missing, metadata.leaders, metadata.leader_epochs
+        )
         await _close(unused)
         return metadata
 
@@ -323,6 +372,102 @@ class Cluster:
             partial(metadata_fields, topics),
             partial(_checked_metadata, wanted=topics),
         )
+
+    def cached_partitions(self, topic: str) -> int:
+        """How many partitions of a topic have a cached leader."""
+        return self._leaders.count(topic)
+
+    def _without_leader(
+        self, partitions: Collection[TopicPartition], *, use_cached: bool
+    ) -> Collection[TopicPartition]:
+        """The partitions whose leaders have to be looked up."""
+        return [name for name in partitions if not (use_cached and self._leader(name))]
+
+    async def _look_up(self, partitions: Collection[TopicPartition]) -> Collection[str]:
+        """Request the leaders of partitions, and return the topics that do not exist."""
+        if not partitions:
+            return ()
+        return (await self.metadata({name.topic for name in partitions})).missing
+
+    async def _request_from_leaders(
+        self,
+        request: Request,
+        partitions: Collection[TopicPartition],
+        missing: Collection[str],
+        send: Callable[
+            [BrokerAddress, Sequence[TopicPartition]],
+            Awaitable[Mapping[TopicPartition, T | BrokerError]],
+        ],
+    ) -> Mapping[TopicPartition, T | BrokerError | TransportError]:
+        """Send a request to the known leaders of partitions, and forget those that it finds wrong.
+
+        Args:
+            request: the request.
+            partitions: the partitions.
+            missing: the topics that do not exist.
+            send: sends a leader the request about its partitions.
+        """
+        found: dict[TopicPartition, T | BrokerError | TransportError] = {}
+        by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
+        for wanted in sorted(partitions):
+            leader = self._leader(wanted)
+            if leader is not None:
+                by_leader.setdefault(leader, []).append(wanted)
+            else:
+                absent = wanted.topic in missing
+                code = (
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if absent
+                    else ErrorCode.LEADER_NOT_AVAILABLE
+                )
+                found[wanted] = broker_error(request, code, str(wanted))
+        results = await request_all(
+            [partial(send, leader, theirs) for leader, theirs in by_leader.items()]
+        )
+        for theirs, result in zip(by_leader.values(), results, strict=True):
+            found.update(
+                dict.fromkeys(theirs, result) if isinstance(result, TransportError) else result
+            )
+        self._leaders.forget_failed(request, found)
+        return found
+
+    async def _request_epoch_ends(
+        self, leader: BrokerAddress, epochs: Mapping[TopicPartition, tuple[int, int | None]]
+    ) -> Mapping[TopicPartition, EpochEnd | BrokerError | None]:
+        """Request the ends of epochs from a leader.
+
+        Args:
+            leader: the leader.
+            epochs: for each partition the epoch, and the one of its leader, by which a broker that
+                is no longer the leader, or not yet, recognises the request.
+        """
+        fields = {
+            "replica_id": _NOT_A_REPLICA,
+            "topics": [
+                {
+                    "topic": topic,
+                    "partitions": [
+                        {
+                            "partition": number,
+                            "leader_epoch": epochs[TopicPartition(topic, number)][0],
+                            "current_leader_epoch": epochs[TopicPartition(topic, number)][1],
+                        }
+                        for number in numbers
+                    ],
+                }
+                for topic, numbers in by_topic(epochs).items()
+            ],
+        }
+        found = await self._connection(leader.host, leader.port).request_value(
+            partial(responses.epoch_ends, wanted=epochs),
+            "offset_for_leader_epoch",
+            lambda _: fields,
+            timeout=self._config.request_timeout,
+        )
+        return {
+            name: broker_error(Request.EPOCH_ENDS, code, str(name)) if code else end
+            for name, (code, end) in found.items()
+        }
 
     async def _request_offsets(
         self,
@@ -361,6 +506,7 @@ class Cluster:
         racks = {node: broker.rack for node, broker in self._brokers.items() if broker.rack}
         topics: dict[str, TopicInfo] = {}
         leaders: dict[TopicPartition, int] = {}
+        leader_epochs: dict[TopicPartition, int] = {}
         internal = set()
         refused: dict[str, str] = {}
         for topic in answer.topics:
@@ -392,12 +538,12 @@ class Cluster:
             )
             if topic.is_internal:
                 internal.add(str(topic.name))
-            for part in parts:
-                if part.leader_id >= 0:
-                    leaders[TopicPartition(topic.name, part.partition_index)] = part.leader_id
+            leaders |= _of_partitions(topic, "leader_id")
+            leader_epochs |= _of_partitions(topic, "leader_epoch")
         return Metadata(
             topics=topics,
             leaders=leaders,
+            leader_epochs=leader_epochs,
             missing=(wanted or frozenset()) - topics.keys() - refused.keys(),
             internal=frozenset(internal),
             refused=refused,
@@ -484,6 +630,15 @@ def _checked_metadata(answer: Any, wanted: frozenset[str] | None) -> Any:
     if not getattr(answer, "error_code", 0):
         responses.check_metadata(answer, wanted)
     return answer
+
+
+def _of_partitions(topic: Any, field: str) -> dict[TopicPartition, int]:
+    """A field of a topic's partitions in a Metadata response, where it has a value."""
+    return {
+        TopicPartition(topic.name, part.partition_index): int(value)
+        for part in topic.partitions
+        if (value := getattr(part, field, _NONE)) > _NONE
+    }
 
 
 def _coordinator_fields(group_id: str, version: int) -> Mapping[str, Any]:

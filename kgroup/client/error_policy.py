@@ -54,6 +54,7 @@ class Request(enum.Enum):
     FETCH_OFFSETS = "OffsetFetch"
     LEAVE = "LeaveGroup"
     LIST_OFFSETS = "ListOffsets"
+    EPOCH_ENDS = "OffsetForLeaderEpoch"
     METADATA = "Metadata"
 
 
@@ -349,6 +350,28 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         TransportFailure.TIMED_OUT: _RETRY_AFTER_LOOKUP,
         TransportFailure.INVALID: _RETRY_AFTER_LOOKUP,
     },
+    # It verifies a committed offset. Where it cannot, reading begins there all the same, and the
+    # fetches show what is wrong with the leader, or what is not permitted.
+    Request.EPOCH_ENDS: {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _RETRY_AFTER_LOOKUP,
+        ErrorCode.LEADER_NOT_AVAILABLE: _IGNORE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: _RETRY_AFTER_LOOKUP,
+        ErrorCode.REPLICA_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
+        ErrorCode.FENCED_LEADER_EPOCH: _RETRY_AFTER_LOOKUP,
+        ErrorCode.UNKNOWN_LEADER_EPOCH: _RETRY,
+        ErrorCode.OFFSET_NOT_AVAILABLE: _RETRY,
+        ErrorCode.KAFKA_STORAGE_ERROR: _RETRY_AFTER_LOOKUP,
+        ErrorCode.REQUEST_TIMED_OUT: _RETRY,
+        ErrorCode.BROKER_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
+        ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY_AFTER_LOOKUP,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: _IGNORE,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _IGNORE,
+        ErrorCode.INVALID_REQUEST: _IGNORE,
+        ErrorCode.UNSUPPORTED_VERSION: _IGNORE,
+        TransportFailure.LOST: _RETRY_AFTER_LOOKUP,
+        TransportFailure.TIMED_OUT: _IGNORE,
+        TransportFailure.INVALID: _RETRY_AFTER_LOOKUP,
+    },
     Request.METADATA: {
         # The watchers wait for topics that do not exist yet.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _IGNORE,
@@ -380,6 +403,7 @@ OTHERWISE: Final[Mapping[Request, Reaction]] = {
     Request.FETCH_OFFSETS: _RETRY,
     Request.LEAVE: _IGNORE,
     Request.LIST_OFFSETS: _RETRY_AFTER_LOOKUP,
+    Request.EPOCH_ENDS: _RETRY_AFTER_LOOKUP,
     Request.METADATA: _RETRY,
 }
 
@@ -388,6 +412,7 @@ OTHERWISE: Final[Mapping[Request, Reaction]] = {
 LOGIN_REFUSED: Final[Mapping[Request, Reaction]] = {
     **dict.fromkeys(Request, _UNAUTHENTICATED),
     Request.LEAVE: _IGNORE,
+    Request.EPOCH_ENDS: _IGNORE,
 }
 
 POLL_AGAIN: Final = Reaction(Action.RETRY, wait=Wait.YES)

@@ -7,7 +7,9 @@ leaders that it forgets are looked up again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar, final
 
 import trio
@@ -21,19 +23,39 @@ T = TypeVar("T")
 
 @final
 class PartitionLeaders:
-    """The node ids of partitions' leaders."""
+    """The node ids of partitions' leaders, and their leader epochs."""
 
     def __init__(self) -> None:
         self._nodes: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        self._counts: Counter[str] = Counter()
 
-    def replace(self, topics: Collection[str], leaders: Mapping[TopicPartition, int]) -> None:
-        """Replace the cached leaders of these topics."""
-        others = {name: node for name, node in self._nodes.items() if name.topic not in topics}
-        self._nodes = {**others, **leaders}
+    def replace(
+        self,
+        topics: Collection[str],
+        leaders: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
+        """Replace the cached leaders of these topics, and their epochs as far as they are known."""
+        for known, new in ((self._nodes, leaders), (self._epochs, epochs)):
+            for name in [name for name in known if name.topic in topics]:
+                del known[name]
+            known.update(new)
+        for topic in topics:
+            self._counts.pop(topic, None)
+        self._counts.update(Counter(name.topic for name in leaders))
 
     def of(self, partition: TopicPartition) -> int | None:
         """The leader's node id, or None if it is not known."""
         return self._nodes.get(partition)
+
+    def epoch_of(self, partition: TopicPartition) -> int | None:
+        """The partition's leader epoch, or None if it is not known."""
+        return self._epochs.get(partition)
+
+    def count(self, topic: str) -> int:
+        """How many leaders the last metadata of a topic had."""
+        return self._counts[topic]
 
     def forget_failed(
         self, request: Request, results: Mapping[TopicPartition, object | KgroupError]

@@ -19,6 +19,7 @@ from kgroup.client.error_policy import Request, broker_error
 from kgroup.types import (
     INT32_MAX,
     BrokerAddress,
+    EpochEnd,
     OffsetAndMetadata,
     TopicPartition,
     text_fault,
@@ -27,6 +28,7 @@ from kgroup.types import (
 from kgroup.wire.broker_connection import InvalidResponseError
 
 _NO_OFFSET: Final = -1
+_NO_EPOCH: Final = -1
 _SHOWN: Final = 5
 
 
@@ -185,6 +187,33 @@ def listed_offsets(
         if not item.error_code and item.offset < least:
             raise InvalidResponseError(f"gives {name} the offset {item.offset}")
         found[name] = int(item.error_code), int(item.offset)
+    return found
+
+
+def epoch_ends(
+    answer: Any, wanted: Collection[TopicPartition]
+) -> dict[TopicPartition, tuple[int, EpochEnd | None]]:
+    """For each partition in an OffsetForLeaderEpoch response its error code, and its epoch's end.
+
+    The end is None if the log does not know the epoch.
+
+    Raises:
+        InvalidResponseError: its partitions are not those of the request, or an end is impossible.
+    """
+    items = [
+        (TopicPartition(topic.topic, item.partition), item)
+        for topic in answer.topics
+        for item in topic.partitions
+    ]
+    _check_names([name for name, _ in items], wanted)
+    found: dict[TopicPartition, tuple[int, EpochEnd | None]] = {}
+    for name, item in items:
+        offset, epoch = int(item.end_offset), int(item.leader_epoch)
+        unknown = offset == _NO_OFFSET or epoch == _NO_EPOCH
+        if not item.error_code and not unknown and (offset < 0 or epoch < 0):
+            raise InvalidResponseError(f"gives {name} the end {offset} of leader epoch {epoch}")
+        end = None if unknown or item.error_code else EpochEnd(offset, epoch)
+        found[name] = int(item.error_code), end
     return found
 
 

@@ -34,7 +34,7 @@ from typing import Final, final
 import attrs
 
 from kgroup.interfaces import Message
-from kgroup.records.fetcher import FetchedRun, OutOfRange, Unreadable
+from kgroup.records.fetcher import NO_EPOCH, FetchedRun, OutOfRange, Unreadable
 from kgroup.records.waiters import Waiter
 from kgroup.types import TopicPartition
 
@@ -67,6 +67,8 @@ class PartitionQueue:
         partition: the partition.
         position: the offset of the next record to hand out. This is the only place that knows
             it; a fetch has its own offset, which is further on.
+        start_epoch: the leader epoch of the record before the position, for the first fetch;
+            `NO_EPOCH` if it is not known, and afterwards.
         fetch_id: the fetch whose records belong here, 0 for none.
         opened: whether a stream reads it.
         paused: whether its reader has paused it.
@@ -82,6 +84,7 @@ class PartitionQueue:
 
     partition: TopicPartition
     position: int
+    start_epoch: int = NO_EPOCH
     fetch_id: int = 0
     opened: bool = False
     paused: bool = False

@@ -58,6 +58,7 @@ from functools import wraps
 from itertools import count
 from threading import RLock, get_ident
 from time import monotonic
+from types import MappingProxyType
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import attrs
@@ -67,6 +68,7 @@ from kgroup.errors import FetchError, NotOwnedError, StaleGenerationError, Usage
 from kgroup.interfaces import Batch
 from kgroup.records.buffer import BufferLimits, PartitionQueue
 from kgroup.records.fetcher import (
+    NO_EPOCH,
     FetchedItem,
     FetchedRun,
     Fetcher,
@@ -136,7 +138,12 @@ class BufferedSource:
     # For the generation.
 
     @_locked
-    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+    def assign(
+        self,
+        epoch: int,
+        positions: Mapping[TopicPartition, int],
+        leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
         """Begin a generation; see ``RecordSource``.
 
         The queued records of a partition are kept if a reader at the given offset would continue
@@ -170,7 +177,8 @@ class BufferedSource:
             if queue is None or not queue.continues_at(offset):
                 # Another fetch would not find that the log was cut.
                 kept = queue.fault if queue is not None and queue.truncated_below(offset) else None
-                queue = PartitionQueue(partition, offset, fault=kept)
+                start_epoch = leader_epochs.get(partition, NO_EPOCH)
+                queue = PartitionQueue(partition, offset, start_epoch=start_epoch, fault=kept)
             else:
                 del before[partition]
                 queue.position = offset
@@ -368,7 +376,7 @@ class BufferedSource:
         (queue,) = self._owned((partition,))
         if type(offset) is not int or offset < 0:
             raise UsageError(f"{partition} cannot continue at {offset!r}; nothing has changed")
-        queue.position = offset
+        queue.position, queue.start_epoch = offset, NO_EPOCH
         self._restart_fetch(queue)
         self._resume_if_possible()
 
@@ -597,7 +605,8 @@ class BufferedSource:
     def _new_fetch(self, queue: PartitionQueue) -> FetchStart:
         queue.fetch_id = next(self._fetch_ids)
         queue.held = False
-        return FetchStart(queue.fetch_id, queue.position)
+        epoch, queue.start_epoch = queue.start_epoch, NO_EPOCH
+        return FetchStart(queue.fetch_id, queue.position, epoch)
 
     def _restart_fetch(self, queue: PartitionQueue) -> None:
         """Drop what is queued or under way, and fetch from the position as it is now."""

@@ -58,10 +58,11 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   "out of range", however, has no such number: it may belong to an earlier fetch, or to a moment
   long past. ``_out_of_range`` therefore fetches once more from the wanted offset, and believes the
   second such error.
-- It finds out that a log was truncated only in a fetch that has brought records, since it knows the
-  leader's epoch by them. INVARIANT: an error is verified only by a request that can fail in the
-  same way. Another fetch begins without an epoch and would go on in the other log, so this error is
-  believed at once. What librdkafka names with it shows whether it belongs to an earlier fetch.
+- It finds out that a log was truncated when the leader changes, and only if it knows the leader
+  epoch of the record before its position: by the records of the fetch, or because the fetch began
+  with it. INVARIANT: an error is verified only by a request that can fail in the same way. Another
+  fetch would begin under the new leader and not ask again, so this error is believed at once. What
+  librdkafka names with it shows whether it belongs to an earlier fetch.
 - What this thread has delivered can be outdated when the event loop takes it in, because a command
   was on its way in the other direction. The source drops that by its fetch id.
 - Errors arrive as messages, but some only in the error callback, with the partition named in the
@@ -99,6 +100,7 @@ from kgroup.interfaces import Message
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.consumer_login import ConsumerLogin
 from kgroup.records.fetcher import (
+    NO_EPOCH,
     FetchedItem,
     FetchedRun,
     FetcherBroken,
@@ -183,6 +185,7 @@ class _Fetch:
         fetch_id: the fetch.
         start_offset: where it began.
         next_offset: the offset after the last record that arrived.
+        leader_epoch: the leader epoch of that record, or of the one before the start.
         verifying: whether it was restarted to verify that the offset is out of range.
         waits_at: the offset at which it waited at the last reading of its watermark, though the log
             goes on.
@@ -192,6 +195,7 @@ class _Fetch:
     fetch_id: int
     start_offset: int
     next_offset: int
+    leader_epoch: int
     verifying: bool = False
     waits_at: int = -1
     waits: int = 0
@@ -469,7 +473,10 @@ class ConsumerThread:
         old.close()
         if self._fetches:
             self._consumer.incremental_assign(
-                [_to_confluent(name, fetch.next_offset) for name, fetch in self._fetches.items()]
+                [
+                    _to_confluent(name, fetch.next_offset, fetch.leader_epoch)
+                    for name, fetch in self._fetches.items()
+                ]
             )
         if self._held:
             self._consumer.pause([_to_confluent(name) for name in self._held])
@@ -532,10 +539,15 @@ class ConsumerThread:
         if self._starts:
             starts, self._starts = self._starts, {}
             self._consumer.incremental_assign(
-                [_to_confluent(partition, start.offset) for partition, start in starts.items()]
+                [
+                    _to_confluent(partition, start.offset, start.leader_epoch)
+                    for partition, start in starts.items()
+                ]
             )
             for partition, start in starts.items():
-                self._fetches[partition] = _Fetch(start.fetch_id, start.offset, start.offset)
+                self._fetches[partition] = _Fetch(
+                    start.fetch_id, start.offset, start.offset, start.leader_epoch
+                )
             new = {partition.topic: None for partition in starts if partition not in stops}
             request_leaders(self._consumer, new)
         self._topics = len({partition.topic for partition in self._fetches})
@@ -696,6 +708,7 @@ class ConsumerThread:
                 items += self._out_of_order(partition, fetch, messages)
                 continue
             fetch.next_offset = last + 1
+            fetch.leader_epoch = _epoch_of(messages[-1])
             fetch.verifying = False
             self._read_watermark(partition)
             # confluent-kafka's stubs allow None where only a message to be produced has None.
@@ -815,7 +828,9 @@ class ConsumerThread:
     def _fetch_again(self, partition: TopicPartition, fetch: _Fetch) -> None:
         if self._fetches.get(partition) is fetch:
             self._consumer.incremental_unassign([_to_confluent(partition)])
-            self._consumer.incremental_assign([_to_confluent(partition, fetch.next_offset)])
+            self._consumer.incremental_assign(
+                [_to_confluent(partition, fetch.next_offset, fetch.leader_epoch)]
+            )
 
     def _on_error(self, error: KafkaError) -> None:
         """Take an error from librdkafka's callback, which runs within ``poll`` and ``consume``."""
@@ -846,9 +861,18 @@ def _only_wake() -> None:
 
 
 def _to_confluent(
-    partition: TopicPartition, offset: int = confluent_kafka.OFFSET_INVALID
+    partition: TopicPartition,
+    offset: int = confluent_kafka.OFFSET_INVALID,
+    leader_epoch: int = NO_EPOCH,
 ) -> confluent_kafka.TopicPartition:
-    return confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
+    return confluent_kafka.TopicPartition(
+        partition.topic, partition.partition, offset, leader_epoch=leader_epoch
+    )
+
+
+def _epoch_of(message: confluent_kafka.Message) -> int:
+    epoch = message.leader_epoch()
+    return NO_EPOCH if epoch is None else epoch
 
 
 def _partition_of(message: confluent_kafka.Message) -> TopicPartition | None:

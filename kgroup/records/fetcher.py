@@ -13,7 +13,7 @@ sides can work in different threads without ever waiting for each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 import attrs
 
@@ -22,14 +22,24 @@ from kgroup.errors import AuthorizationError, FetchError, KgroupError, OffsetOut
 from kgroup.interfaces import Message
 from kgroup.types import TopicPartition
 
+NO_EPOCH: Final = -1
+"""A leader epoch that is not known."""
+
 
 @final
 @attrs.frozen
 class FetchStart:
-    """The id of a partition's fetch, and the offset at which it begins."""
+    """The id of a partition's fetch, and where it begins.
+
+    Attributes:
+        fetch_id: the id.
+        offset: the offset.
+        leader_epoch: the leader epoch of the record before it; `NO_EPOCH` if it is not known.
+    """
 
     fetch_id: int
     offset: int
+    leader_epoch: int = NO_EPOCH
 
 
 @final

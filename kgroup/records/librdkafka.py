@@ -21,6 +21,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, final
 
 import attrs
@@ -166,10 +167,15 @@ class LibrdkafkaSource(BufferedSource):
         else:
             self._shared.thread.prepare(possible)
 
-    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+    def assign(
+        self,
+        epoch: int,
+        positions: Mapping[TopicPartition, int],
+        leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
         """Begin a generation; see `BufferedSource.assign`."""
         self._begin()
-        super().assign(epoch, positions)
+        super().assign(epoch, positions, leader_epochs)
 
     def _begin(self) -> None:
         """Start the thread, or share one, if that was not done yet."""

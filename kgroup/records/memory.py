@@ -53,6 +53,7 @@ class StoredRecord:
         key: the key, or None.
         value: the value, or None.
         headers: (name, value) pairs.
+        leader_epoch: the leader epoch in which it was written, or -1.
     """
 
     offset: int
@@ -61,6 +62,7 @@ class StoredRecord:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    leader_epoch: int = -1
 
 
 @final
@@ -154,6 +156,10 @@ class LogMessage:
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         """A list of (name, value) pairs, or None."""
         return list(self._record.headers) or None
+
+    def leader_epoch(self) -> int:
+        """The leader epoch in which it was written, or -1."""
+        return self._record.leader_epoch
 
     def timestamp(self) -> tuple[int, int]:
         """(kind, milliseconds since 1970): kind 1 is create time, 2 is log append time."""

@@ -194,7 +194,7 @@ class SharedConsumer:
             if fetch is None or alone or start.offset < fetch.next_offset:
                 readers = {} if fetch is None else fetch.readers
                 fetch = self._begin(partition, start.offset, readers)
-                new[partition] = FetchStart(fetch.fetch_id, start.offset)
+                new[partition] = attrs.evolve(start, fetch_id=fetch.fetch_id)
             fetch.readers[member] = _Reader(start.fetch_id, start.offset)
         if new:
             self.thread.start(new)

@@ -216,6 +216,8 @@ def committed_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     """A group's committed offsets; None for a partition without one. Does not join the group.
 
+    They have no metadata, because confluent-kafka 2.16 returns it with other bytes behind its end.
+
     Raises:
         KafkaException: the broker refused, or did not answer in time.
     """
@@ -291,7 +293,7 @@ def _noting(operation: str, *, topic: str = "", group: str = "") -> Iterator[Non
 def _committed(answer: confluent_kafka.TopicPartition) -> OffsetAndMetadata:
     # The type stubs say int, but without an epoch from the broker it is None.
     epoch: int | None = answer.leader_epoch
-    return OffsetAndMetadata(answer.offset, epoch or -1, answer.metadata or "")
+    return OffsetAndMetadata(answer.offset, -1 if epoch is None else epoch)
 
 
 def _client(bootstrap_servers: str, security: Security | None) -> dict[str, Setting]:

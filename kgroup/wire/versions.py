@@ -68,6 +68,7 @@ SUPPORTED_REQUESTS: Final[Mapping[str, SupportedRequest]] = {
         "offset_commit": (2, 9, 16 * _MIB, "the first by coordinators", "v10 has topic ids only"),
         "offset_fetch": (7, 9, 64 * _MIB, "require_stable, KIP-447", "v10 has topic ids only"),
         "list_offsets": (1, 10, 16 * _MIB, "one offset a partition", "a time-out, KIP-1075"),
+        "offset_for_leader_epoch": (3, 4, 16 * _MIB, "open to consumers", "flexible, KIP-482"),
         "describe_groups": (0, 6, 100 * _MIB, "state and members", "missing groups, KIP-1043"),
         "sasl_handshake": (1, 1, 64 * _KIB, "authentication in framed requests", "the last one"),
         "sasl_authenticate": (0, 2, 1 * _MIB, "the first", "flexible, KIP-482"),

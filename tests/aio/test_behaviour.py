@@ -19,6 +19,7 @@ from tests.behaviour import (
     test_freeze,
     test_generation,
     test_group,
+    test_leader_epochs,
     test_own_starts,
     test_records,
     test_static,
@@ -47,6 +48,8 @@ TESTS: Final[list[Test]] = [
     test_group.test_a_next_that_is_given_up_loses_nothing,
     test_group.test_another_task_shuts_down,
     test_group.test_a_raising_task_lets_the_others_finish_and_leaves,
+    test_leader_epochs.test_a_commit_has_the_leader_epoch_of_its_last_record,
+    partial(test_leader_epochs.test_a_commit_after_records_of_another_log, rule="earliest"),
     test_own_starts.test_the_store_comes_before_commits,
     test_own_starts.test_commits_may_follow_the_store,
     partial(test_own_starts.test_each_generation_asks_again, commit=True),
@@ -103,6 +106,7 @@ LEFT_OUT: Final = {
         "it tests what members say to each other, which is the trio group's part, and what other"
         " clients make of it; most of its time is theirs"
     ),
+    "test_leader_epochs.test_kafka_knows_where_earlier_epochs_end": "its Kafka is one of its own",
     "test_login_failures": "logins are the trio group's part, and these need a real Kafka",
     "test_logins": (
         "as above; tests/aio/test_group.py plays logins whose functions belong to asyncio"

@@ -21,7 +21,7 @@ from kgroup.errors import (
     UnsupportedVersionError,
 )
 from kgroup.security.settings import Security, SecurityProtocol
-from kgroup.types import BrokerAddress, IsolationLevel, TopicInfo, TopicPartition
+from kgroup.types import BrokerAddress, EpochEnd, IsolationLevel, TopicInfo, TopicPartition
 from kgroup.wire.codec import RequestFrame
 from kgroup.wire.port_hints import login_expected
 from kgroup.wire.versions import SUPPORTED_REQUESTS
@@ -329,6 +329,117 @@ def offsets_of(request: RequestFrame) -> dict[str, Any]:
             for topic in request.entity.topics
         ]
     }
+
+
+def ends_of(request: RequestFrame) -> dict[str, Any]:
+    """An OffsetForLeaderEpoch response: in partition n, epoch e ends at 10 * n + e."""
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [
+                    {
+                        "error_code": 0,
+                        "partition": part.partition,
+                        "leader_epoch": part.leader_epoch,
+                        "end_offset": 10 * part.partition + part.leader_epoch,
+                    }
+                    for part in topic.partitions
+                ],
+            }
+            for topic in request.entity.topics
+        ]
+    }
+
+
+@pytest.mark.parametrize("version", versions_of("offset_for_leader_epoch"))
+async def test_ends_of_leader_epochs_in_every_version(
+    nursery: trio.Nursery, autojump_clock: MockClock, version: int
+) -> None:
+    """Each leader is asked about its own partitions, as a consumer, under its present epoch."""
+    nodes = FakeBrokers(nursery)
+    for address in ("a:1", "b:1"):
+        topology = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 1]}, leader_epoch=4)
+        node = nodes.add(address, metadata=topology, offset_for_leader_epoch=ends_of)
+        node.ranges["offset_for_leader_epoch"] = (0, version)
+    found = await nodes.cluster().epoch_ends({T0: 3, T1: 2, T2: 4})
+    assert found == {T0: EpochEnd(3, 3), T1: EpochEnd(12, 2)}
+    assert sorted(nodes.addresses("offset_for_leader_epoch")) == ["a:1", "b:1"]
+    for request in nodes.requests("offset_for_leader_epoch"):
+        assert request.replica_id == -1
+        for topic in request.topics:
+            assert [part.current_leader_epoch for part in topic.partitions] == [4]
+
+
+@pytest.mark.parametrize(("leader_epoch", "version"), [(3, 13), (-1, 13), (-1, 6)])
+async def test_ends_of_leader_epochs_that_are_not_asked_for(
+    nursery: trio.Nursery, autojump_clock: MockClock, leader_epoch: int, version: int
+) -> None:
+    """A partition still has the epoch, or its broker sends none: nothing was cut off for sure."""
+    nodes = FakeBrokers(nursery)
+    topology = metadata(ALONE, {"t": [1]}, leader_epoch=leader_epoch)
+    node = nodes.add("a:1", metadata=topology, offset_for_leader_epoch=ends_of)
+    node.ranges["metadata"] = (0, version)
+    cluster = nodes.cluster()
+    assert await cluster.epoch_ends({T0: 3}) == {}
+    with trio.testing.assert_checkpoints():
+        assert await cluster.epoch_ends({}) == {}
+    assert nodes.requests("offset_for_leader_epoch") == []
+
+
+async def test_ends_of_leader_epochs_from_cached_leaders(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """No Metadata is requested for known leaders; a partition without a leader has an error."""
+    nodes = FakeBrokers(nursery)
+    topology = metadata(ALONE, {"t": [1, -1]}, leader_epoch=5)
+    nodes.add("a:1", metadata=topology, offset_for_leader_epoch=ends_of)
+    cluster = nodes.cluster()
+    await cluster.metadata({"t"})
+    assert await cluster.epoch_ends({T0: 3}, use_cached=True) == {T0: EpochEnd(3, 3)}
+    assert len(nodes.requests("metadata")) == 1
+    # Leaders that are known from earlier may have been replaced since.
+    asked = len(nodes.requests("offset_for_leader_epoch"))
+    assert await cluster.epoch_ends({T0: 5}, use_cached=True) == {}
+    assert len(nodes.requests("offset_for_leader_epoch")) == asked + 1
+    assert await cluster.epoch_ends({T0: 5}, use_cached=True, up_to_date=["t"]) == {}
+    assert len(nodes.requests("offset_for_leader_epoch")) == asked + 1
+    found = await cluster.epoch_ends({T0: 3, T1: 3}, use_cached=True)
+    assert found[T0] == EpochEnd(3, 3)
+    assert isinstance(error := found[T1], BrokerError)
+    assert error.code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"leader_epoch": -1}, None),
+        ({"end_offset": -1}, None),
+        ({"error_code": 74}, "FENCED_LEADER_EPOCH"),
+        ({"end_offset": -2}, "gives t-0 the end -2 of leader epoch 3"),
+        ({"leader_epoch": -7}, "gives t-0 the end 3 of leader epoch -7"),
+        ({"partition": 5}, "leaves out t-0"),
+    ],
+)
+async def test_answers_about_the_end_of_a_leader_epoch(
+    nursery: trio.Nursery, autojump_clock: MockClock, fields: dict[str, int], expected: str | None
+) -> None:
+    """An epoch that the log does not know is None; what cannot be is an error of that leader."""
+
+    def other(request: RequestFrame) -> dict[str, Any]:
+        answer = ends_of(request)
+        answer["topics"][0]["partitions"][0].update(fields)
+        return answer
+
+    nodes = FakeBrokers(nursery)
+    topology = metadata(ALONE, {"t": [1]}, leader_epoch=4)
+    nodes.add("a:1", metadata=topology, offset_for_leader_epoch=other)
+    found = (await nodes.cluster().epoch_ends({T0: 3}))[T0]
+    if expected is None:
+        assert found is None
+    else:
+        assert isinstance(found, BrokerError | ProtocolError)
+        assert expected in str(found)
 
 
 @pytest.mark.parametrize("version", versions_of("list_offsets"))

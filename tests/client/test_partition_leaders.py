@@ -38,6 +38,17 @@ def test_new_metadata_of_a_topic_replaces_its_leaders() -> None:
     assert of(leaders) == [None, None, 1]
 
 
+def test_leader_epochs_are_replaced_with_the_leaders() -> None:
+    """Those of other topics are unchanged; a partition without a leader may have one."""
+    leaders = known()
+    leaders.replace({"t", "u"}, {T0: 1, U0: 1}, {T0: 3, T1: 4, U0: 5})
+    leaders.replace({"t"}, {T0: 2, T1: 2}, {T1: 6})
+    assert [leaders.epoch_of(name) for name in (T0, T1, U0)] == [None, 6, 5]
+    assert [leaders.count(topic) for topic in ("t", "u", "v")] == [2, 1, 0]
+    leaders.replace({"t", "u"}, {T1: 2})
+    assert [leaders.count(topic) for topic in ("t", "u", "v")] == [1, 0, 0]
+
+
 @pytest.mark.parametrize(
     "code", sorted(c for c in REACTIONS[Request.LIST_OFFSETS] if type(c) is ErrorCode)
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, TypeVar, final
 
 import attrs
@@ -175,9 +176,14 @@ class Source:
             self._harness.sources -= 1
             await self._records.__aexit__(*details)
 
-    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+    def assign(
+        self,
+        epoch: int,
+        positions: Mapping[TopicPartition, int],
+        leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
         """See ``RecordSource``."""
-        self._records.assign(epoch, positions)
+        self._records.assign(epoch, positions, leader_epochs)
 
     def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """See ``RecordSource``."""

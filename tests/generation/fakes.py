@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, NoReturn, Self, final
 
 import attrs
@@ -66,6 +66,7 @@ class FakeCoordinator:
         self.finds: list[Exception | Play] = []
         self.found = 0
         self.stable: dict[TopicPartition, int] = {}
+        self.epochs: dict[TopicPartition, int] = {}
         self.fetched: list[tuple[TopicPartition, ...]] = []
 
     async def commit(
@@ -113,7 +114,9 @@ class FakeCoordinator:
         await trio.lowlevel.checkpoint()
         self.fetched.append(tuple(partitions))
         return {
-            name: OffsetAndMetadata(self.stable[name]) if name in self.stable else None
+            name: OffsetAndMetadata(self.stable[name], self.epochs.get(name, -1))
+            if name in self.stable
+            else None
             for name in partitions
         }
 
@@ -158,6 +161,7 @@ class FakeSource:
     lost: TopicPartition | None = None
     pause_between: float = 0.0
     log: list[Any] = attrs.field(factory=list)
+    leader_epochs: dict[TopicPartition, int] = attrs.field(factory=dict)
     grown: trio.Event = attrs.field(factory=trio.Event)
 
     async def __aenter__(self) -> Self:
@@ -169,8 +173,14 @@ class FakeSource:
         """See ``RecordSource``."""
         await trio.lowlevel.checkpoint()
 
-    def assign(self, epoch: int, positions: Mapping[TopicPartition, int]) -> None:
+    def assign(
+        self,
+        epoch: int,
+        positions: Mapping[TopicPartition, int],
+        leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
         """See ``RecordSource``."""
+        self.leader_epochs = dict(leader_epochs)
         self.log.append(("assign", epoch, dict(positions)))
 
     def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:

@@ -30,6 +30,11 @@ def positions_at(**positions: int) -> Positions:
     return made
 
 
+def batch_to(partition: TopicPartition, end: int, start: int = 0) -> Batch:
+    """A batch that ends at an offset."""
+    return Batch(partition=partition, messages=(), start_offset=start, next_offset=end, epoch=3)
+
+
 def test_numbers_become_positions() -> None:
     """An int and an OffsetAndMetadata are both accepted; the latter keeps its metadata."""
     noted = OffsetAndMetadata(5, 2, "note")
@@ -116,7 +121,7 @@ def test_no_commit_goes_past_the_records_handed_out() -> None:
     mine.check({P0: 5, P1: 0})
     with pytest.raises(OffsetBeyondReadError, match=r"t-0: .* 6 .* given none yet, .* at 5 \(.*7"):
         mine.check({P0: 6})
-    mine.handed_out(P0, 8)
+    mine.handed_out(batch_to(P0, 8))
     mine.check({P0: 8})
     with pytest.raises(OffsetBeyondReadError, match=r"t-0: offset 9 .* up to 8 only") as caught:
         mine.check({P0: 9})
@@ -144,8 +149,9 @@ def test_batches_that_are_given_back_do_not_count() -> None:
     mine.begin(Assignment((P0, P1)), {P0: 5, P1: 10})
 
     def hand_out(partition: TopicPartition, start: int, end: int) -> Batch:
-        mine.handed_out(partition, end)
-        return Batch(partition=partition, messages=(), start_offset=start, next_offset=end, epoch=3)
+        batch = batch_to(partition, end, start)
+        mine.handed_out(batch)
+        return batch
 
     hand_out(P0, 5, 8)
     second, third = hand_out(P0, 8, 12), hand_out(P0, 12, 20)
@@ -155,7 +161,7 @@ def test_batches_that_are_given_back_do_not_count() -> None:
     mine.check({P0: 8})
     with pytest.raises(OffsetBeyondReadError, match="up to 8 only"):
         mine.check({P0: 9})
-    mine.handed_out(P0, 12)
+    mine.handed_out(batch_to(P0, 12))
     mine.seek(P0, 6)
     mine.given_back(hand_out(P0, 6, 12))
     mine.check({P0: 12})
@@ -170,7 +176,7 @@ def test_batches_that_are_given_back_do_not_count() -> None:
 def test_a_reset_sets_the_upper_bound() -> None:
     """Offsets handed out before may belong to a deleted log."""
     mine = with_upper_bounds()
-    mine.handed_out(P0, 100)
+    mine.handed_out(batch_to(P0, 100))
     mine.reset(P0, 3)
     with pytest.raises(OffsetBeyondReadError):
         mine.check({P0: 4})
@@ -191,8 +197,8 @@ def test_records_of_the_previous_generation_count() -> None:
     mine = with_upper_bounds(p0=9, p1=4, p2=70)
     mine.check({P0: 9, P1: 4})
     assert mine.upper_bounds == {P0: 9, P1: 4}
-    mine.handed_out(P1, 3)
-    mine.handed_out(P0, 12)
+    mine.handed_out(batch_to(P1, 3))
+    mine.handed_out(batch_to(P0, 12))
     assert mine.upper_bounds == {P0: 12, P1: 4}
 
 

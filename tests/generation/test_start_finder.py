@@ -27,6 +27,7 @@ from tests.client.test_cluster import offsets_of
 from tests.fake_brokers import SILENCE, FakeBrokers, metadata
 from tests.generation.fakes import P0, P1, P2, FakeCoordinator, FakeGeneration, at
 from tests.generation.test_lifecycle import LOSS
+from tests.generation.test_positions import batch_to
 
 LATEST, EARLIEST, ERROR = Rule.LATEST, Rule.EARLIEST, Rule.ERROR
 ALONE = {1: "a:1"}
@@ -399,7 +400,7 @@ async def test_a_truncated_log_is_read_on_where_it_was_cut(
     it = Starting(nursery, rule)
     it.lookup.coordinator.stable = {P0: 3, P1: 999}
     await it.before()
-    it.fake.positions.handed_out(P1, 999)
+    it.fake.positions.handed_out(batch_to(P1, 999))
     await it.locate(P1, error=OffsetOutOfRangeError("cut", P1, 999, 7))
     assert it.seeks == [(P1, 7)]
     assert it.fake.positions.lower_bound(P1) == it.fake.positions.upper_bounds[P1] == 7
@@ -421,6 +422,130 @@ async def test_a_truncated_log_is_an_error_where_the_policy_is_error(
         await it.locate(P1, error=error)
     assert caught.value is error
     assert (it.seeks, it.fake.coordinator.commits, it.events) == ([], [], [])
+
+
+def epochs_end(
+    it: Starting, ends: dict[TopicPartition, tuple[int, int] | ErrorCode], *, leader_epoch: int = 5
+) -> None:
+    """Let the broker lead all partitions under an epoch, and say where earlier ones end."""
+    node = it.lookup.node
+    node.answers["metadata"] = metadata(ALONE, {"t": [1, 1, 1]}, leader_epoch=leader_epoch)
+
+    def answer(request: RequestFrame) -> dict[str, Any]:
+        topics = []
+        for topic in request.entity.topics:
+            parts = []
+            for part in topic.partitions:
+                end = ends[TopicPartition(topic.topic, part.partition)]
+                known = (-1, -1) if isinstance(end, ErrorCode) else end
+                parts.append(
+                    {
+                        "error_code": end if isinstance(end, ErrorCode) else 0,
+                        "partition": part.partition,
+                        "end_offset": known[0],
+                        "leader_epoch": known[1],
+                    }
+                )
+            topics.append({"topic": topic.topic, "partitions": parts})
+        return {"topics": topics}
+
+    node.answers["offset_for_leader_epoch"] = answer
+
+
+@pytest.mark.parametrize("rule", [EARLIEST, LATEST])
+async def test_a_log_that_was_cut_while_nobody_read_it(
+    nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule
+) -> None:
+    """The partition starts where the log of the commit's epoch ends, and that is committed."""
+    it = Starting(nursery, rule)
+    it.lookup.coordinator.stable = {P0: 30, P1: 40}
+    it.lookup.coordinator.epochs = {P0: 2, P1: 3}
+    epochs_end(it, {P0: (30, 2), P1: (17, 1)})
+    assert await it.before() == {P0: 30, P1: 17}
+    assert it.fake.source.leader_epochs == {P0: 2}
+    assert it.fake.coordinator.commits == [at(p1=17)]
+    assert it.resets() == [(P1, 17, True)]
+    assert it.fake.positions.check({P0: 30, P1: 17}) == {
+        P0: OffsetAndMetadata(30, 2),
+        P1: OffsetAndMetadata(17),
+    }
+
+
+async def test_a_log_that_was_cut_is_an_error_at_the_first_read_where_the_policy_is_error(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It names both offsets, is raised until the program seeks, and is about one partition only."""
+    it = Starting(nursery, ERROR)
+    it.lookup.coordinator.stable = {P0: 30, P1: 40}
+    it.lookup.coordinator.epochs = {P0: 2, P1: 3}
+    epochs_end(it, {P0: (30, 2), P1: (17, 1)})
+    assert await it.before() == {P0: 30}
+    for _ in range(2):
+        with pytest.raises(
+            OffsetOutOfRangeError, match=r"t-1: offset 40 .* epoch 3, .* ends at 17.*seek\(\)"
+        ) as caught:
+            await it.locate(P0, P1)
+        assert (caught.value.offset, caught.value.divergent_offset) == (40, 17)
+    await it.locate(P0)
+    it.fake.positions.move(P1, 17)
+    await it.locate(P0, P1)
+    assert (it.seeks, it.fake.coordinator.commits, it.events) == ([], [], [])
+
+
+@pytest.mark.parametrize(("rule", "offset"), [(EARLIEST, 10), (LATEST, 15)])
+async def test_a_log_that_does_not_know_the_epoch_of_the_commit(
+    nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule, offset: int
+) -> None:
+    """The topic was created again: the first reader resets the position by the policy."""
+    it = Starting(nursery, rule)
+    it.lookup.coordinator.stable = {P0: 3, P1: 4}
+    it.lookup.coordinator.epochs = {P0: 0, P1: 8}
+    epochs_end(it, {P1: (-1, -1)}, leader_epoch=0)
+    assert await it.before() == {P0: 3}
+    await it.locate(P0, P1)
+    assert it.seeks == [(P1, offset)]
+    assert it.resets() == [(P1, offset, True)]
+    (event,) = it.events
+    assert "what was read before offset 4 is not in the log" in str(event)
+
+
+async def test_a_members_own_commit_is_not_verified_while_it_keeps_the_partition(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """librdkafka has watched its log since; nor is a commit without an epoch, or one not used."""
+    it = Starting(nursery, EARLIEST)
+    it.lookup.coordinator.stable = {P0: 30, P1: 40}
+    it.lookup.coordinator.epochs = {P0: 2}
+    epochs_end(it, {})
+    await it.starts.begin(Assignment((P0, P1), (P0,)), {}, {P0: 30})
+    assert it.fake.source.leader_epochs == {P0: 2}
+    await it.starts.begin(Assignment((P0, P1)), {P0: 1}, {P0: 30})
+    assert it.fake.source.leader_epochs == {}
+    assert it.lookup.nodes.requests("metadata") == []
+
+
+@pytest.mark.parametrize(
+    ("assignment", "last_commits"),
+    [
+        (Assignment((P0, P1), (P0, P1)), {}),
+        (Assignment((P0, P1), (P0, P1)), {P0: 17}),
+        (Assignment((P0, P1), (P0, P1), ()), {P0: 30}),
+    ],
+    ids=["never begun", "reset, and not committed", "lost meanwhile"],
+)
+async def test_a_commit_that_is_not_the_members_own_is_verified(
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    assignment: Assignment,
+    last_commits: dict[TopicPartition, int],
+) -> None:
+    """It was found past the log's end before, and no commit has replaced it, or others had it."""
+    it = Starting(nursery, EARLIEST)
+    it.lookup.coordinator.stable = {P0: 30, P1: 40}
+    it.lookup.coordinator.epochs = {P0: 2}
+    epochs_end(it, {P0: (17, 2)})
+    found = await it.starts.begin(assignment, {}, last_commits)
+    assert {name: start.offset for name, start in found.items()} == {P0: 17}
 
 
 @pytest.mark.parametrize("error", [None, OffsetOutOfRangeError("gone", P0, 999)])

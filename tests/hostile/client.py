@@ -33,6 +33,7 @@ from kgroup.errors import KgroupError, ProtocolError
 from kgroup.generation.received_assignment import check_entries
 from kgroup.logs import LOGGER
 from kgroup.types import (
+    EpochEnd,
     Membership,
     MemberSubscription,
     OffsetAndMetadata,
@@ -104,6 +105,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "offset_commit": lambda _, at: at.commit(MEMBERSHIP, {T0: OffsetAndMetadata(5)}, lambda: None),
     "offset_fetch": lambda _, at: at.fetch_offsets(MEMBERSHIP, [T0]),
     "list_offsets": lambda cluster, _: cluster.list_offsets([T0], LATEST),
+    "offset_for_leader_epoch": lambda cluster, _: cluster.epoch_ends({T0: 77}),
     "describe_groups": lambda _, at: at.describe(),
 }
 """Each request that the client sends, by a call that sends it."""
@@ -217,6 +219,14 @@ _RETURNED: Final[Mapping[str, Callable[[Any], bool]]] = {
     ),
     "list_offsets": lambda given: (
         given.keys() == {T0} and all(not isinstance(at, int) or at >= 0 for at in given.values())
+    ),
+    "offset_for_leader_epoch": lambda given: (
+        given.keys() == {T0}
+        and all(
+            at.offset >= 0 and at.leader_epoch >= 0
+            for at in given.values()
+            if isinstance(at, EpochEnd)
+        )
     ),
 }
 

@@ -34,6 +34,8 @@ class ScriptedConsumer:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
+        self.epochs: list[int | None] = []
+        """The leader epoch of each partition that was assigned."""
         self.threads: set[int] = set()
         self.changed = threading.Condition()
         self.messages: list[Message] = []
@@ -139,6 +141,7 @@ class ScriptedConsumer:
         """Do what the real one does."""
         with self.changed:
             self._once_assigned.update(each.partition for each in partitions)
+        self.epochs.extend(each.leader_epoch for each in partitions)
         self._note("assign", [(each.partition, each.offset) for each in partitions])
 
     def incremental_unassign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
@@ -348,6 +351,22 @@ async def test_an_error_out_of_range_is_verified_by_another_fetch() -> None:
         with pytest.raises(OffsetOutOfRangeError) as caught:
             await source.receive(1, [A], 1)
         assert (caught.value.partition, caught.value.offset) == (A, 50)
+
+
+async def test_a_fetch_begins_with_the_leader_epoch_of_the_record_before_it() -> None:
+    """So librdkafka verifies it at the next change of the leader; after a seek it is not known."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 5, B: 7}, {A: 3})
+        source.open(1, [A, B])
+        await consumer.until(lambda: len(consumer.epochs) == 2)
+        source.seek(1, A, 9)
+        await consumer.until(lambda: len(consumer.epochs) == 3)
+        assert consumer.epochs == [3, None, None]
+        source.assign(2, {A: 9, B: 6}, {A: 3, B: 2})
+        source.open(2, [A, B])
+        await consumer.until(lambda: len(consumer.epochs) == 4)
+        assert consumer.epochs[3] == 2  # t-0 goes on
 
 
 async def test_a_truncation_is_believed_at_once() -> None:

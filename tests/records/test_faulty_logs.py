@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import crc32c
 import pytest
 import trio
@@ -85,6 +86,80 @@ async def test_reading_goes_on_where_a_log_was_cut(rule: str, count: int) -> Non
         assert [(event.partition, event.offset, event.skipped) for event in resets] == (
             [] if rule == "error" else [(P, CUT, True)]
         )
+
+
+@pytest.mark.parametrize("rule", ["earliest", "latest", "error"])
+@pytest.mark.parametrize("count", [30, 80], ids=["shorter than before", "longer"])
+async def test_a_log_that_was_cut_between_two_processes(rule: str, count: int) -> None:
+    """The commit's leader epoch shows it, so the next process skips no record of the new log."""
+    events: list[Event] = []
+    async with broker.serve_cluster(2, settings=AT_ONCE) as cluster:
+        await cluster.create_topic("t")
+        for at in (0, CUT):
+            await cluster.append("t", 0, OLD[at : at + CUT])
+        config = GroupConfig(
+            group_id="g",
+            bootstrap_servers=cluster.bootstrap_servers,
+            topics=["t"],
+            auto_offset_reset=rule,
+        )
+        with trio.fail_after(PATIENCE):
+            async with ConsumerGroup(
+                attrs.evolve(config, starts=lambda _: {P: 0}), on_event=events.append
+            ) as group:
+                generation = await group.next()
+                assert await read(generation.records(), END) == [value.decode() for value in OLD]
+                await generation.commit({P: END})
+            assert await cluster.committed("g") == {P: OffsetAndMetadata(END, 0)}
+            elect_uncleanly(cluster, numbered(count))
+            async with ConsumerGroup(config, on_event=events.append) as group:
+                generation = await group.next()
+                stream = generation.records()
+                if rule == "error":
+                    with pytest.raises(OffsetOutOfRangeError, match="ends at 50") as caught:
+                        await anext(stream)
+                    assert (caught.value.offset, caught.value.divergent_offset) == (END, CUT)
+                    generation.seek(P, CUT)
+                else:
+                    assert generation.start_offsets == {P: CUT}
+                    assert await cluster.committed("g") == {P: OffsetAndMetadata(CUT)}
+                assert await read(stream, count) == numbered(count)
+                await generation.commit({P: CUT + count})
+            assert await cluster.committed("g") == {P: OffsetAndMetadata(CUT + count, 1)}
+        resets = [event for event in events if isinstance(event, OffsetReset)]
+        assert [(event.partition, event.offset, event.skipped) for event in resets] == (
+            [] if rule == "error" else [(P, CUT, True)]
+        )
+
+
+async def test_a_log_that_was_cut_is_not_forgotten_before_a_commit() -> None:
+    """Each generation of the member starts where it was cut, until the program has committed."""
+    async with broker.serve_cluster(2, settings=AT_ONCE) as cluster:
+        await cluster.create_topic("t")
+        for at in (0, CUT):
+            await cluster.append("t", 0, OLD[at : at + CUT])
+        config = GroupConfig(
+            group_id="g",
+            bootstrap_servers=cluster.bootstrap_servers,
+            topics=["t"],
+            commit_initial_position=False,
+        )
+        with trio.fail_after(PATIENCE):
+            async with ConsumerGroup(config) as group:
+                generation = await group.next()
+                await read(generation.records(), END)
+                await generation.commit({P: END})
+            elect_uncleanly(cluster, numbered(80))
+            async with ConsumerGroup(config) as group:
+                for _ in range(2):
+                    generation = await group.next()
+                    assert generation.start_offsets == {P: CUT}
+                    assert await read(generation.records(), 80) == numbered(80)
+                    generation.start_soon(trio.lowlevel.checkpoint)  # its return ends it
+                generation = await group.next()
+                await read(generation.records(), 80)
+                await generation.commit({P: CUT + 80})
+            assert await cluster.committed("g") == {P: OffsetAndMetadata(CUT + 80, 1)}
 
 
 async def test_a_malformed_batch_is_an_error_and_no_record_comes_twice() -> None:

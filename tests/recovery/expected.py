@@ -28,6 +28,8 @@ JITTER: Final = 0.2
 AT_ONCE: Final = (0.0, 0.0)
 _RUNNING: Final = {Request.HEARTBEAT, Request.COMMIT}
 """The requests that fail while a generation runs."""
+TO_LEADERS: Final = {Request.LIST_OFFSETS, Request.EPOCH_ENDS}
+"""The requests to partition leaders, which are looked up before each further attempt."""
 _WITHOUT_ID: Final = {Request.FIND_COORDINATOR}
 """The requests that are sent before the member has an id."""
 
@@ -68,7 +70,7 @@ def expected(
     join_id = NONE if reaction.member_id is MemberId.DROP else KEPT
     if reaction.leave and not (request is Request.JOIN and times > 1):
         wire.append(("leave_group", KEPT))
-    if reaction.find and request not in (Request.LIST_OFFSETS, Request.METADATA):
+    if reaction.find and request not in {*TO_LEADERS, Request.METADATA}:
         wire.append(("find_coordinator", ANY))
     call: type[KgroupError] | None = None
     cause = reaction.cause if request in _RUNNING else None
@@ -76,7 +78,7 @@ def expected(
         call = _raised_by_commit(failure, reaction)
     match reaction.action:
         case Action.RETRY:
-            again = [("metadata", ANY)] if request is Request.LIST_OFFSETS else []
+            again = [("metadata", ANY)] if request in TO_LEADERS else []
             wire += [*again, (APIS[request], KEPT)]
         case Action.REJOIN | Action.LOST:
             wire.append(("join_group", join_id))

@@ -18,7 +18,7 @@ from kgroup.events import Event, RequestFailed
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
-from kgroup.types import End
+from kgroup.types import End, OffsetAndMetadata
 from tests.group.harness import P0, Harness, harness
 from tests.recovery.connections import Connections, Sent, Trouble
 
@@ -32,6 +32,7 @@ APIS: Final = {
     Request.FETCH_OFFSETS: "offset_fetch",
     Request.LEAVE: "leave_group",
     Request.LIST_OFFSETS: "list_offsets",
+    Request.EPOCH_ENDS: "offset_for_leader_epoch",
     Request.METADATA: "metadata",
 }
 #: The ways in which each transport failure can happen.
@@ -180,6 +181,16 @@ async def _in_inherited(
     await _next(group, outcome)
 
 
+async def _in_verification(
+    group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
+) -> None:
+    """The failure happens to a member that starts at a commit of another leader epoch."""
+    async with outcome.observed.group() as before:
+        await (await before.next()).commit({P0: OffsetAndMetadata(1, 7)}, beyond_read=True)
+    outcome.since = len(outcome.observed.connections.sent)
+    await _in_first_join(group, outcome, begin_failure)
+
+
 async def _while_running(
     group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
 ) -> None:
@@ -235,12 +246,14 @@ _SITUATIONS: Final[dict[Request, Situation]] = {
     Request.FETCH_OFFSETS: _in_second_join,
     Request.LEAVE: _while_leaving,
     Request.LIST_OFFSETS: _in_first_join,
+    Request.EPOCH_ENDS: _in_verification,
     Request.METADATA: _in_first_join,
 }
 
 _OWN: Final[dict[Request, dict[str, object]]] = {
     # Requests to leaders are repeated only while the hand-over waits for them.
     Request.LIST_OFFSETS: {"request_timeout": 0.5},
+    Request.EPOCH_ENDS: {"request_timeout": 0.5},
     Request.DESCRIBE: {"group_instance_id": "one", "watch_partition_changes": True},
 }
 

@@ -36,6 +36,7 @@ from tests.recovery.expected import (
     AT_ONCE,
     KEPT,
     NONE,
+    TO_LEADERS,
     Expect,
     after_wait,
     expected,
@@ -107,7 +108,7 @@ def after_failure(outcome: Outcome, request: Request, times: int, *, closing: bo
         if it.at <= failed.at and it.member_id
     ]
     uninteresting = {"api_versions", "heartbeat", "metadata"} - {APIS[request]}
-    if request is Request.LIST_OFFSETS:
+    if request in TO_LEADERS:
         uninteresting.discard("metadata")
     following = [it for it in sent[last + 1 :] if it.api not in uninteresting]
     before = failed.member_id if failed.member_id is not None else (ids[-1] if ids else "")

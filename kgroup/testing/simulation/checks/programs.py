@@ -68,7 +68,7 @@ class HeldGeneration:
         sought: for each partition the lowest offset that the program sought.
         chosen: for each partition the offsets that the program sought, or up to which it skipped.
         reset_at: for each partition when its position was last reset without a commit.
-        starts_at_old_commit: partitions that start at a commit of a generation that began
+        starts_at_old_commit: partitions that start by a commit of a generation that began
             before their topic was created again.
     """
 
@@ -270,7 +270,12 @@ class ProgramsView:
         held = self.held_generation(entry, event.group_id, event.epoch)
         if held is not None:
             held.starts[event.partition] = event.offset
-            held.reset_at[event.partition] = entry.at
+            of_old_commit = (event.group_id, event.partition) in self._old_commits
+            if of_old_commit and event.skipped and held.assignment is None:
+                # It begins where the leader epoch of the old topic's commit ends in the new log.
+                held.starts_at_old_commit.add(event.partition)
+            else:
+                held.reset_at[event.partition] = entry.at
 
     def _sought(self, entry: SeekCalled) -> None:
         held = self.held_generation(entry, entry.group_id, entry.epoch)

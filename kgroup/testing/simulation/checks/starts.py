@@ -25,7 +25,8 @@ class StartPositions(Check):
     number: ClassVar[int] = 6
     invariant: ClassVar[str] = (
         "The next owner of a partition starts exactly at the last commit that the coordinator "
-        "applied, or at the log's start if there is none; where the program has its own start "
+        "applied, or at the log's start if there is none, or if the commit is of a topic of that "
+        "name that was deleted since; where the program has its own start "
         "(GroupConfig.starts), exactly there. After a seek, it continues exactly at the offset "
         "sought."
     )
@@ -65,8 +66,12 @@ class StartPositions(Check):
             right = start in commits
             if not right and None in commits:
                 right = rule != "earliest" or start == _LOG_START
+            now = self.views.groups[event.group_id].applied.get(partition)
+            if not right and self.views.programs.has_old_commit(event.group_id, partition):
+                # Its leader epoch shows that it is of another log: where that ends in this one, or
+                # where the first reader finds by the reset policy.
+                right = start is None or (now is not None and start < now)
             if not right:
-                now = self.views.groups[event.group_id].applied.get(partition)
                 self.report(
                     entry.at,
                     f"{held} starts {partition} at {start}, but the last commit that was applied"

@@ -83,7 +83,7 @@ CLIENT: Final = (
         breaks=6,
         description="A generation ignores the committed offset and starts at the beginning.",
         module="kgroup.generation.start_finder",
-        old="source.assign(epoch, {name: known.get(name, 0) for name in assignment})",
+        old="source.assign(epoch, {name: known.get(name, 0) for name in assignment}, epochs)",
         new="source.assign(epoch, dict.fromkeys(assignment, 0))",
     ),
     Mutation(

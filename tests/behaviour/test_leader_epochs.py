@@ -1,0 +1,142 @@
+"""Leader epochs of commits (KIP-320): what a member commits, and what the next one verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from confluent_kafka import Producer
+
+from kgroup.errors import OffsetOutOfRangeError
+from kgroup.events import Event, OffsetReset
+from kgroup.generation.generation import Generation
+from kgroup.testing import admin
+from kgroup.types import OffsetAndMetadata, TopicPartition
+from tests.behaviour.harness import SOON, Harness, harness, in_thread
+from tests.behaviour.test_records import nothing_comes, read, texts
+from tests.brokers import REAL, Kafka
+
+FUTURE = 1_000_000
+"""A leader epoch that no partition has in a test."""
+
+
+async def committed(here: Harness) -> OffsetAndMetadata | None:
+    """What is committed for the first partition."""
+    name = here.partition(0)
+    found = await in_thread(admin.committed_offsets, here.bootstrap_servers, here.group_id, [name])
+    return found[name]
+
+
+def starts_of(generation: Generation) -> list[int]:
+    """Where its partitions start."""
+    return list(generation.start_offsets.values())
+
+
+async def test_a_commit_has_the_leader_epoch_of_its_last_record(kafka: Kafka) -> None:
+    """Of a bare number as well, in a transaction too; what the program gives is kept."""
+    async with harness(kafka) as here:
+        await here.create()
+        await here.produce(texts(20))
+        name = here.partition(0)
+        async with here.group() as group:
+            generation = await group.next()
+            stream = generation.records(max_records=10)
+            batch = await anext(stream)
+            first = batch.messages[0]
+            epoch = first.leader_epoch()  # type: ignore[attr-defined]
+            await generation.commit({name: 5})
+            assert await committed(here) == OffsetAndMetadata(5, epoch)
+            await generation.commit({name: OffsetAndMetadata(6, FUTURE, "note")})
+            assert await committed(here) == OffsetAndMetadata(6, FUTURE)
+            settings = {"bootstrap.servers": here.bootstrap_servers, "log_level": 0}
+            producer = Producer({**settings, "transactional.id": here.group_id})
+            await in_thread(producer.init_transactions, SOON)
+            producer.begin_transaction()
+            await generation.commit_in_transaction(producer, {name: 10})
+            await in_thread(producer.commit_transaction, SOON)
+            assert await committed(here) == OffsetAndMetadata(10, epoch)
+
+
+@pytest.mark.parametrize("rule", ["earliest", "latest", "error"])
+async def test_a_commit_after_records_of_another_log(kafka: Kafka, rule: str) -> None:
+    """No log has its epoch, as after a topic was created again: the policy decides."""
+    events: list[Event] = []
+    async with harness(kafka) as here:
+        await here.create()
+        await here.produce(texts(20))
+        name = here.partition(0)
+        async with here.group() as group:
+            generation = await group.next()
+            await read(generation.records(), 20)
+            await generation.commit({name: OffsetAndMetadata(10, FUTURE)})
+        async with here.group(on_event=events.append, auto_offset_reset=rule) as group:
+            generation = await group.next()
+            stream = generation.records()
+            if rule == "error":
+                with pytest.raises(OffsetOutOfRangeError, match="does not know that epoch"):
+                    await anext(stream)
+                generation.seek(name, 7)
+                assert await read(stream, 13) == list(range(7, 20))
+            elif rule == "earliest":
+                assert await read(stream, 20) == list(range(20))
+            else:
+                await nothing_comes(stream)
+                await here.produce(texts(1, 20))
+                assert await read(stream, 1) == [20]
+    resets = [(event.offset, event.skipped) for event in events if isinstance(event, OffsetReset)]
+    assert resets == {"earliest": [(0, True)], "latest": [(20, True)], "error": []}[rule]
+
+
+@pytest.mark.real_kafka
+async def test_kafka_knows_where_earlier_epochs_end(own_kafka: Callable[..., Any]) -> None:
+    """A commit of an earlier epoch is believed up to that epoch's end, and not past it.
+
+    Kafka has a new leader epoch after a restart. A commit past the end of the epoch before stands
+    for a log that was truncated and has grown past the commit since.
+    """
+    events: list[Event] = []
+    running = await in_thread(own_kafka)
+    async with harness(Kafka(REAL, running.bootstrap_servers)) as here:
+        await here.create()
+        await here.produce(texts(10))
+        name = here.partition(0)
+        async with here.group() as group:
+            generation = await group.next()
+            await read(generation.records(), 10)
+            await generation.commit({name: 10})
+        before = await committed(here)
+        assert before is not None
+        await in_thread(running.restart)
+        await here.produce(texts(10, 10))
+        async with here.group(on_event=events.append) as group:
+            generation = await group.next()
+            assert starts_of(generation) == [10]
+            assert await read(generation.records(), 10) == list(range(10, 20))
+            await generation.commit({name: 20})
+            after = await committed(here)
+            assert after is not None
+            assert after.leader_epoch > before.leader_epoch
+            assert [event for event in events if isinstance(event, OffsetReset)] == []
+        await in_thread(running.restart)
+        await commit_for(here, name, OffsetAndMetadata(15, before.leader_epoch))
+        async with here.group(on_event=events.append) as group:
+            generation = await group.next()
+            assert starts_of(generation) == [10]
+            assert await read(generation.records(), 10) == list(range(10, 20))
+        (reset,) = [event for event in events if isinstance(event, OffsetReset)]
+        assert (reset.partition, reset.offset, reset.skipped) == (name, 10, True)
+        await here.produce(texts(5, 20))
+        async with here.group() as group:
+            generation = await group.next()
+            assert starts_of(generation) == [10]  # it was committed at once
+
+
+async def commit_for(here: Harness, name: TopicPartition, at: OffsetAndMetadata) -> None:
+    """Commit this for the group, wherever it was."""
+    async with here.group() as group:
+        with trio.fail_after(SOON):
+            generation = await group.next()
+            generation.seek(name, at.offset)
+            await generation.commit({name: at})

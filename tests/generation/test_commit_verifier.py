@@ -1,0 +1,154 @@
+"""CommitVerifier: which commits are no longer in their logs, and what it costs to find out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.error_policy import Request
+from kgroup.error_codes import ErrorCode
+from kgroup.generation.commit_verifier import LONGEST, MANY, CommitVerifier
+from kgroup.types import AutoOffsetReset
+from kgroup.wire.codec import RequestFrame
+from tests.fake_brokers import SILENCE, metadata
+from tests.generation.fakes import P0, P1, P2
+from tests.generation.test_lifecycle import LOSS
+from tests.generation.test_start_finder import Lookup, Starting, epochs_end
+
+EARLIEST = AutoOffsetReset.EARLIEST
+
+
+async def test_what_is_not_in_the_log(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """It is where a log of an earlier epoch ends before the commit, or the epoch is not known."""
+    it = Starting(nursery, EARLIEST)
+    epochs_end(it, {P0: (30, 2), P1: (29, 2), P2: (-1, -1)})
+    verifier = CommitVerifier(it.fake.member, it.fake.lifecycle)
+    verifier.begin([])
+    found = await verifier.not_in_log({P0: 30, P1: 30, P2: 30}, {P0: 2, P1: 2, P2: 2})
+    assert {name: (one.offset, one.divergent_offset) for name, one in found.items()} == {
+        P1: (30, 29),
+        P2: (30, None),
+    }
+    assert "t-1: offset 30 is committed, after a record of leader epoch 2, but the log of that" in (
+        str(found[P1])
+    )
+    assert "does not know that epoch: its topic was created again" in str(found[P2])
+
+
+async def test_leaders_are_looked_up_in_the_time_of_another_request(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The Metadata request is sent at once; then the leaders of later epochs only are asked."""
+    it = Starting(nursery, EARLIEST)
+    nodes = it.lookup.nodes
+    epochs_end(it, {P0: (30, 2)})
+    async with it.life.open():
+        verifier = CommitVerifier(it.fake.member, it.life)
+        verifier.begin(["t"])
+        knew = verifier.knows_leaders
+        await trio.testing.wait_all_tasks_blocked()
+        assert (knew, verifier.knows_leaders) == (False, True)
+        assert [len(nodes.requests("metadata")), nodes.requests("offset_for_leader_epoch")] == [
+            1,
+            [],
+        ]
+        assert await verifier.not_in_log({P0: 30, P1: 9}, {P0: 2, P1: 5}) == {}
+        (request,) = nodes.requests("offset_for_leader_epoch")
+        assert [part.partition for topic in request.topics for part in topic.partitions] == [0]
+        assert len(nodes.requests("metadata")) == 1
+        it.life.end(LOSS)
+
+
+async def test_leaders_of_a_large_topic_are_not_looked_up_again(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The known ones are asked about every commit; one that was replaced says so."""
+    it = Starting(nursery, EARLIEST)
+    nodes, cluster = it.lookup.nodes, it.fake.member.cluster
+    epochs_end(it, {P0: (30, 5), P1: (7, 4)})
+    node = it.lookup.node
+    node.answers["metadata"] = metadata({1: "a:1"}, {"t": [1] * (MANY + 1)}, leader_epoch=5)
+    await cluster.metadata(["t"])
+    async with it.life.open():
+        verifier = CommitVerifier(it.fake.member, it.life)
+        verifier.begin(["t"])
+        assert await verifier.not_in_log({P0: 30}, {P0: 5}) == {}
+        assert len(nodes.requests("metadata")) == 1
+        assert len(nodes.requests("offset_for_leader_epoch")) == 1
+
+        replaced = metadata({1: "a:1"}, {"t": [1] * (MANY + 1)}, leader_epoch=6)
+        node.answers["metadata"] = replaced
+        answers = node.answers["offset_for_leader_epoch"]
+
+        def fence(request: RequestFrame) -> Any:
+            node.answers["offset_for_leader_epoch"] = answers
+            (topic,) = request.entity.topics
+            assert [part.current_leader_epoch for part in topic.partitions] == [5]
+            fenced = {"error_code": ErrorCode.FENCED_LEADER_EPOCH, "partition": 1}
+            return {"topics": [{"topic": "t", "partitions": [fenced]}]}
+
+        node.answers["offset_for_leader_epoch"] = fence
+        found = await verifier.not_in_log({P1: 30}, {P1: 5})
+        assert found[P1].divergent_offset == 7
+        assert len(nodes.requests("metadata")) == 2
+        it.life.end(LOSS)
+
+
+async def test_nothing_to_verify_waits_for_nothing(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A commit without an epoch begins at once, although no broker answers about the leaders."""
+    it = Lookup(nursery, EARLIEST)
+    it.node.answers["metadata"] = SILENCE
+    async with it.fake.lifecycle.open():
+        verifier = CommitVerifier(it.fake.member, it.fake.lifecycle)
+        verifier.begin(["t"])
+        began = trio.current_time()
+        assert await verifier.not_in_log({P0: 3}, {}) == {}
+        assert trio.current_time() == began
+        it.fake.lifecycle.end(LOSS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "attempts"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1),
+        (ErrorCode.UNSUPPORTED_VERSION, 1),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 5),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, 5),
+        (SILENCE, 1),
+    ],
+)
+async def test_a_commit_that_cannot_be_verified_is_believed(
+    nursery: trio.Nursery, autojump_clock: MockClock, answer: Any, attempts: int
+) -> None:
+    """It is reported, and takes two seconds at most; the source is told the epoch all the same."""
+    it = Starting(nursery, EARLIEST)
+    it.lookup.coordinator.stable = {P0: 30, P1: 40}
+    it.lookup.coordinator.epochs = {P0: 2, P1: 2}
+    epochs_end(it, {P0: (30, 2), P1: answer if isinstance(answer, ErrorCode) else (40, 2)})
+    if answer is SILENCE:
+        it.lookup.node.answers["offset_for_leader_epoch"] = SILENCE
+    began = trio.current_time()
+    assert await it.before() == {P0: 30, P1: 40}
+    assert trio.current_time() - began <= LONGEST
+    assert len(it.lookup.nodes.requests("offset_for_leader_epoch")) >= attempts
+    assert it.fake.source.leader_epochs == {P0: 2, P1: 2}
+    assert set(it.lookup.reports) == (set() if answer is SILENCE else {Request.EPOCH_ENDS})
+    assert it.events == []
+
+
+@pytest.mark.parametrize("api", ["offset_for_leader_epoch", "metadata"])
+async def test_a_broker_that_has_no_such_request_verifies_nothing(
+    nursery: trio.Nursery, autojump_clock: MockClock, api: str
+) -> None:
+    """Reading begins at the commits."""
+    it = Starting(nursery, EARLIEST)
+    it.lookup.coordinator.stable = {P0: 30, P1: 40}
+    it.lookup.coordinator.epochs = {P0: 2}
+    epochs_end(it, {P0: (7, 2)})
+    it.lookup.node.ranges[api] = (0, 2)
+    assert await it.before() == {P0: 30, P1: 40}

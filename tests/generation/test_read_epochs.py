@@ -1,0 +1,111 @@
+"""ReadEpochs: the leader epochs that commits carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.generation.read_epochs import ReadEpochs
+from kgroup.interfaces import Batch, Message
+from kgroup.types import OffsetAndMetadata
+from tests.generation.fakes import P0, P1
+
+
+@attrs.frozen
+class Record:
+    """A record that knows its leader epoch, as those of librdkafka do."""
+
+    at: int
+    epoch: int | None
+
+    def offset(self) -> int:
+        """See ``Message``."""
+        return self.at
+
+    def leader_epoch(self) -> int | None:
+        """See ``confluent_kafka.Message``."""
+        return self.epoch
+
+
+def batch_of(records: Sequence[tuple[int, int | None]], end: int | None = None) -> Batch:
+    """A batch of t-0 with records of these offsets and epochs."""
+    messages = cast("Sequence[Message]", [Record(*one) for one in records])
+    next_offset = records[-1][0] + 1 if end is None else end
+    return Batch(partition=P0, messages=messages, next_offset=next_offset, epoch=1)
+
+
+def epoch_at(read: ReadEpochs, offset: int) -> int:
+    """The leader epoch that a commit of t-0 gets."""
+    return read.added_to(P0, OffsetAndMetadata(offset)).leader_epoch
+
+
+def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
+    """Also in the middle of a batch, where the epoch changes in one, and past a marker."""
+    read = ReadEpochs()
+    read.handed_out(batch_of([(5, 2), (6, 2), (8, 3), (9, 3), (10, 7)]))
+    read.handed_out(batch_of([(11, 7), (12, 7)], end=14))
+    expected = {5: -1, 6: 2, 7: 2, 8: 2, 9: 3, 10: 3, 11: 7, 12: 7, 14: 7, 15: -1}
+    assert {offset: epoch_at(read, offset) for offset in expected} == expected
+
+
+def test_the_start_has_the_epoch_of_the_commit() -> None:
+    """A program that has read nothing yet commits what it found."""
+    read = ReadEpochs()
+    read.begin({P0: 5, P1: 7}, {P0: 4})
+    assert [epoch_at(read, offset) for offset in (4, 5, 6)] == [-1, 4, -1]
+    read.handed_out(batch_of([(5, 4)]))
+    read.handed_out(batch_of([(6, 9)]))
+    assert [epoch_at(read, offset) for offset in (5, 6, 7, 8)] == [4, 4, 9, -1]
+    position = OffsetAndMetadata(7)
+    assert read.added_to(P1, position) is position
+
+
+def test_what_the_caller_gives_is_kept() -> None:
+    """Its leader epoch and its metadata."""
+    read = ReadEpochs()
+    read.handed_out(batch_of([(0, 4)]))
+    given_epoch, noted = OffsetAndMetadata(1, 2), OffsetAndMetadata(1, metadata="note")
+    assert read.added_to(P0, given_epoch) is given_epoch
+    assert read.added_to(P0, noted) == OffsetAndMetadata(1, 4, "note")
+
+
+def test_nothing_is_known_across_a_seek() -> None:
+    """Records that were passed over may be of a later epoch."""
+    read = ReadEpochs()
+    read.handed_out(batch_of([(0, 1)]))
+    read.forget(P0)
+    assert epoch_at(read, 1) == -1
+    read.handed_out(batch_of([(90, 3)]))
+    assert [epoch_at(read, offset) for offset in (1, 90, 91)] == [-1, -1, 3]
+
+
+def test_a_source_that_knows_no_epochs() -> None:
+    """Commits have none, also if it knew some before."""
+    read = ReadEpochs()
+    read.handed_out(batch_of([(0, 1)]))
+    read.handed_out(batch_of([(1, None)]))
+    assert [epoch_at(read, offset) for offset in (1, 2)] == [-1, -1]
+    read.handed_out(Batch(partition=P0, messages=(), next_offset=3, epoch=1))
+    assert epoch_at(read, 3) == -1
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1), st.data())
+def test_any_log_in_any_batches(steps: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Wherever the log is divided into batches, and if one comes twice, each record's is known."""
+    records: list[tuple[int, int | None]] = []
+    offset = epoch = 0
+    for gap, rise in steps:
+        offset, epoch = offset + gap, epoch + rise
+        records.append((offset, epoch))
+    read, at = ReadEpochs(), 0
+    while at < len(records):
+        size = data.draw(st.integers(1, len(records) - at))
+        batch = batch_of(records[at : at + size])
+        read.handed_out(batch)
+        if not data.draw(st.booleans()):  # else it is given back, and comes again
+            at += size
+    assert [epoch_at(read, offset + 1) for offset, _ in records] == [epoch for _, epoch in records]
