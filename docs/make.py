@@ -146,8 +146,8 @@ def recovery() -> str:
         "- *continue without it*: for Metadata, without the topic or partition that has the",
         "  error. For LeaveGroup, without a response; a coordinator that still has the member",
         "  removes it when its session ends. For OffsetForLeaderEpoch, from the committed",
-        "  offset, without a proof that it still is in the log; two seconds after the first",
-        "  request it goes on like this in any case.",
+        "  offset, without a proof that it still is in the log. If there is no answer, it goes",
+        "  on like this after two seconds in any case.",
     ]
     for request in Request:
         lines += [

@@ -1,7 +1,7 @@
 """Finds out whether the records before a commit are still in the log (KIP-320).
 
 A commit carries the leader epoch of the record before it (``read_epochs``). Under one epoch a
-leader cuts nothing off its log. If the partition has another epoch by the time at which a member is
+leader cuts nothing off its log. If the partition has a later epoch by the time at which a member is
 given it, its leader says where the log of the commit's epoch ends: before the commit, if records
 were lost with an earlier leader. The offset alone does not show that, because the log may have
 grown past it since.
@@ -13,9 +13,13 @@ more than `MANY` partitions, the leaders that are known from earlier are asked a
 leader that has been replaced since refuses that, because the request has the epoch under which it
 was known.
 
+A commit may also have a later epoch than the metadata says: then the metadata is old, and its
+leader perhaps deposed without knowing it, or the topic was created again. The request has the
+commit's epoch, so that such a leader refuses it, and the leader is looked up again.
+
 INVARIANT: a hand-over does not wait for what cannot be found out soon (`LONGEST`), nor for a
-partition without a leader. Such a commit is believed, and the record source, which is told its
-epoch, notices a later change of the leader.
+partition without a leader. Such a commit is believed. The record source is told its epoch, and
+notices a change of the leader from then on.
 
 Source: Kafka's ``SubscriptionState.maybeCompleteValidation`` and ``OffsetsForLeaderEpochClient``.
 """
@@ -26,6 +30,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final, final
 
+import attrs
 import trio
 
 from kgroup.client.error_policy import Action, Request, failed_request, reaction_to
@@ -43,6 +48,22 @@ LONGEST: Final = 2.0
 """Seconds for which a hand-over waits for leaders to say where epochs end."""
 MANY: Final = 200
 """The metadata of a topic of more partitions, some 5 kB, is not requested in each rebalance."""
+FRESH: Final = 1.0
+"""Seconds for which the metadata of a topic counts as that of now."""
+
+
+@final
+@attrs.frozen
+class CutCommit:
+    """A commit whose records are not in the log any more.
+
+    Attributes:
+        error: the error for the program, where it has to decide.
+        end: where the log of the commit's epoch ends; None if the log does not know that epoch.
+    """
+
+    error: OffsetOutOfRangeError
+    end: EpochEnd | None
 
 
 @final
@@ -54,10 +75,11 @@ class CommitVerifier:
         self._lifecycle = lifecycle
         self._looked_up = trio.Event()
         self._up_to_date: frozenset[str] = frozenset()
+        self._looked_up_at = trio.current_time()  # a group's leader requests metadata after this
 
     @property
     def knows_leaders(self) -> bool:
-        """Whether this member requested the topics' metadata just now, as a group's leader does."""
+        """Whether this member requested metadata just now, as a group's leader does."""
         leads = self._lifecycle.membership.leader
         return (leads or bool(self._up_to_date)) and not self._lifecycle.was_held
 
@@ -74,7 +96,7 @@ class CommitVerifier:
 
     async def not_in_log(
         self, committed: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, OffsetOutOfRangeError]:
+    ) -> Mapping[TopicPartition, CutCommit]:
         """The commits whose records are not in their logs any more, as far as it is known soon.
 
         Args:
@@ -85,16 +107,19 @@ class CommitVerifier:
         """
         ends: dict[TopicPartition, EpochEnd | None] = {}
         if epochs:
-            with trio.move_on_after(LONGEST):
+            with trio.move_on_after(LONGEST) as scope:
                 await self._looked_up.wait()
                 await self._find_ends(epochs, ends)
+            if scope.cancelled_caught:
+                self._member.cluster.forget_leaders(epochs.keys() - ends.keys())
         return {
-            name: _error(name, committed[name], epochs[name], end)
-            for name, end in sorted(ends.items(), key=lambda item: item[0])
-            if end is None or end.offset < committed[name]
+            name: CutCommit(_error(name, committed[name], epochs[name], ends[name]), ends[name])
+            for name in sorted(ends)
+            if (end := ends[name]) is None or end.offset < committed[name]
         }
 
     async def _look_up(self, topics: frozenset[str]) -> None:
+        self._looked_up_at = trio.current_time()
         # A failure shows once more, and is reported, if there is something to verify.
         with suppress(BrokerError, TransportError, UnsupportedVersionError):
             await self._member.cluster.metadata(topics)
@@ -110,20 +135,19 @@ class CommitVerifier:
         member, left = self._member, epochs
         backoff, use_cached = member.new_backoff(), not self._lifecycle.was_held
         while left:
+            fresh = trio.current_time() - self._looked_up_at <= FRESH
+            failed: Mapping[TopicPartition, BrokerError | TransportError]
             try:
-                answers = await member.cluster.epoch_ends(
-                    left, use_cached=use_cached, up_to_date=self._up_to_date
+                failed = await member.cluster.epoch_ends(
+                    left,
+                    found,
+                    use_cached=use_cached,
+                    up_to_date=self._up_to_date if fresh else (),
                 )
             except UnsupportedVersionError:
                 return
             except (BrokerError, TransportError) as error:
-                answers = dict.fromkeys(left, error)
-            failed = {}
-            for name, answer in answers.items():
-                if isinstance(answer, BrokerError | TransportError):
-                    failed[name] = answer
-                else:
-                    found[name] = answer
+                failed = dict.fromkeys(left, error)
             left = {name: epochs[name] for name in self._to_ask_again(failed)}
             use_cached = False
             if left:
@@ -132,26 +156,34 @@ class CommitVerifier:
     def _to_ask_again(
         self, failed: Mapping[TopicPartition, BrokerError | TransportError]
     ) -> list[TopicPartition]:
-        """Report these failures, and return what is worth another request."""
-        reactions = {error: reaction_to(Request.EPOCH_ENDS, error) for error in failed.values()}
-        for error, reaction in reactions.items():
+        """Report these failures, each kind once, and return what is worth another request."""
+        again: list[TopicPartition] = []
+        reported: set[object] = set()
+        for name, error in failed.items():
+            reaction = reaction_to(Request.EPOCH_ENDS, error)
+            if reaction.action is Action.RETRY:
+                again.append(name)
             # A connection fails once for all partitions of its leader.
-            request = failed_request(error, Request.EPOCH_ENDS)
-            self._member.emitter.failed(request, error, reaction)
-        return [name for name in failed if reactions[failed[name]].action is Action.RETRY]
+            kind = error.code if isinstance(error, BrokerError) else error
+            if kind not in reported:
+                reported.add(kind)
+                request = failed_request(error, Request.EPOCH_ENDS)
+                self._member.emitter.failed(request, error, reaction)
+        return again
 
 
 def _error(
     partition: TopicPartition, offset: int, epoch: int, end: EpochEnd | None
 ) -> OffsetOutOfRangeError:
     found = (
-        "does not know that epoch: its topic was created again, or it was truncated"
+        "does not know that epoch any more"
         if end is None
         else f"of that epoch ends at {end.offset}: it was truncated"
     )
     return OffsetOutOfRangeError(
         f"{partition}: offset {offset} is committed, after a record of leader epoch {epoch}, but"
-        f" the log {found}. The partition is paused until seek() names an offset",
+        f" the log {found}. A stream with this partition reads nothing until seek() names an offset"
+        " of it",
         partition,
         offset,
         None if end is None else end.offset,

@@ -17,6 +17,7 @@ from kgroup.client.cluster import Cluster
 from kgroup.client.subscription import Subscription
 from kgroup.config import GroupConfig
 from kgroup.event_emitter import EventEmitter
+from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.interfaces import Clock, Compute, Coordinator, JoinResult, RecordSource
 from kgroup.runtime import Runtime
 from kgroup.types import Assignment, Claim, TopicPartition
@@ -99,8 +100,7 @@ class PreviousGenerations:
         claim: what the member was assigned last, which its JoinGroup reports to assignors.
         read: for each partition the offset after the last record that was handed out, where the
             last generation ended without a loss.
-        commits: for each partition of the last generation the offset that this member committed
-            last, or at which it started.
+        read_epochs: the leader epochs of what the last generation has handed out.
         ids: the member id and the generation id of the last generation; None before the first.
         unanswered: whether the coordinator may yet receive a commit of the last generation.
         rebalance_requested: whether the member has just requested a rebalance because an assignment
@@ -111,7 +111,7 @@ class PreviousGenerations:
     retained: frozenset[TopicPartition] = frozenset()
     claim: Claim | None = None
     read: Mapping[TopicPartition, int] = attrs.field(factory=dict)
-    commits: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    read_epochs: ReadEpochs = attrs.field(factory=ReadEpochs)
     ids: tuple[str, int] | None = None
     unanswered: bool = False
     rebalance_requested: bool = False

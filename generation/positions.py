@@ -79,6 +79,7 @@ class Positions:
             found before the hand-over. What is found later, and seeks, do not change it.
         unlocated: the partitions whose start is not known, and which the program has not sought.
         seeks: for each partition, how often the program has sought there; any thread may read it.
+        read_epochs: the leader epochs of what was handed out.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Positions:
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
         self._in_transactions: set[TopicPartition] = set()
-        self._epochs = ReadEpochs()
+        self.read_epochs = ReadEpochs()
         self.start_offsets: Mapping[TopicPartition, int] = {}
         self.unlocated: set[TopicPartition] = set()
 
@@ -105,6 +106,7 @@ class Positions:
         assignment: Assignment,
         start: Mapping[TopicPartition, int],
         leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        kept: ReadEpochs | None = None,
     ) -> None:
         """Set the partitions, and the starts that could be found before the hand-over.
 
@@ -112,9 +114,10 @@ class Positions:
             assignment: the partitions.
             start: the starts.
             leader_epochs: the leader epochs of the records before starts, if they are known.
+            kept: those of what the member read before of partitions that it has kept.
         """
         self._assignment = assignment
-        self._epochs.begin(start, leader_epochs)
+        self.read_epochs.begin(start, leader_epochs, kept)
         self._lower_bounds = dict(start)
         self._upper_bounds = {
             name: offset for name, offset in self._upper_bounds.items() if name in assignment
@@ -123,10 +126,9 @@ class Positions:
         self.start_offsets = start
         self.unlocated = set(assignment).difference(start)
 
-    @property
-    def lower_bounds(self) -> Mapping[TopicPartition, int]:
-        """For each partition the lower bound of its commits, if it is known."""
-        return self._lower_bounds
+    def forget_read(self, partition: TopicPartition) -> None:
+        """Before `begin`: what the generation before has read is not in the log any more."""
+        self._upper_bounds.pop(partition, None)
 
     def lower_bound(self, partition: TopicPartition) -> int:
         """The lower bound of a partition's commits; 0 if it is not known."""
@@ -148,7 +150,7 @@ class Positions:
         """
         with self._reading:
             self._raise_upper_bound(batch.partition, batch.next_offset)
-            self._epochs.handed_out(batch)
+            self.read_epochs.handed_out(batch)
 
     def given_back(self, batch: Batch) -> None:
         """Record that the last batch of a partition did not reach the program."""
@@ -225,7 +227,7 @@ class Positions:
             if not beyond_read:
                 self._check_upper_bound(partition, position.offset)
         with self._reading:
-            return {name: self._epochs.added_to(name, at) for name, at in checked.items()}
+            return {name: self.read_epochs.added_to(name, at) for name, at in checked.items()}
 
     def check_owned(self, partition: TopicPartition) -> None:
         """Raise NotOwnedError unless the generation owns the partition.
@@ -252,7 +254,7 @@ class Positions:
         with self._reading:
             self._moves[partition] += 1
             self._finished.pop(partition, None)
-            self._epochs.forget(partition)
+            self.read_epochs.forget(partition)
             self._raise_upper_bound(partition, offset)
             self._least_upper_bounds[partition] = self._upper_bounds[partition]
 

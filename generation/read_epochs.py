@@ -11,9 +11,8 @@ INVARIANT: an epoch is given only for an offset up to which all was handed out s
 a seek has passed over may be of a later epoch, and with too low an epoch a log would look as if it
 had been truncated.
 
-A commit that is past the markers of transactions has the epoch of the record before them. If the
-leader changed in between, the log of that epoch ends before the markers, and the next member begins
-there: it reads no record twice.
+A commit that is past the markers of transactions has the epoch of the last one, if the record
+source knows it. They may be of a later one than the record before them.
 
 Source: KIP-320; Kafka's ``SubscriptionState.FetchPosition`` and ``LeaderEpochFileCache``.
 """
@@ -21,7 +20,7 @@ Source: KIP-320; Kafka's ``SubscriptionState.FetchPosition`` and ``LeaderEpochFi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -41,11 +40,18 @@ class _Epochs:
         starts: the offset of the first record known of each epoch, in rising order.
         epochs: the epochs.
         end: the offset up to which records were handed out.
+        read: whether any were; otherwise the epoch is that of the commit at the start.
     """
 
     starts: list[int]
     epochs: list[int]
     end: int
+    read: bool = False
+
+    def at(self, offset: int) -> int:
+        """The epoch of the record before an offset; -1 if it is not known."""
+        before = bisect_right(self.starts, offset - 1)
+        return self.epochs[before - 1] if before and offset <= self.end else _UNKNOWN
 
     def add(self, messages: Sequence[Message]) -> None:
         """Take the epochs of these records, in place of what was known of the same offsets."""
@@ -59,6 +65,18 @@ class _Epochs:
                 self.epochs.append(epoch)
             at = bisect_right(messages, epoch, lo=at, key=leader_epoch)
 
+    def pass_to(self, end: int, next_offset: int, epoch: int) -> None:
+        """Take the epoch of the last one of the markers that follow the records.
+
+        Of those before it, nothing is known.
+        """
+        if end < next_offset - 1:
+            self.starts.append(end)
+            self.epochs.append(_UNKNOWN)
+        if epoch != self.epochs[-1]:
+            self.starts.append(next_offset - 1)
+            self.epochs.append(epoch)
+
 
 @final
 class ReadEpochs:
@@ -66,15 +84,44 @@ class ReadEpochs:
 
     def __init__(self) -> None:
         self._known: dict[TopicPartition, _Epochs] = {}
+        self.begun = False
 
     def begin(
-        self, starts: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int]
+        self,
+        starts: Mapping[TopicPartition, int],
+        leader_epochs: Mapping[TopicPartition, int],
+        kept: ReadEpochs | None = None,
     ) -> None:
-        """Take the epochs that the commits have at which the partitions start."""
+        """Begin a generation.
+
+        Args:
+            starts: where its partitions start.
+            leader_epochs: the epochs that the commits have at which they do.
+            kept: what the generation before knew of partitions that the member has kept: the
+                program may commit now what it was given then.
+        """
+        self.begun = True
+        known = {} if kept is None else kept._known  # noqa: SLF001 # of the same class
         self._known = {
             name: _Epochs([starts[name] - 1], [epoch], starts[name])
             for name, epoch in leader_epochs.items()
         }
+        self._known |= {
+            name: epochs
+            for name, epochs in known.items()
+            if name in starts and starts[name] <= epochs.end
+        }
+
+    def of(self, partitions: Collection[TopicPartition]) -> ReadEpochs:
+        """What is known of these partitions."""
+        chosen = ReadEpochs()
+        chosen._known = {name: epochs for name, epochs in self._known.items() if name in partitions}
+        return chosen
+
+    def has_read(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
+        """Whether the record before an offset was handed out, and is of this epoch."""
+        known = self._known.get(partition)
+        return known is not None and known.read and known.at(offset) == epoch
 
     def handed_out(self, batch: Batch) -> None:
         """Take the epochs of a batch."""
@@ -83,11 +130,13 @@ class ReadEpochs:
         if last == _UNKNOWN:
             self._known.pop(batch.partition, None)
             return
-        if known is None:
+        if known is None or batch.start_offset > known.end:
             self._known[batch.partition] = known = _Epochs([], [], 0)
         if not known.epochs or known.epochs[-1] != last or batch.start_offset < known.end:
             known.add(batch.messages)
-        known.end = batch.next_offset
+        known.end, known.read = batch.next_offset, True
+        if (end := batch.messages[-1].offset() + 1) < batch.next_offset:
+            known.pass_to(end, batch.next_offset, batch._next_epoch)  # noqa: SLF001 # ours
 
     def forget(self, partition: TopicPartition) -> None:
         """Forget what was handed out, because another record may come next."""
@@ -96,12 +145,10 @@ class ReadEpochs:
     def added_to(self, partition: TopicPartition, position: OffsetAndMetadata) -> OffsetAndMetadata:
         """The position to commit, with its leader epoch if only that is known, not given."""
         known = self._known.get(partition)
-        if known is None or position.leader_epoch != _UNKNOWN or position.offset > known.end:
+        if known is None or position.leader_epoch != _UNKNOWN:
             return position
-        before = bisect_right(known.starts, position.offset - 1)
-        if not before:
-            return position
-        return attrs.evolve(position, leader_epoch=known.epochs[before - 1])
+        epoch = known.at(position.offset)
+        return position if epoch == _UNKNOWN else attrs.evolve(position, leader_epoch=epoch)
 
 
 def leader_epoch(message: Message) -> int:

@@ -47,6 +47,7 @@ from kgroup.generation.missing_commits import never_committed, report_missing_co
 from kgroup.generation.missing_topics import report_missing_topics, report_unmatched_patterns
 from kgroup.generation.pauses import Pauses
 from kgroup.generation.positions import Positions
+from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.generation.received_assignment import (
     MANY,
     AcceptedAssignment,
@@ -152,12 +153,13 @@ class GenerationRunner:
         return self._positions.upper_bounds
 
     @property
-    def commits(self) -> Mapping[TopicPartition, int]:
-        """For each partition the offset that was committed last, or at which it started.
+    def read_epochs(self) -> ReadEpochs:
+        """The leader epochs of what was handed out.
 
         Those of the generation before, where this one ended before it had partitions.
         """
-        return self._positions.lower_bounds or self._previous.commits
+        mine = self._positions.read_epochs
+        return mine if mine.begun else self._previous.read_epochs
 
     @property
     def handed_over(self) -> bool:
@@ -269,7 +271,7 @@ class GenerationRunner:
         own = await self._starts.load_own(self.assignment.partitions)
         located = await self._step(
             Request.FETCH_OFFSETS,
-            partial(self._starts.begin, self.assignment, own, self._previous.commits),
+            partial(self._starts.begin, self.assignment, own, self._previous.read_epochs),
         )
         self._report_own(own)
         with self.lifecycle.working():

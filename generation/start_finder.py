@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Final, TypeVar, final
 from uuid import UUID
 
@@ -50,6 +49,7 @@ from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.own_starts import OwnStarts
 from kgroup.generation.positions import Positions
+from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.types import (
     Assignment,
     AutoOffsetReset,
@@ -77,6 +77,7 @@ class StartPosition:
         reason: why.
         truncated: whether the log was truncated there, so that what is committed may be past it.
         skipped: whether there was a position that is no longer in the log.
+        leader_epoch: the leader epoch of the record before it; -1 if it is not known.
     """
 
     offset: int
@@ -84,6 +85,7 @@ class StartPosition:
     reason: str
     truncated: bool = False
     skipped: bool = False
+    leader_epoch: int = -1
 
     @property
     def skips_unless_committed(self) -> bool:
@@ -130,7 +132,7 @@ class StartFinder:
         self,
         assignment: Assignment,
         own: Mapping[TopicPartition, int],
-        last_commits: Mapping[TopicPartition, int] = MappingProxyType({}),
+        last_read: ReadEpochs | None = None,
     ) -> Mapping[TopicPartition, StartPosition]:
         """Find where each partition starts, as far as it can be known soon, and begin with that.
 
@@ -141,8 +143,8 @@ class StartFinder:
         Args:
             assignment: the partitions.
             own: the starts that the program's store has.
-            last_commits: what this member committed last in the generation before. For a partition
-                that it has kept since, this needs no proof: librdkafka has watched the log.
+            last_read: what the generation before had read. If the member has kept a partition and
+                read it up to the commit, this needs no proof: librdkafka has watched the log.
 
         Returns:
             the positions that no commit gave, for `commit_initial`.
@@ -168,17 +170,25 @@ class StartFinder:
             for name, at in committed.items()
             if at is not None and at.leader_epoch >= 0
         }
-        proven = {name for name in assignment.kept if known.get(name) == last_commits.get(name, -1)}
-        unproven = {name: epoch for name, epoch in epochs.items() if name not in proven}
-        for name, error in (await self._verifier.not_in_log(known, unproven)).items():
+        kept = ReadEpochs() if last_read is None else last_read.of(assignment.kept)
+        unproven = {
+            name: epoch
+            for name, epoch in epochs.items()
+            if not kept.has_read(name, known[name], epoch)
+        }
+        for name, cut in (await self._verifier.not_in_log(known, unproven)).items():
             del known[name], epochs[name]
-            if error.divergent_offset is None or self._rule is AutoOffsetReset.ERROR:
-                self._lost[name] = error
+            kept.forget(name)
+            self._positions.forget_read(name)
+            if cut.end is None or self._rule is AutoOffsetReset.ERROR:
+                self._lost[name] = cut.error
             else:
-                found[name] = await self.out_of_range(error)
+                start = await self.out_of_range(cut.error)
+                epochs[name] = cut.end.leader_epoch
+                found[name] = attrs.evolve(start, leader_epoch=cut.end.leader_epoch)
         self._emit(found)
         known |= {name: start.offset for name, start in found.items()}
-        self._positions.begin(assignment, known, epochs)
+        self._positions.begin(assignment, known, epochs, kept)
         # A partition whose position is still unknown gets one before its first stream opens it.
         epoch, source = self._membership.epoch, self._member.source
         source.assign(epoch, {name: known.get(name, 0) for name in assignment}, epochs)
@@ -229,7 +239,7 @@ class StartFinder:
         They are the end of a log, and where a log was truncated.
         """
         needed = {
-            name: OffsetAndMetadata(start.offset)
+            name: OffsetAndMetadata(start.offset, start.leader_epoch)
             for name, start in starts.items()
             if start.skips_unless_committed
         }

@@ -186,6 +186,8 @@ class Batch:
         iterate: makes the iterators of the batch; by default those of ``messages``.
         seeks: how often the program had sought in the partition when it was given the batch; None
             if that is not known.
+        next_epoch: if ``next_offset`` is past markers of transactions, the leader epoch of the last
+            one; -1 if that is not known.
 
     Attributes:
         partition: the partition.
@@ -217,6 +219,7 @@ class Batch:
         alias="iterate", default=None, eq=False, repr=False
     )
     _seeks: int | None = attrs.field(alias="seeks", default=None, eq=False, repr=False)
+    _next_epoch: int = attrs.field(alias="next_epoch", default=-1, eq=False, repr=False)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages) if self._iterate is None else self._iterate(self)

@@ -471,7 +471,7 @@ class Member:
             retained=retained,
             claim=last.claim,
             read=last.read if last.end.can_commit else {},
-            commits=last.commits,
+            read_epochs=last.read_epochs,
             ids=(membership.member_id, membership.generation_id),
             unanswered=last.unanswered,
         )

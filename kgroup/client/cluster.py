@@ -239,29 +239,34 @@ class Cluster:
     async def epoch_ends(
         self,
         epochs: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, EpochEnd | None],
         *,
         use_cached: bool = False,
         up_to_date: Collection[str] = (),
-    ) -> Mapping[TopicPartition, EpochEnd | BrokerError | TransportError | None]:
+    ) -> Mapping[TopicPartition, BrokerError | TransportError]:
         """Request where the records of past leader epochs end, from the partitions' leaders.
 
         Under one epoch a leader cuts nothing off its log. So partitions that are known to have the
         given epoch now are not asked about, nor those of a broker that sends no epochs. Where it is
-        only known that they had it, the leader is asked, and has an error if that has changed.
+        only known that they had it, the leader is asked, and has an error if that has changed. It
+        also has one if the given epoch is later than its own: then it is not the leader any more,
+        or the topic was created again.
 
         Args:
             epochs: for each partition a leader epoch.
+            found: gets, as each leader answers, for each of its partitions that has a later epoch
+                now where the given one ends, or None if its log does not know that epoch.
             use_cached: as for `list_offsets`.
             up_to_date: the topics whose cached leader epochs are those of now.
 
         Returns:
-            for each partition that has another epoch now where the given one ends, or None if its
-            log does not know that epoch. Failures are as for `list_offsets`.
+            the failures, each by its partition, as for `list_offsets`. A leader that lacks the
+            request has no answer and no failure.
 
         Raises:
-            as `list_offsets`.
+            TransportError | BrokerError: as for `metadata`, with which leaders are looked up.
 
-        Cancellation: requests that were sent break their connections; nothing else changes.
+        Cancellation: requests that were sent break their connections; what was found is kept.
 
         Source: KIP-320.
         """
@@ -271,29 +276,41 @@ class Cluster:
         unknown = self._without_leader(epochs, use_cached=use_cached)
         missing = await self._look_up(unknown)
         current = {*up_to_date, *(name.topic for name in unknown)}
-        known = {name: self._leaders.epoch_of(name) for name in epochs}
-        past = {
-            name
-            for name, epoch in epochs.items()
-            if known[name] is not None and known[name] != epoch
-        }
-        perhaps = {
-            name for name in epochs if known[name] == epochs[name] and name.topic not in current
-        }
-        found = await self._request_from_leaders(
-            Request.EPOCH_ENDS,
-            past | perhaps,
-            missing,
-            lambda leader, theirs: self._request_epoch_ends(
-                leader, {name: (epochs[name], known[name]) for name in theirs}
-            ),
-        )
-        # A leader that answers still has its epoch: where the log ends now says nothing.
+        latest: dict[TopicPartition, int] = {}
+        for name, epoch in epochs.items():
+            known = self._leaders.epoch_of(name)
+            if known is not None and not (known == epoch and name.topic in current):
+                latest[name] = max(known, epoch)
+
+        async def ask(
+            leader: BrokerAddress, theirs: Sequence[TopicPartition]
+        ) -> Mapping[TopicPartition, EpochEnd | BrokerError | None]:
+            try:
+                answers = await self._request_epoch_ends(
+                    leader, {name: (epochs[name], latest[name]) for name in theirs}
+                )
+            except UnsupportedVersionError:
+                return {}
+            except BrokerError as error:
+                return dict.fromkeys(theirs, error)
+            found.update(
+                (name, answer)
+                for name, answer in answers.items()
+                # Of the present epoch, where the log ends now says nothing.
+                if not isinstance(answer, BrokerError) and latest[name] > epochs[name]
+            )
+            return answers
+
+        results = await self._request_from_leaders(Request.EPOCH_ENDS, latest, missing, ask)
         return {
             name: answer
-            for name, answer in found.items()
-            if name in past or isinstance(answer, BrokerError | TransportError)
+            for name, answer in results.items()
+            if isinstance(answer, BrokerError | TransportError)
         }
+
+    def forget_leaders(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the cached leaders of partitions, because they do not answer."""
+        self._leaders.forget(partitions)
 
     async def request_from_any(
         self,
@@ -432,14 +449,14 @@ class Cluster:
         return found
 
     async def _request_epoch_ends(
-        self, leader: BrokerAddress, epochs: Mapping[TopicPartition, tuple[int, int | None]]
+        self, leader: BrokerAddress, epochs: Mapping[TopicPartition, tuple[int, int]]
     ) -> Mapping[TopicPartition, EpochEnd | BrokerError | None]:
         """Request the ends of epochs from a leader.
 
         Args:
             leader: the leader.
-            epochs: for each partition the epoch, and the one of its leader, by which a broker that
-                is no longer the leader, or not yet, recognises the request.
+            epochs: for each partition the epoch, and the latest one that is known. By that a broker
+                that is no longer the leader, or not yet, recognises the request.
         """
         fields = {
             "replica_id": _NOT_A_REPLICA,

@@ -57,6 +57,12 @@ class PartitionLeaders:
         """How many leaders the last metadata of a topic had."""
         return self._counts[topic]
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the leaders of these, and how many their topics had."""
+        for name in partitions:
+            self._nodes.pop(name, None)
+            self._counts.pop(name.topic, None)
+
     def forget_failed(
         self, request: Request, results: Mapping[TopicPartition, object | KgroupError]
     ) -> None:

@@ -77,6 +77,7 @@ class PartitionQueue:
         waiter: the reader that waits for it, or None.
         passed_to: the offset after what the log has behind the queued records and what is no record
             for this reader (markers of transactions); less than theirs if that is not known.
+        passed_epoch: the leader epoch of the last of these; `NO_EPOCH` if it is not known.
         records: how many records are queued.
         size: their bytes.
         taken_size: the bytes of what was taken last.
@@ -92,6 +93,7 @@ class PartitionQueue:
     fault: OutOfRange | Unreadable | None = None
     waiter: Waiter | None = None
     passed_to: int = 0
+    passed_epoch: int = NO_EPOCH
     records: int = 0
     size: int = 0
     taken_size: int = 0

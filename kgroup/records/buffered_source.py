@@ -516,6 +516,7 @@ class BufferedSource:
             start_offset=start_offset,
             epoch=epoch,
             high_watermark=self._high_watermark(queue),
+            next_epoch=queue.passed_epoch,
         )
 
     def _high_watermark(self, queue: PartitionQueue) -> int | None:
@@ -638,7 +639,7 @@ class BufferedSource:
     def _pass(self, item: PassedTo) -> None:
         queue = self._queue_of(item)
         if queue is not None:
-            queue.passed_to = item.offset
+            queue.passed_to, queue.passed_epoch = item.offset, item.leader_epoch
 
     def _fail(self, fault: OutOfRange | Unreadable) -> None:
         queue = self._queue_of(fault)

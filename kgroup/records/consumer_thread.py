@@ -670,11 +670,11 @@ class ConsumerThread:
 
     def _passed_of(self, partitions: Collection[TopicPartition]) -> list[FetchedItem]:
         passed: list[FetchedItem] = []
-        for name, offset in self._positions(partitions).items():
+        for name, (offset, epoch) in self._positions(partitions).items():
             fetch = self._fetches[name]
             if offset > fetch.next_offset:
-                fetch.next_offset = offset
-                passed.append(PassedTo(name, fetch.fetch_id, offset))
+                fetch.next_offset, fetch.leader_epoch = offset, epoch
+                passed.append(PassedTo(name, fetch.fetch_id, offset, epoch))
         return passed
 
     def _items(self, chunk: list[confluent_kafka.Message]) -> list[FetchedItem]:
@@ -708,7 +708,7 @@ class ConsumerThread:
                 items += self._out_of_order(partition, fetch, messages)
                 continue
             fetch.next_offset = last + 1
-            fetch.leader_epoch = _epoch_of(messages[-1])
+            fetch.leader_epoch = _known(messages[-1].leader_epoch())
             fetch.verifying = False
             self._read_watermark(partition)
             # confluent-kafka's stubs allow None where only a message to be produced has None.
@@ -789,15 +789,23 @@ class ConsumerThread:
         if high >= 0:  # negative before the first Fetch response
             self._watermarks[partition] = high
 
-    def _positions(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets after what librdkafka has returned of these, and after markers behind it."""
+    def _positions(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """The offsets after what librdkafka has returned of these, and after markers behind it.
+
+        Each has the leader epoch of what is before it.
+        """
         if not partitions:
             return {}
         try:
             found = self._consumer.position([_to_confluent(name) for name in partitions])
         except KafkaException:
             return {}  # as with watermarks
-        return {TopicPartition(one.topic, one.partition): one.offset for one in found}
+        return {
+            TopicPartition(one.topic, one.partition): (one.offset, _known(one.leader_epoch))
+            for one in found
+        }
 
     def _fault(self, message: confluent_kafka.Message, error: KafkaError) -> list[FetchedItem]:
         partition = _partition_of(message)
@@ -870,9 +878,8 @@ def _to_confluent(
     )
 
 
-def _epoch_of(message: confluent_kafka.Message) -> int:
-    epoch = message.leader_epoch()
-    return NO_EPOCH if epoch is None else epoch
+def _known(leader_epoch: int | None) -> int:
+    return NO_EPOCH if leader_epoch is None else leader_epoch
 
 
 def _partition_of(message: confluent_kafka.Message) -> TopicPartition | None:

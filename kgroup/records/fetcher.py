@@ -72,11 +72,13 @@ class PassedTo:
         partition: the partition.
         fetch_id: the fetch.
         offset: the offset that it wants next.
+        leader_epoch: the leader epoch of what is before that; `NO_EPOCH` if it is not known.
     """
 
     partition: TopicPartition
     fetch_id: int
     offset: int
+    leader_epoch: int = NO_EPOCH
 
 
 @final

@@ -144,8 +144,8 @@ def action_for(error: KafkaError) -> ErrorAction:
 def truncation_in(error: KafkaError) -> Truncation | None:
     """What an error says of a log that was truncated; None if it is another error.
 
-    Another fetch cannot verify it: only one that has brought records knows the epoch of the last
-    one, and without an epoch librdkafka does not compare logs.
+    Another fetch cannot verify it: librdkafka compares logs when the leader changes, and not when a
+    fetch begins.
     """
     text = error.str()
     if error.code() != KafkaError._LOG_TRUNCATION and _TRUNCATED not in text:

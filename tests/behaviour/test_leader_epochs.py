@@ -9,13 +9,12 @@ import pytest
 import trio
 from confluent_kafka import Producer
 
-from kgroup.errors import OffsetOutOfRangeError
-from kgroup.events import Event, OffsetReset
+from kgroup.events import Event, OffsetReset, RequestFailed
 from kgroup.generation.generation import Generation
 from kgroup.testing import admin
 from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.behaviour.harness import SOON, Harness, harness, in_thread
-from tests.behaviour.test_records import nothing_comes, read, texts
+from tests.behaviour.test_records import read, texts
 from tests.brokers import REAL, Kafka
 
 FUTURE = 1_000_000
@@ -59,34 +58,24 @@ async def test_a_commit_has_the_leader_epoch_of_its_last_record(kafka: Kafka) ->
             assert await committed(here) == OffsetAndMetadata(10, epoch)
 
 
-@pytest.mark.parametrize("rule", ["earliest", "latest", "error"])
-async def test_a_commit_after_records_of_another_log(kafka: Kafka, rule: str) -> None:
-    """No log has its epoch, as after a topic was created again: the policy decides."""
+async def test_a_commit_of_a_later_epoch_than_the_leaders_is_believed(kafka: Kafka) -> None:
+    """The broker that answers may not know yet that it is not the leader any more."""
     events: list[Event] = []
     async with harness(kafka) as here:
         await here.create()
         await here.produce(texts(20))
-        name = here.partition(0)
         async with here.group() as group:
             generation = await group.next()
             await read(generation.records(), 20)
-            await generation.commit({name: OffsetAndMetadata(10, FUTURE)})
-        async with here.group(on_event=events.append, auto_offset_reset=rule) as group:
+            await generation.commit({here.partition(0): OffsetAndMetadata(10, FUTURE)})
+        async with here.group(on_event=events.append) as group:
             generation = await group.next()
-            stream = generation.records()
-            if rule == "error":
-                with pytest.raises(OffsetOutOfRangeError, match="does not know that epoch"):
-                    await anext(stream)
-                generation.seek(name, 7)
-                assert await read(stream, 13) == list(range(7, 20))
-            elif rule == "earliest":
-                assert await read(stream, 20) == list(range(20))
-            else:
-                await nothing_comes(stream)
-                await here.produce(texts(1, 20))
-                assert await read(stream, 1) == [20]
-    resets = [(event.offset, event.skipped) for event in events if isinstance(event, OffsetReset)]
-    assert resets == {"earliest": [(0, True)], "latest": [(20, True)], "error": []}[rule]
+            assert starts_of(generation) == [10]
+            assert await read(generation.records(), 10) == list(range(10, 20))
+    failures = [event for event in events if isinstance(event, RequestFailed)]
+    assert {event.request for event in failures} == {"OffsetForLeaderEpoch"}
+    assert "UNKNOWN_LEADER_EPOCH" in failures[0].reason
+    assert [event for event in events if isinstance(event, OffsetReset)] == []
 
 
 @pytest.mark.real_kafka

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.cluster import EARLIEST, LATEST
+from kgroup.client.cluster import EARLIEST, LATEST, Cluster
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,
@@ -352,6 +352,15 @@ def ends_of(request: RequestFrame) -> dict[str, Any]:
     }
 
 
+async def ends(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int], **named: Any
+) -> dict[TopicPartition, object]:
+    """Where epochs end, and the failures."""
+    found: dict[TopicPartition, EpochEnd | None] = {}
+    failed = await cluster.epoch_ends(epochs, found, **named)
+    return {**found, **failed}
+
+
 @pytest.mark.parametrize("version", versions_of("offset_for_leader_epoch"))
 async def test_ends_of_leader_epochs_in_every_version(
     nursery: trio.Nursery, autojump_clock: MockClock, version: int
@@ -362,7 +371,7 @@ async def test_ends_of_leader_epochs_in_every_version(
         topology = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 1]}, leader_epoch=4)
         node = nodes.add(address, metadata=topology, offset_for_leader_epoch=ends_of)
         node.ranges["offset_for_leader_epoch"] = (0, version)
-    found = await nodes.cluster().epoch_ends({T0: 3, T1: 2, T2: 4})
+    found = await ends(nodes.cluster(), {T0: 3, T1: 2, T2: 4})
     assert found == {T0: EpochEnd(3, 3), T1: EpochEnd(12, 2)}
     assert sorted(nodes.addresses("offset_for_leader_epoch")) == ["a:1", "b:1"]
     for request in nodes.requests("offset_for_leader_epoch"):
@@ -381,9 +390,9 @@ async def test_ends_of_leader_epochs_that_are_not_asked_for(
     node = nodes.add("a:1", metadata=topology, offset_for_leader_epoch=ends_of)
     node.ranges["metadata"] = (0, version)
     cluster = nodes.cluster()
-    assert await cluster.epoch_ends({T0: 3}) == {}
+    assert await ends(cluster, {T0: 3}) == {}
     with trio.testing.assert_checkpoints():
-        assert await cluster.epoch_ends({}) == {}
+        assert await ends(cluster, {}) == {}
     assert nodes.requests("offset_for_leader_epoch") == []
 
 
@@ -396,15 +405,19 @@ async def test_ends_of_leader_epochs_from_cached_leaders(
     nodes.add("a:1", metadata=topology, offset_for_leader_epoch=ends_of)
     cluster = nodes.cluster()
     await cluster.metadata({"t"})
-    assert await cluster.epoch_ends({T0: 3}, use_cached=True) == {T0: EpochEnd(3, 3)}
+    assert await ends(cluster, {T0: 3}, use_cached=True) == {T0: EpochEnd(3, 3)}
     assert len(nodes.requests("metadata")) == 1
     # Leaders that are known from earlier may have been replaced since.
     asked = len(nodes.requests("offset_for_leader_epoch"))
-    assert await cluster.epoch_ends({T0: 5}, use_cached=True) == {}
+    assert await ends(cluster, {T0: 5}, use_cached=True) == {}
     assert len(nodes.requests("offset_for_leader_epoch")) == asked + 1
-    assert await cluster.epoch_ends({T0: 5}, use_cached=True, up_to_date=["t"]) == {}
+    assert await ends(cluster, {T0: 7}, use_cached=True, up_to_date=["t"]) == {}
+    (topic,) = nodes.requests("offset_for_leader_epoch")[-1].topics
+    assert topic.partitions[0].current_leader_epoch == 7
+    asked += 1
+    assert await ends(cluster, {T0: 5}, use_cached=True, up_to_date=["t"]) == {}
     assert len(nodes.requests("offset_for_leader_epoch")) == asked + 1
-    found = await cluster.epoch_ends({T0: 3, T1: 3}, use_cached=True)
+    found = await ends(cluster, {T0: 3, T1: 3}, use_cached=True)
     assert found[T0] == EpochEnd(3, 3)
     assert isinstance(error := found[T1], BrokerError)
     assert error.code == ErrorCode.LEADER_NOT_AVAILABLE
@@ -434,12 +447,41 @@ async def test_answers_about_the_end_of_a_leader_epoch(
     nodes = FakeBrokers(nursery)
     topology = metadata(ALONE, {"t": [1]}, leader_epoch=4)
     nodes.add("a:1", metadata=topology, offset_for_leader_epoch=other)
-    found = (await nodes.cluster().epoch_ends({T0: 3}))[T0]
+    found = (await ends(nodes.cluster(), {T0: 3}))[T0]
     if expected is None:
         assert found is None
     else:
         assert isinstance(found, BrokerError | ProtocolError)
         assert expected in str(found)
+
+
+async def test_what_one_leader_answers_is_kept_whatever_the_others_do(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """One is silent until the call is given up, one refuses, one does not have the request."""
+    nodes = FakeBrokers(nursery)
+    topology = metadata(
+        {1: "a:1", 2: "b:1", 3: "c:1", 4: "d:1"}, {"t": [1, 2, 3, 4]}, leader_epoch=4
+    )
+    for address in ("a:1", "b:1", "c:1", "d:1"):
+        answer = SILENCE if address == "b:1" else ends_of
+        node = nodes.add(address, metadata=topology, offset_for_leader_epoch=answer)
+        if address == "c:1":
+            node.ranges["offset_for_leader_epoch"] = (0, 2)
+    cluster = nodes.cluster()
+    found: dict[TopicPartition, EpochEnd | None] = {}
+    epochs = {TopicPartition("t", number): 3 for number in range(4)}
+    with trio.move_on_after(0.5) as scope:
+        await cluster.epoch_ends(epochs, found)
+    assert scope.cancelled_caught
+    assert found == {T0: EpochEnd(3, 3), TopicPartition("t", 3): EpochEnd(33, 3)}
+    asked = len(nodes.requests("metadata"))
+    cluster.forget_leaders([T1])
+    assert cluster.cached_partitions("t") == 0
+    await cluster.epoch_ends({T0: 3}, found, use_cached=True)
+    assert len(nodes.requests("metadata")) == asked
+    await cluster.epoch_ends({T1: 4}, found, use_cached=True)
+    assert len(nodes.requests("metadata")) == asked + 1
 
 
 @pytest.mark.parametrize("version", versions_of("list_offsets"))

@@ -19,6 +19,7 @@ from kgroup.generation.positions import Positions
 from kgroup.interfaces import Batch
 from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
 from tests.generation.fakes import MEMBERSHIP, P0, P1, P2
+from tests.generation.test_read_epochs import batch_of
 
 
 def positions_at(**positions: int) -> Positions:
@@ -171,6 +172,16 @@ def test_batches_that_are_given_back_do_not_count() -> None:
     mine.given_back(hand_out(P1, 3, 30))
     with pytest.raises(OffsetBeyondReadError, match="up to 3 only"):
         mine.check({P1: 4})
+
+
+@pytest.mark.parametrize("move", [Positions.seek, Positions.move, Positions.reset])
+def test_a_commit_after_a_seek_has_no_leader_epoch(move: Any) -> None:
+    """Records that were passed over may be of a later epoch than those read before."""
+    mine = with_upper_bounds()
+    mine.handed_out(batch_of([(4, 2), (5, 2)]))
+    assert mine.check({P0: 6}) == {P0: OffsetAndMetadata(6, 2)}
+    move(mine, P0, 6)
+    assert mine.check({P0: 6}) == {P0: OffsetAndMetadata(6)}
 
 
 def test_a_reset_sets_the_upper_bound() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,11 +32,15 @@ class Record:
         return self.epoch
 
 
-def batch_of(records: Sequence[tuple[int, int | None]], end: int | None = None) -> Batch:
+def batch_of(
+    records: Sequence[tuple[int, int | None]], end: int | None = None, next_epoch: int = -1
+) -> Batch:
     """A batch of t-0 with records of these offsets and epochs."""
     messages = cast("Sequence[Message]", [Record(*one) for one in records])
     next_offset = records[-1][0] + 1 if end is None else end
-    return Batch(partition=P0, messages=messages, next_offset=next_offset, epoch=1)
+    return Batch(
+        partition=P0, messages=messages, next_offset=next_offset, epoch=1, next_epoch=next_epoch
+    )
 
 
 def epoch_at(read: ReadEpochs, offset: int) -> int:
@@ -44,12 +49,49 @@ def epoch_at(read: ReadEpochs, offset: int) -> int:
 
 
 def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
-    """Also in the middle of a batch, where the epoch changes in one, and past a marker."""
+    """Also in the middle of a batch, and where the epoch changes in one."""
     read = ReadEpochs()
     read.handed_out(batch_of([(5, 2), (6, 2), (8, 3), (9, 3), (10, 7)]))
-    read.handed_out(batch_of([(11, 7), (12, 7)], end=14))
-    expected = {5: -1, 6: 2, 7: 2, 8: 2, 9: 3, 10: 3, 11: 7, 12: 7, 14: 7, 15: -1}
+    read.handed_out(batch_of([(11, 7), (12, 7)]))
+    expected = {5: -1, 6: 2, 7: 2, 8: 2, 9: 3, 10: 3, 11: 7, 12: 7, 13: 7, 14: -1}
     assert {offset: epoch_at(read, offset) for offset in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "next_epoch", "expected"),
+    [
+        (14, 7, {13: 7, 14: 7, 15: -1}),
+        (14, 8, {13: 7, 14: 8, 15: -1}),
+        (14, -1, {13: 7, 14: -1, 15: -1}),
+        (16, 8, {13: 7, 14: -1, 15: -1, 16: 8, 17: -1}),
+    ],
+)
+def test_a_commit_past_markers_has_the_epoch_of_the_last_one(
+    end: int, next_epoch: int, expected: dict[int, int]
+) -> None:
+    """They may be of a later epoch than the records; with too low a one the log would look cut."""
+    read = ReadEpochs()
+    read.handed_out(batch_of([(11, 7), (12, 7)], end=end, next_epoch=next_epoch))
+    assert {offset: epoch_at(read, offset) for offset in expected} == expected
+    read.handed_out(attrs.evolve(batch_of([(end, 9)]), start_offset=end))
+    assert epoch_at(read, end + 1) == 9
+
+
+def test_what_was_read_is_kept_for_the_next_generation() -> None:
+    """The program may commit it then; it proves a commit of the same epoch."""
+    before = ReadEpochs()
+    before.begin({P0: 5, P1: 3}, {P0: 2, P1: 2})
+    assert not before.has_read(P0, 5, 2)
+    before.handed_out(batch_of([(5, 2), (6, 3)]))
+    proofs = [(6, 2), (7, 3), (6, 3), (8, 3), (5, -1)]
+    assert [before.has_read(P0, *one) for one in proofs] == [True, True, False, False, False]
+    assert not before.of({P1}).has_read(P0, 7, 3)
+    now = ReadEpochs()
+    now.begin({P0: 6, P1: 3}, {P0: 2, P1: 2}, before.of({P0}))
+    assert [epoch_at(now, offset) for offset in (6, 7, 8)] == [2, 3, -1]
+    later = ReadEpochs()
+    later.begin({P0: 9}, {P0: 4}, before)
+    assert [epoch_at(later, offset) for offset in (7, 9)] == [-1, 4]
 
 
 def test_the_start_has_the_epoch_of_the_commit() -> None:
@@ -102,10 +144,13 @@ def test_any_log_in_any_batches(steps: list[tuple[int, int]], data: st.DataObjec
         offset, epoch = offset + gap, epoch + rise
         records.append((offset, epoch))
     read, at = ReadEpochs(), 0
+    # What was known of a log that was cut at its beginning counts no more.
+    read.handed_out(batch_of([(0, 0), (offset, 0)]))
     while at < len(records):
         size = data.draw(st.integers(1, len(records) - at))
         batch = batch_of(records[at : at + size])
-        read.handed_out(batch)
+        begin = records[at - 1][0] + 1 if at else 0
+        read.handed_out(attrs.evolve(batch, start_offset=begin))
         if not data.draw(st.booleans()):  # else it is given back, and comes again
             at += size
     assert [epoch_at(read, offset + 1) for offset, _ in records] == [epoch for _, epoch in records]

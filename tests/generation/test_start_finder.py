@@ -19,6 +19,7 @@ from kgroup.errors import (
     StaleGenerationError,
 )
 from kgroup.events import CommitRefused, Committed, Event, OffsetReset
+from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.generation.start_finder import StartFinder
 from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
 from kgroup.types import AutoOffsetReset as Rule
@@ -28,6 +29,7 @@ from tests.fake_brokers import SILENCE, FakeBrokers, metadata
 from tests.generation.fakes import P0, P1, P2, FakeCoordinator, FakeGeneration, at
 from tests.generation.test_lifecycle import LOSS
 from tests.generation.test_positions import batch_to
+from tests.generation.test_read_epochs import batch_of
 
 LATEST, EARLIEST, ERROR = Rule.LATEST, Rule.EARLIEST, Rule.ERROR
 ALONE = {1: "a:1"}
@@ -462,12 +464,12 @@ async def test_a_log_that_was_cut_while_nobody_read_it(
     it.lookup.coordinator.epochs = {P0: 2, P1: 3}
     epochs_end(it, {P0: (30, 2), P1: (17, 1)})
     assert await it.before() == {P0: 30, P1: 17}
-    assert it.fake.source.leader_epochs == {P0: 2}
-    assert it.fake.coordinator.commits == [at(p1=17)]
+    assert it.fake.source.leader_epochs == {P0: 2, P1: 1}
+    assert it.fake.coordinator.commits == [{P1: OffsetAndMetadata(17, 1)}]
     assert it.resets() == [(P1, 17, True)]
     assert it.fake.positions.check({P0: 30, P1: 17}) == {
         P0: OffsetAndMetadata(30, 2),
-        P1: OffsetAndMetadata(17),
+        P1: OffsetAndMetadata(17, 1),
     }
 
 
@@ -496,17 +498,24 @@ async def test_a_log_that_was_cut_is_an_error_at_the_first_read_where_the_policy
 async def test_a_log_that_does_not_know_the_epoch_of_the_commit(
     nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule, offset: int
 ) -> None:
-    """The topic was created again: the first reader resets the position by the policy."""
+    """The first reader resets the position by the policy."""
     it = Starting(nursery, rule)
     it.lookup.coordinator.stable = {P0: 3, P1: 4}
-    it.lookup.coordinator.epochs = {P0: 0, P1: 8}
-    epochs_end(it, {P1: (-1, -1)}, leader_epoch=0)
+    it.lookup.coordinator.epochs = {P0: 9, P1: 8}
+    epochs_end(it, {P1: (-1, -1)}, leader_epoch=9)
     assert await it.before() == {P0: 3}
     await it.locate(P0, P1)
     assert it.seeks == [(P1, offset)]
     assert it.resets() == [(P1, offset, True)]
     (event,) = it.events
     assert "what was read before offset 4 is not in the log" in str(event)
+
+
+def read_to(offset: int, leader_epoch: int) -> ReadEpochs:
+    """What the generation before knows if it has read one record of t-0, before an offset."""
+    read = ReadEpochs()
+    read.handed_out(batch_of([(offset - 1, leader_epoch)]))
+    return read
 
 
 async def test_a_members_own_commit_is_not_verified_while_it_keeps_the_partition(
@@ -517,35 +526,38 @@ async def test_a_members_own_commit_is_not_verified_while_it_keeps_the_partition
     it.lookup.coordinator.stable = {P0: 30, P1: 40}
     it.lookup.coordinator.epochs = {P0: 2}
     epochs_end(it, {})
-    await it.starts.begin(Assignment((P0, P1), (P0,)), {}, {P0: 30})
+    await it.starts.begin(Assignment((P0, P1), (P0,)), {}, read_to(30, 2))
     assert it.fake.source.leader_epochs == {P0: 2}
-    await it.starts.begin(Assignment((P0, P1)), {P0: 1}, {P0: 30})
+    await it.starts.begin(Assignment((P0, P1)), {P0: 1}, read_to(30, 2))
     assert it.fake.source.leader_epochs == {}
     assert it.lookup.nodes.requests("metadata") == []
 
 
 @pytest.mark.parametrize(
-    ("assignment", "last_commits"),
+    ("assignment", "last_read"),
     [
-        (Assignment((P0, P1), (P0, P1)), {}),
-        (Assignment((P0, P1), (P0, P1)), {P0: 17}),
-        (Assignment((P0, P1), (P0, P1), ()), {P0: 30}),
+        (Assignment((P0, P1), (P0, P1)), ReadEpochs()),
+        (Assignment((P0, P1), (P0, P1)), read_to(17, 2)),
+        (Assignment((P0, P1), (P0, P1)), read_to(40, 3)),
+        (Assignment((P0, P1), (P0, P1), ()), read_to(30, 2)),
     ],
-    ids=["never begun", "reset, and not committed", "lost meanwhile"],
+    ids=["never read", "reset, and not committed", "read past it again", "lost meanwhile"],
 )
 async def test_a_commit_that_is_not_the_members_own_is_verified(
     nursery: trio.Nursery,
     autojump_clock: MockClock,
     assignment: Assignment,
-    last_commits: dict[TopicPartition, int],
+    last_read: ReadEpochs,
 ) -> None:
     """It was found past the log's end before, and no commit has replaced it, or others had it."""
     it = Starting(nursery, EARLIEST)
     it.lookup.coordinator.stable = {P0: 30, P1: 40}
     it.lookup.coordinator.epochs = {P0: 2}
     epochs_end(it, {P0: (17, 2)})
-    found = await it.starts.begin(assignment, {}, last_commits)
+    it.fake.positions.handed_out(batch_to(P0, 40))
+    found = await it.starts.begin(assignment, {}, last_read)
     assert {name: start.offset for name, start in found.items()} == {P0: 17}
+    assert it.fake.positions.upper_bounds == {}  # what was read before is not in the log any more
 
 
 @pytest.mark.parametrize("error", [None, OffsetOutOfRangeError("gone", P0, 999)])

@@ -184,9 +184,14 @@ async def _in_inherited(
 async def _in_verification(
     group: ConsumerGroup, outcome: Outcome, begin_failure: Callable[[], None]
 ) -> None:
-    """The failure happens to a member that starts at a commit of another leader epoch."""
+    """The failure happens to a member that starts at a commit of an earlier leader epoch."""
     async with outcome.observed.group() as before:
-        await (await before.next()).commit({P0: OffsetAndMetadata(1, 7)}, beyond_read=True)
+        await (await before.next()).commit({P0: OffsetAndMetadata(1, 0)}, beyond_read=True)
+    log, replicas = outcome.observed.here.broker.cluster.topics.log_and_replicas(
+        P0.topic, P0.partition
+    )
+    replicas.epoch += 1
+    log.leader_changed(replicas.epoch)
     outcome.since = len(outcome.observed.connections.sent)
     await _in_first_join(group, outcome, begin_failure)
 
