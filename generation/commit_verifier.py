@@ -1,25 +1,25 @@
-"""Finds out whether the records before a commit are still in the log (KIP-320).
+"""Verifies that the records before a commit are still in the log (KIP-320).
 
 A commit carries the leader epoch of the record before it (``read_epochs``). Under one epoch a
-leader cuts nothing off its log. If the partition has a later epoch by the time at which a member is
-given it, its leader says where the log of the commit's epoch ends: before the commit, if records
-were lost with an earlier leader. The offset alone does not show that, because the log may have
-grown past it since.
+leader cuts nothing off its log. If a partition has a later epoch when a member is assigned it, its
+leader returns where the log of the commit's epoch ends: before the commit, if records were lost
+with an earlier leader. The offset alone does not show that, because other records may have been
+written since.
 
-A member learns the present epochs by a Metadata request, which is under way while the coordinator
-looks for the commits. The response has all partitions of a topic: if each member of a large group
-requested it in each rebalance, the bytes would grow with the square of the group. So of a topic of
-more than `MANY` partitions, the leaders that are known from earlier are asked about every commit. A
-leader that has been replaced since refuses that, because the request has the epoch under which it
-was known.
+A member learns the present epochs by a Metadata request, which it sends together with OffsetFetch.
+The response has all partitions of a topic: if each member of a large group requested it in each
+rebalance, the bytes would grow with the square of the group. So for a topic of more than `MANY`
+partitions, the member sends OffsetForLeaderEpoch for every commit, to the leaders that it knows
+from earlier. A leader that has been replaced since refuses it, because the request has the epoch
+under which that leader was known.
 
-A commit may also have a later epoch than the metadata says: then the metadata is old, and its
-leader perhaps deposed without knowing it, or the topic was created again. The request has the
+A commit may also have a later epoch than the metadata. Then the metadata is out of date, and its
+leader may be deposed without knowing it, or the topic was created again. The request has the
 commit's epoch, so that such a leader refuses it, and the leader is looked up again.
 
-INVARIANT: a hand-over does not wait for what cannot be found out soon (`LONGEST`), nor for a
-partition without a leader. Such a commit is believed. The record source is told its epoch, and
-notices a change of the leader from then on.
+INVARIANT: a hand-over does not wait for what cannot be verified soon (`LONGEST`), nor for a
+partition without a leader. Such a commit is accepted. The record source receives its epoch, and
+detects a truncation at the next change of the leader.
 
 Source: Kafka's ``SubscriptionState.maybeCompleteValidation`` and ``OffsetsForLeaderEpochClient``.
 """
@@ -148,12 +148,12 @@ class CommitVerifier:
                 return
             except (BrokerError, TransportError) as error:
                 failed = dict.fromkeys(left, error)
-            left = {name: epochs[name] for name in self._to_ask_again(failed)}
+            left = {name: epochs[name] for name in self._to_retry(failed)}
             use_cached = False
             if left:
                 await trio.sleep(backoff.next())
 
-    def _to_ask_again(
+    def _to_retry(
         self, failed: Mapping[TopicPartition, BrokerError | TransportError]
     ) -> list[TopicPartition]:
         """Report these failures, each kind once, and return what is worth another request."""

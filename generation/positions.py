@@ -73,17 +73,22 @@ class Positions:
     Args:
         membership: the membership of the generation.
         read_before: the upper bounds of the generation before.
+        epochs_before: the leader epochs of what it has handed out.
 
     Attributes:
         start_offsets: for each partition the offset at which it starts, as far as that could be
             found before the hand-over. What is found later, and seeks, do not change it.
         unlocated: the partitions whose start is not known, and which the program has not sought.
         seeks: for each partition, how often the program has sought there; any thread may read it.
-        read_epochs: the leader epochs of what was handed out.
+        read_epochs: the leader epochs of what was handed out; before `begin`, in the generation
+            before.
     """
 
     def __init__(
-        self, membership: Membership, read_before: Mapping[TopicPartition, int] | None = None
+        self,
+        membership: Membership,
+        read_before: Mapping[TopicPartition, int] | None = None,
+        epochs_before: ReadEpochs | None = None,
     ) -> None:
         self._membership = membership
         self._assignment = Assignment(())
@@ -97,7 +102,7 @@ class Positions:
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
         self._in_transactions: set[TopicPartition] = set()
-        self.read_epochs = ReadEpochs()
+        self.read_epochs = epochs_before or ReadEpochs()
         self.start_offsets: Mapping[TopicPartition, int] = {}
         self.unlocated: set[TopicPartition] = set()
 
@@ -106,7 +111,6 @@ class Positions:
         assignment: Assignment,
         start: Mapping[TopicPartition, int],
         leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
-        kept: ReadEpochs | None = None,
     ) -> None:
         """Set the partitions, and the starts that could be found before the hand-over.
 
@@ -114,10 +118,9 @@ class Positions:
             assignment: the partitions.
             start: the starts.
             leader_epochs: the leader epochs of the records before starts, if they are known.
-            kept: those of what the member read before of partitions that it has kept.
         """
         self._assignment = assignment
-        self.read_epochs.begin(start, leader_epochs, kept)
+        self.read_epochs = self.read_epochs.next(assignment.kept, start, leader_epochs)
         self._lower_bounds = dict(start)
         self._upper_bounds = {
             name: offset for name, offset in self._upper_bounds.items() if name in assignment
@@ -129,6 +132,7 @@ class Positions:
     def forget_read(self, partition: TopicPartition) -> None:
         """Before `begin`: what the generation before has read is not in the log any more."""
         self._upper_bounds.pop(partition, None)
+        self.read_epochs.forget(partition)
 
     def lower_bound(self, partition: TopicPartition) -> int:
         """The lower bound of a partition's commits; 0 if it is not known."""

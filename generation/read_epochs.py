@@ -1,8 +1,8 @@
 """The leader epochs of the records that a generation has handed out, for its commits.
 
 A commit says how far a partition was read, and in which leader epoch the last of those records was
-written. If the log is truncated while nobody reads it, and grows again, the offset alone would not
-show that other records are before it now.
+written. If the log is truncated while no member reads it, and other records follow, the offset
+alone does not show that the records before it are different ones.
 
 An epoch is kept for each stretch of records that follow each other, with the offset at which it
 begins: usually there is one, because epochs rise only when a partition's leader changes.
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, final
 
 import attrs
@@ -82,41 +83,33 @@ class _Epochs:
 class ReadEpochs:
     """The leader epochs of what was handed out, and of the records just before the starts."""
 
-    def __init__(self) -> None:
-        self._known: dict[TopicPartition, _Epochs] = {}
-        self.begun = False
+    def __init__(self, known: Mapping[TopicPartition, _Epochs] = MappingProxyType({})) -> None:
+        self._known = dict(known)
 
-    def begin(
+    def next(
         self,
+        kept: Collection[TopicPartition],
         starts: Mapping[TopicPartition, int],
         leader_epochs: Mapping[TopicPartition, int],
-        kept: ReadEpochs | None = None,
-    ) -> None:
-        """Begin a generation.
+    ) -> ReadEpochs:
+        """What the next generation knows at its beginning.
 
         Args:
+            kept: the partitions that the member has kept: the program may commit in that generation
+                what it received in this one.
             starts: where its partitions start.
-            leader_epochs: the epochs that the commits have at which they do.
-            kept: what the generation before knew of partitions that the member has kept: the
-                program may commit now what it was given then.
+            leader_epochs: the epochs of the commits at which they do.
         """
-        self.begun = True
-        known = {} if kept is None else kept._known  # noqa: SLF001 # of the same class
-        self._known = {
+        known = {
             name: _Epochs([starts[name] - 1], [epoch], starts[name])
             for name, epoch in leader_epochs.items()
         }
-        self._known |= {
+        still = {
             name: epochs
-            for name, epochs in known.items()
-            if name in starts and starts[name] <= epochs.end
+            for name, epochs in self._known.items()
+            if name in kept and name in starts and starts[name] <= epochs.end
         }
-
-    def of(self, partitions: Collection[TopicPartition]) -> ReadEpochs:
-        """What is known of these partitions."""
-        chosen = ReadEpochs()
-        chosen._known = {name: epochs for name, epochs in self._known.items() if name in partitions}
-        return chosen
+        return ReadEpochs({**known, **still})
 
     def has_read(self, partition: TopicPartition, offset: int, epoch: int) -> bool:
         """Whether the record before an offset was handed out, and is of this epoch."""

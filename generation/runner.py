@@ -127,7 +127,7 @@ class GenerationRunner:
         # Only the leader's JoinGroup response lists the members.
         self.has_others = not membership.leader or len(join.answer.members) > 1
         self.lifecycle = Lifecycle(member, membership, join.sent_at, has_others=self.has_others)
-        self._positions = Positions(membership, previous.read)
+        self._positions = Positions(membership, previous.read, previous.read_epochs)
         self._committer = Committer(member, self.lifecycle, self._positions)
         self._starts = StartFinder(member, self.lifecycle, self._positions, self._committer)
         self.assignment = Assignment((), previous.assignment)
@@ -158,8 +158,7 @@ class GenerationRunner:
 
         Those of the generation before, where this one ended before it had partitions.
         """
-        mine = self._positions.read_epochs
-        return mine if mine.begun else self._previous.read_epochs
+        return self._positions.read_epochs
 
     @property
     def handed_over(self) -> bool:
@@ -270,8 +269,7 @@ class GenerationRunner:
             )
         own = await self._starts.load_own(self.assignment.partitions)
         located = await self._step(
-            Request.FETCH_OFFSETS,
-            partial(self._starts.begin, self.assignment, own, self._previous.read_epochs),
+            Request.FETCH_OFFSETS, partial(self._starts.begin, self.assignment, own)
         )
         self._report_own(own)
         with self.lifecycle.working():

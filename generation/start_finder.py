@@ -49,10 +49,10 @@ from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.own_starts import OwnStarts
 from kgroup.generation.positions import Positions
-from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.types import (
     Assignment,
     AutoOffsetReset,
+    EpochEnd,
     IsolationLevel,
     OffsetAndMetadata,
     TopicPartition,
@@ -63,6 +63,7 @@ EAGER: Final = 2.0
 
 T = TypeVar("T")
 
+_NO_EPOCH: Final = -1
 _TIMESTAMPS: Final = {AutoOffsetReset.EARLIEST: EARLIEST, AutoOffsetReset.LATEST: LATEST}
 
 
@@ -85,7 +86,7 @@ class StartPosition:
     reason: str
     truncated: bool = False
     skipped: bool = False
-    leader_epoch: int = -1
+    leader_epoch: int = _NO_EPOCH
 
     @property
     def skips_unless_committed(self) -> bool:
@@ -129,22 +130,17 @@ class StartFinder:
         return await self._own_starts.load(partitions)
 
     async def begin(
-        self,
-        assignment: Assignment,
-        own: Mapping[TopicPartition, int],
-        last_read: ReadEpochs | None = None,
+        self, assignment: Assignment, own: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, StartPosition]:
         """Find where each partition starts, as far as it can be known soon, and begin with that.
 
         What no leader answers in time begins at 0 where the rule is ``earliest`` (if 0 is gone
         from the log, reading finds out), and is found when it is first read where the rule is
-        ``latest``. A commit that no leader verifies in time is believed.
+        ``latest``. A commit that no leader verifies in time is accepted.
 
         Args:
             assignment: the partitions.
             own: the starts that the program's store has.
-            last_read: what the generation before had read. If the member has kept a partition and
-                read it up to the commit, this needs no proof: librdkafka has watched the log.
 
         Returns:
             the positions that no commit gave, for `commit_initial`.
@@ -170,25 +166,24 @@ class StartFinder:
             for name, at in committed.items()
             if at is not None and at.leader_epoch >= 0
         }
-        kept = ReadEpochs() if last_read is None else last_read.of(assignment.kept)
-        unproven = {
+        # If the member has kept a partition and read it up to the commit, librdkafka verifies it.
+        read = self._positions.read_epochs
+        unverified = {
             name: epoch
             for name, epoch in epochs.items()
-            if not kept.has_read(name, known[name], epoch)
+            if name not in assignment.kept or not read.has_read(name, known[name], epoch)
         }
-        for name, cut in (await self._verifier.not_in_log(known, unproven)).items():
+        for name, cut in (await self._verifier.not_in_log(known, unverified)).items():
             del known[name], epochs[name]
-            kept.forget(name)
             self._positions.forget_read(name)
             if cut.end is None or self._rule is AutoOffsetReset.ERROR:
                 self._lost[name] = cut.error
             else:
-                start = await self.out_of_range(cut.error)
+                found[name] = self._where_cut(cut.error.offset, cut.end)
                 epochs[name] = cut.end.leader_epoch
-                found[name] = attrs.evolve(start, leader_epoch=cut.end.leader_epoch)
         self._emit(found)
         known |= {name: start.offset for name, start in found.items()}
-        self._positions.begin(assignment, known, epochs, kept)
+        self._positions.begin(assignment, known, epochs)
         # A partition whose position is still unknown gets one before its first stream opens it.
         epoch, source = self._membership.epoch, self._member.source
         source.assign(epoch, {name: known.get(name, 0) for name in assignment}, epochs)
@@ -317,28 +312,49 @@ class StartFinder:
             raise error
         if error.divergent_offset is not None:
             await trio.lowlevel.checkpoint()
-            reason = (
-                "the log was truncated there; what was read from there up to"
-                f" {error.offset} is no longer in it"
-            )
-            return StartPosition(
-                error.divergent_offset, self._rule, reason, truncated=True, skipped=True
-            )
-        found = await self._list([error.partition], self._rule)
+            return self._where_cut(error.offset, EpochEnd(error.divergent_offset, _NO_EPOCH))
         at = f"offset {error.offset}" if error.offset >= 0 else "its position"
-        what = f"what was read before {at}" if error is self._lost.get(error.partition) else at
+        return (await self._by_policy({error.partition: at}))[error.partition]
+
+    def _where_cut(self, offset: int, end: EpochEnd) -> StartPosition:
+        """The position at the end of what a truncated log still has of the records before one."""
         reason = (
-            f"{what} is not in the log, so auto_offset_reset chose the {self._rule.value} offset"
+            f"the log was truncated there; what was read from there up to {offset} is no longer in"
+            " it"
         )
-        return StartPosition(found[error.partition], self._rule, reason, skipped=True)
+        return StartPosition(
+            end.offset,
+            self._rule,
+            reason,
+            truncated=True,
+            skipped=True,
+            leader_epoch=end.leader_epoch,
+        )
+
+    async def _by_policy(
+        self, absent: Mapping[TopicPartition, str]
+    ) -> Mapping[TopicPartition, StartPosition]:
+        """The positions that ``auto_offset_reset`` chooses, with what of each is not in the log."""
+        rule = self._rule
+        reason = f"is not in the log, so auto_offset_reset chose the {rule.value} offset"
+        return {
+            name: StartPosition(offset, rule, f"{absent[name]} {reason}", skipped=True)
+            for name, offset in (await self._list(absent, rule)).items()
+        }
 
     async def _unlocated(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, StartPosition]:
         """Positions of partitions for which nothing is committed, or nothing that is in the log."""
-        lost = [name for name in partitions if name in self._lost]
-        found = {name: await self.out_of_range(self._lost[name]) for name in lost}
-        if others := [name for name in partitions if name not in self._lost]:
+        lost = {name: self._lost[name] for name in partitions if name in self._lost}
+        if lost and self._rule is AutoOffsetReset.ERROR:
+            raise next(iter(lost.values()))
+        found = dict(
+            await self._by_policy(
+                {name: f"what was read before offset {one.offset}" for name, one in lost.items()}
+            )
+        )
+        if others := [name for name in partitions if name not in lost]:
             found.update(await self.without_commit(others))
         return found
 

@@ -527,7 +527,7 @@ def test_a_signal_that_comes_twice_is_one_wish(
 
 
 IN_A_PROCESS = """
-import itertools, os, signal, sys, time
+import itertools, os, signal, sys
 from kgroup.worker import closed_by_signals
 
 def block(reacted):
@@ -547,9 +547,11 @@ with block(True):
         read, write = os.pipe()
         if not (child := os.fork()):
             try:
+                woken, wake = os.pipe()
+                os.set_blocking(wake, False)
+                signal.set_wakeup_fd(wake)  # pause() would not notice a signal just before it
                 os.write(write, b".")
-                for _ in range(300):  # pause() would not notice a signal that comes just before it
-                    time.sleep(0.1)
+                os.read(woken, 1)
             except KeyboardInterrupt:
                 os._exit(3)
             os._exit(4)

@@ -56,8 +56,7 @@ many brokers were tried."""
 _MOST_NAMED: Final = 3
 """An error names so many of the brokers that did not respond; it is logged at each attempt."""
 _NOT_A_REPLICA: Final = -1
-_NONE: Final = -1
-"""The id of a leader, or the leader epoch, where there is none."""
+_NO_EPOCH: Final = -1
 _ISOLATION: Final = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
 _GROUP: Final = 0
 
@@ -246,11 +245,11 @@ class Cluster:
     ) -> Mapping[TopicPartition, BrokerError | TransportError]:
         """Request where the records of past leader epochs end, from the partitions' leaders.
 
-        Under one epoch a leader cuts nothing off its log. So partitions that are known to have the
-        given epoch now are not asked about, nor those of a broker that sends no epochs. Where it is
-        only known that they had it, the leader is asked, and has an error if that has changed. It
-        also has one if the given epoch is later than its own: then it is not the leader any more,
-        or the topic was created again.
+        Under one epoch a leader cuts nothing off its log. So the request leaves out partitions that
+        are known to have the given epoch now, and those of a broker that sends no epochs. If it is
+        only known that a partition had that epoch, the request is sent, and fails if the epoch has
+        changed. It also fails if the given epoch is later than the leader's: then the broker is not
+        the leader any more, or the topic was created again.
 
         Args:
             epochs: for each partition a leader epoch.
@@ -264,7 +263,8 @@ class Cluster:
             request has no answer and no failure.
 
         Raises:
-            TransportError | BrokerError: as for `metadata`, with which leaders are looked up.
+            TransportError | BrokerError | UnsupportedVersionError: as for `metadata`, with which
+                leaders are looked up.
 
         Cancellation: requests that were sent break their connections; what was found is kept.
 
@@ -282,7 +282,7 @@ class Cluster:
             if known is not None and not (known == epoch and name.topic in current):
                 latest[name] = max(known, epoch)
 
-        async def ask(
+        async def send(
             leader: BrokerAddress, theirs: Sequence[TopicPartition]
         ) -> Mapping[TopicPartition, EpochEnd | BrokerError | None]:
             try:
@@ -301,7 +301,7 @@ class Cluster:
             )
             return answers
 
-        results = await self._request_from_leaders(Request.EPOCH_ENDS, latest, missing, ask)
+        results = await self._request_from_leaders(Request.EPOCH_ENDS, latest, missing, send)
         return {
             name: answer
             for name, answer in results.items()
@@ -555,8 +555,7 @@ class Cluster:
             )
             if topic.is_internal:
                 internal.add(str(topic.name))
-            leaders |= _of_partitions(topic, "leader_id")
-            leader_epochs |= _of_partitions(topic, "leader_epoch")
+            _read_leaders(topic, leaders, leader_epochs)
         return Metadata(
             topics=topics,
             leaders=leaders,
@@ -649,13 +648,16 @@ def _checked_metadata(answer: Any, wanted: frozenset[str] | None) -> Any:
     return answer
 
 
-def _of_partitions(topic: Any, field: str) -> dict[TopicPartition, int]:
-    """A field of a topic's partitions in a Metadata response, where it has a value."""
-    return {
-        TopicPartition(topic.name, part.partition_index): int(value)
-        for part in topic.partitions
-        if (value := getattr(part, field, _NONE)) > _NONE
-    }
+def _read_leaders(
+    topic: Any, leaders: dict[TopicPartition, int], leader_epochs: dict[TopicPartition, int]
+) -> None:
+    """Add the leaders and the leader epochs of a topic's partitions in a Metadata response."""
+    for part in topic.partitions:
+        name = TopicPartition(topic.name, part.partition_index)
+        if part.leader_id >= 0:
+            leaders[name] = part.leader_id
+        if (epoch := getattr(part, "leader_epoch", _NO_EPOCH)) >= 0:
+            leader_epochs[name] = epoch
 
 
 def _coordinator_fields(group_id: str, version: int) -> Mapping[str, Any]:

@@ -350,8 +350,8 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         TransportFailure.TIMED_OUT: _RETRY_AFTER_LOOKUP,
         TransportFailure.INVALID: _RETRY_AFTER_LOOKUP,
     },
-    # It verifies a committed offset. Where it cannot, reading begins there all the same, and the
-    # fetches show what is wrong with the leader, or what is not permitted.
+    # It verifies a committed offset. If that fails, reading begins there without it, and the
+    # fetches report what is wrong with the leader, or what is not permitted.
     Request.EPOCH_ENDS: {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _RETRY_AFTER_LOOKUP,
         ErrorCode.LEADER_NOT_AVAILABLE: _IGNORE,

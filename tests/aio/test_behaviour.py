@@ -49,7 +49,7 @@ TESTS: Final[list[Test]] = [
     test_group.test_another_task_shuts_down,
     test_group.test_a_raising_task_lets_the_others_finish_and_leaves,
     test_leader_epochs.test_a_commit_has_the_leader_epoch_of_its_last_record,
-    test_leader_epochs.test_a_commit_of_a_later_epoch_than_the_leaders_is_believed,
+    test_leader_epochs.test_a_commit_of_a_later_epoch_than_the_leaders_is_accepted,
     test_own_starts.test_the_store_comes_before_commits,
     test_own_starts.test_commits_may_follow_the_store,
     partial(test_own_starts.test_each_generation_asks_again, commit=True),

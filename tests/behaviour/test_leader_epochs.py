@@ -58,7 +58,7 @@ async def test_a_commit_has_the_leader_epoch_of_its_last_record(kafka: Kafka) ->
             assert await committed(here) == OffsetAndMetadata(10, epoch)
 
 
-async def test_a_commit_of_a_later_epoch_than_the_leaders_is_believed(kafka: Kafka) -> None:
+async def test_a_commit_of_a_later_epoch_than_the_leaders_is_accepted(kafka: Kafka) -> None:
     """The broker that answers may not know yet that it is not the leader any more."""
     events: list[Event] = []
     async with harness(kafka) as here:
@@ -80,7 +80,7 @@ async def test_a_commit_of_a_later_epoch_than_the_leaders_is_believed(kafka: Kaf
 
 @pytest.mark.real_kafka
 async def test_kafka_knows_where_earlier_epochs_end(own_kafka: Callable[..., Any]) -> None:
-    """A commit of an earlier epoch is believed up to that epoch's end, and not past it.
+    """A commit of an earlier epoch is accepted up to that epoch's end, and not past it.
 
     Kafka has a new leader epoch after a restart. A commit past the end of the epoch before stands
     for a log that was truncated and has grown past the commit since.

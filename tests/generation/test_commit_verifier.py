@@ -99,7 +99,7 @@ async def test_leaders_of_a_large_topic_are_not_looked_up_again(
         it.life.end(LOSS)
 
 
-async def test_a_commit_of_a_later_epoch_than_the_leaders_is_believed(
+async def test_a_commit_of_a_later_epoch_than_the_leaders_is_accepted(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """The metadata is old: the leader is looked up until it has that epoch, or time is over."""
@@ -197,10 +197,10 @@ async def test_nothing_to_verify_waits_for_nothing(
         (SILENCE, 1),
     ],
 )
-async def test_a_commit_that_cannot_be_verified_is_believed(
+async def test_a_commit_that_cannot_be_verified_is_accepted(
     nursery: trio.Nursery, autojump_clock: MockClock, answer: Any, attempts: int
 ) -> None:
-    """It is reported, and takes two seconds at most; the source is told the epoch all the same."""
+    """It is reported, and takes two seconds at most; the source still receives the epoch."""
     it = Starting(nursery, EARLIEST)
     it.lookup.coordinator.stable = {P0: 30, P1: 40}
     it.lookup.coordinator.epochs = {P0: 2, P1: 2}

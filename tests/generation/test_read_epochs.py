@@ -79,25 +79,21 @@ def test_a_commit_past_markers_has_the_epoch_of_the_last_one(
 
 def test_what_was_read_is_kept_for_the_next_generation() -> None:
     """The program may commit it then; it proves a commit of the same epoch."""
-    before = ReadEpochs()
-    before.begin({P0: 5, P1: 3}, {P0: 2, P1: 2})
+    before = ReadEpochs().next((), {P0: 5, P1: 3}, {P0: 2, P1: 2})
     assert not before.has_read(P0, 5, 2)
     before.handed_out(batch_of([(5, 2), (6, 3)]))
     proofs = [(6, 2), (7, 3), (6, 3), (8, 3), (5, -1)]
     assert [before.has_read(P0, *one) for one in proofs] == [True, True, False, False, False]
-    assert not before.of({P1}).has_read(P0, 7, 3)
-    now = ReadEpochs()
-    now.begin({P0: 6, P1: 3}, {P0: 2, P1: 2}, before.of({P0}))
+    assert not before.next({P1}, {P0: 7, P1: 3}, {}).has_read(P0, 7, 3)
+    now = before.next({P0}, {P0: 6, P1: 3}, {P0: 2, P1: 2})
     assert [epoch_at(now, offset) for offset in (6, 7, 8)] == [2, 3, -1]
-    later = ReadEpochs()
-    later.begin({P0: 9}, {P0: 4}, before)
+    later = before.next({P0}, {P0: 9}, {P0: 4})
     assert [epoch_at(later, offset) for offset in (7, 9)] == [-1, 4]
 
 
 def test_the_start_has_the_epoch_of_the_commit() -> None:
     """A program that has read nothing yet commits what it found."""
-    read = ReadEpochs()
-    read.begin({P0: 5, P1: 7}, {P0: 4})
+    read = ReadEpochs().next((), {P0: 5, P1: 7}, {P0: 4})
     assert [epoch_at(read, offset) for offset in (4, 5, 6)] == [-1, 4, -1]
     read.handed_out(batch_of([(5, 4)]))
     read.handed_out(batch_of([(6, 9)]))

@@ -455,7 +455,7 @@ def epochs_end(
 
 
 @pytest.mark.parametrize("rule", [EARLIEST, LATEST])
-async def test_a_log_that_was_cut_while_nobody_read_it(
+async def test_a_log_that_was_cut_while_no_member_read_it(
     nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule
 ) -> None:
     """The partition starts where the log of the commit's epoch ends, and that is committed."""
@@ -526,9 +526,10 @@ async def test_a_members_own_commit_is_not_verified_while_it_keeps_the_partition
     it.lookup.coordinator.stable = {P0: 30, P1: 40}
     it.lookup.coordinator.epochs = {P0: 2}
     epochs_end(it, {})
-    await it.starts.begin(Assignment((P0, P1), (P0,)), {}, read_to(30, 2))
+    it.fake.positions.read_epochs = read_to(30, 2)
+    await it.starts.begin(Assignment((P0, P1), (P0,)), {})
     assert it.fake.source.leader_epochs == {P0: 2}
-    await it.starts.begin(Assignment((P0, P1)), {P0: 1}, read_to(30, 2))
+    await it.starts.begin(Assignment((P0, P1)), {P0: 1})
     assert it.fake.source.leader_epochs == {}
     assert it.lookup.nodes.requests("metadata") == []
 
@@ -555,7 +556,8 @@ async def test_a_commit_that_is_not_the_members_own_is_verified(
     it.lookup.coordinator.epochs = {P0: 2}
     epochs_end(it, {P0: (17, 2)})
     it.fake.positions.handed_out(batch_to(P0, 40))
-    found = await it.starts.begin(assignment, {}, last_read)
+    it.fake.positions.read_epochs = last_read
+    found = await it.starts.begin(assignment, {})
     assert {name: start.offset for name, start in found.items()} == {P0: 17}
     assert it.fake.positions.upper_bounds == {}  # what was read before is not in the log any more
 

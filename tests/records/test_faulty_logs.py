@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import attrs
 import crc32c
 import pytest
@@ -42,6 +45,16 @@ def elect_uncleanly(cluster: EmbeddedCluster, values: list[str]) -> None:
     append(log, batch(*(value.encode() for value in values)))
 
 
+@asynccontextmanager
+async def old_log() -> AsyncIterator[EmbeddedCluster]:
+    """Two brokers with a log that ends at ``END``, and can be cut at ``CUT``."""
+    async with broker.serve_cluster(2, settings=AT_ONCE) as cluster:
+        await cluster.create_topic("t")
+        for at in (0, CUT):
+            await cluster.append("t", 0, OLD[at : at + CUT])
+        yield cluster
+
+
 async def read(stream: RecordStream, wanted: int) -> list[str]:
     """The values of so many records."""
     values: list[str] = []
@@ -55,10 +68,7 @@ async def read(stream: RecordStream, wanted: int) -> list[str]:
 async def test_reading_goes_on_where_a_log_was_cut(rule: str, count: int) -> None:
     """No record of the other log is skipped, nor by a restart; with ``error`` the program seeks."""
     events: list[Event] = []
-    async with broker.serve_cluster(2, settings=AT_ONCE) as cluster:
-        await cluster.create_topic("t")
-        for at in (0, CUT):
-            await cluster.append("t", 0, OLD[at : at + CUT])
+    async with old_log() as cluster:
         config = GroupConfig(
             group_id="g",
             bootstrap_servers=cluster.bootstrap_servers,
@@ -93,10 +103,7 @@ async def test_reading_goes_on_where_a_log_was_cut(rule: str, count: int) -> Non
 async def test_a_log_that_was_cut_between_two_processes(rule: str, count: int) -> None:
     """The commit's leader epoch shows it, so the next process skips no record of the new log."""
     events: list[Event] = []
-    async with broker.serve_cluster(2, settings=AT_ONCE) as cluster:
-        await cluster.create_topic("t")
-        for at in (0, CUT):
-            await cluster.append("t", 0, OLD[at : at + CUT])
+    async with old_log() as cluster:
         config = GroupConfig(
             group_id="g",
             bootstrap_servers=cluster.bootstrap_servers,
@@ -134,10 +141,7 @@ async def test_a_log_that_was_cut_between_two_processes(rule: str, count: int) -
 
 async def test_a_log_that_was_cut_is_not_forgotten_before_a_commit() -> None:
     """Each generation of the member starts where it was cut, until the program has committed."""
-    async with broker.serve_cluster(2, settings=AT_ONCE) as cluster:
-        await cluster.create_topic("t")
-        for at in (0, CUT):
-            await cluster.append("t", 0, OLD[at : at + CUT])
+    async with old_log() as cluster:
         config = GroupConfig(
             group_id="g",
             bootstrap_servers=cluster.bootstrap_servers,

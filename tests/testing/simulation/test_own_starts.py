@@ -150,8 +150,8 @@ def test_a_start_that_is_not_the_stores_is_found(monkeypatch: pytest.MonkeyPatch
     """If kgroup started elsewhere than the store says, an invariant would say so."""
     begin = StartFinder.begin
 
-    async def begin_late(self: StartFinder, assignment: Any, own: Any, *rest: Any) -> Any:
-        return await begin(self, assignment, {name: at + 1 for name, at in own.items()}, *rest)
+    async def begin_late(self: StartFinder, assignment: Any, own: Any) -> Any:
+        return await begin(self, assignment, {name: at + 1 for name, at in own.items()})
 
     monkeypatch.setattr(StartFinder, "begin", begin_late)
     with pytest.raises(SimulationError, match="its program's store has"):
