@@ -713,7 +713,8 @@ class ConsumerThread:
             self._read_watermark(partition)
             # confluent-kafka's stubs allow None where only a message to be produced has None.
             records = cast("Sequence[Message]", messages)
-            items.append(FetchedRun(partition, fetch.fetch_id, records, _size_of(messages)))
+            size, epoch = _size_of(messages), fetch.leader_epoch
+            items.append(FetchedRun(partition, fetch.fetch_id, records, size, epoch))
         return items
 
     def _out_of_order(

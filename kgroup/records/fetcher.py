@@ -52,12 +52,14 @@ class FetchedRun:
         fetch_id: the fetch that returned them.
         messages: the records.
         size: their bytes.
+        leader_epoch: the leader epoch of the last one; `NO_EPOCH` if it is not known.
     """
 
     partition: TopicPartition
     fetch_id: int
     messages: Sequence[Message] = attrs.field(repr=lambda messages: f"<{len(messages)} messages>")
     size: int
+    leader_epoch: int = NO_EPOCH
 
 
 @final

@@ -107,10 +107,21 @@ class SharedThread(Protocol):
 @final
 @attrs.define
 class _Reader:
-    """A member's part in a fetch: the fetch id that its source gave, and its next offset."""
+    """A member's part in a fetch.
+
+    Attributes:
+        fetch_id: the fetch id that its source gave.
+        next_offset: the offset that it wants next.
+        leader_epoch: the leader epoch of what is before that; `NO_EPOCH` if it is not known.
+    """
 
     fetch_id: int
     next_offset: int
+    leader_epoch: int
+
+    def continued(self, fetch_id: int) -> FetchStart:
+        """A fetch that goes on where this one is."""
+        return FetchStart(fetch_id, self.next_offset, self.leader_epoch)
 
 
 @final
@@ -174,7 +185,7 @@ class SharedConsumer:
         """End a member's use; return what it was fetching, each with its next offset."""
         self._members.pop(member, None)
         starts = {
-            partition: FetchStart(reader.fetch_id, reader.next_offset)
+            partition: reader.continued(reader.fetch_id)
             for partition, fetch in self._fetches.items()
             if (reader := fetch.readers.get(member)) is not None
         }
@@ -195,7 +206,7 @@ class SharedConsumer:
                 readers = {} if fetch is None else fetch.readers
                 fetch = self._begin(partition, start.offset, readers)
                 new[partition] = attrs.evolve(start, fetch_id=fetch.fetch_id)
-            fetch.readers[member] = _Reader(start.fetch_id, start.offset)
+            fetch.readers[member] = _Reader(start.fetch_id, start.offset, start.leader_epoch)
         if new:
             self.thread.start(new)
         return True
@@ -212,10 +223,11 @@ class SharedConsumer:
                 del self._fetches[partition]
                 unread.append(partition)
                 continue
-            lowest = min(reader.next_offset for reader in fetch.readers.values())
-            if fetch.next_offset < lowest:  # only the one that leaves wanted what lies between
-                fetch = self._begin(partition, lowest, fetch.readers)
-                again[partition] = FetchStart(fetch.fetch_id, lowest)
+            lowest = min(fetch.readers.values(), key=lambda reader: reader.next_offset)
+            # Only the one that leaves wanted what lies between.
+            if fetch.next_offset < lowest.next_offset:
+                fetch = self._begin(partition, lowest.next_offset, fetch.readers)
+                again[partition] = lowest.continued(fetch.fetch_id)
         if unread:
             self.thread.stop(unread)
         if again:
@@ -268,9 +280,10 @@ def _divide(run: FetchedRun, fetch: _SharedFetch) -> list[tuple[SharedFetcher, F
     for member, reader in fetch.readers.items():
         new = bisect_left(run.messages, reader.next_offset, key=lambda message: message.offset())
         if messages := run.messages[new:]:
-            reader.next_offset = fetch.next_offset
+            reader.next_offset, reader.leader_epoch = fetch.next_offset, run.leader_epoch
             size = run.size * len(messages) // len(run.messages)
-            shares.append((member, FetchedRun(run.partition, reader.fetch_id, messages, size)))
+            share = attrs.evolve(run, fetch_id=reader.fetch_id, messages=messages, size=size)
+            shares.append((member, share))
     return shares
 
 
@@ -280,7 +293,7 @@ def _pass(item: PassedTo, fetch: _SharedFetch) -> list[tuple[SharedFetcher, Fetc
     fetch.next_offset = item.offset
     for member, reader in fetch.readers.items():
         if reader.next_offset < item.offset:
-            reader.next_offset = item.offset
+            reader.next_offset, reader.leader_epoch = item.offset, item.leader_epoch
             shares.append((member, attrs.evolve(item, fetch_id=reader.fetch_id)))
     return shares
 

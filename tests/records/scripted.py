@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 from kgroup import interfaces
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.buffered_source import BufferedSource
-from kgroup.records.fetcher import FetchedItem, FetchedRun, FetchStart
+from kgroup.records.fetcher import NO_EPOCH, FetchedItem, FetchedRun, FetchStart
 from kgroup.types import TopicPartition
 
 
@@ -47,10 +47,12 @@ def truncation(partition: TopicPartition, position: int, end: int) -> Message:
     return failure(partition, KafkaError._AUTO_OFFSET_RESET, position, text)
 
 
-def run_of(partition: TopicPartition, fetch_id: int, offsets: Sequence[int]) -> FetchedRun:
+def run_of(
+    partition: TopicPartition, fetch_id: int, offsets: Sequence[int], leader_epoch: int = NO_EPOCH
+) -> FetchedRun:
     """A run of records of one byte each."""
     messages = cast("Sequence[interfaces.Message]", [record(partition, at) for at in offsets])
-    return FetchedRun(partition, fetch_id, messages, len(offsets))
+    return FetchedRun(partition, fetch_id, messages, len(offsets), leader_epoch)
 
 
 class ScriptedFetcher:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from confluent_kafka import KafkaError
@@ -480,6 +481,22 @@ async def test_what_an_ended_fetch_still_brings_reaches_no_member() -> None:
     assert shared.thread.limits.records == 0
     shared.consumer.deliver([run_of(A, shared.thread.fetches[A].fetch_id, [100])])
     assert [(run.fetch_id, len(run.messages)) for run in got] == [(1, 1)]
+
+
+async def test_whoever_goes_on_alone_knows_the_leader_epoch_of_what_it_has_read() -> None:
+    """It moves out with that epoch, and the others' fetch begins again with theirs."""
+    shared = _Shared()
+    first, _ = shared.reader(FetchStart(7, 90, 2))
+    assert shared.thread.fetches[A].leader_epoch == 2
+    second, _ = shared.reader(FetchStart(8, 90, 2))
+    shared.consumer.deliver([run_of(A, shared.thread.fetches[A].fetch_id, [90, 91], 3)])
+    third, _ = shared.reader(FetchStart(9, 80, 1))
+    assert attrs.astuple(shared.thread.fetches[A])[1:] == (80, 1)
+    assert first.leave() == {A: FetchStart(7, 92, 3)}
+    assert third.leave() == {A: FetchStart(9, 80, 1)}
+    assert attrs.astuple(shared.thread.fetches[A])[1:] == (92, 3)
+    shared.consumer.deliver([PassedTo(A, shared.thread.fetches[A].fetch_id, 95, 4)])
+    assert second.leave() == {A: FetchStart(8, 95, 4)}
 
 
 async def test_what_is_no_record_is_passed_by_those_who_have_not() -> None:
