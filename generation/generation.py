@@ -150,7 +150,8 @@ class Generation(MembershipView):
 
         The high watermark counts under ``read_committed`` too, as in Kafka's own tools, because
         librdkafka keeps the last stable offset to itself: records of a transaction that is still
-        open are lag, and so is the marker of a transaction until a record behind it was read.
+        open are lag. The marker of a transaction is none once it was fetched, which is known within
+        about a second.
 
         Returns:
             for each partition of the assignment the lag; None if it is not known: before its first

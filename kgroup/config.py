@@ -263,7 +263,8 @@ class GroupConfig:
         converter=_offset_reset,
         validator=bounds.one_of(AutoOffsetReset),
         metadata=_documented(
-            "Where to start in a partition that has no usable offset; 'earliest' skips no record."
+            "Where to start in a partition that has no committed offset, or one that is not in its"
+            " log: at the 'earliest' record there, which skips none, or behind the 'latest'."
         ),
     )
     starts: LoadStarts | None = attrs.field(

@@ -164,8 +164,9 @@ class Unreadable:
                 " on where it was, also in a worker that is started again",
             )
         return FetchError(
-            f"{self.partition} cannot be read: {self.reason}; no more of its records are handed"
-            " out until seek() or the next generation",
+            f"{self.partition} cannot be read at offset {self.offset}: {self.reason}; no more of"
+            " its records are handed out until seek() or the next generation, which fails again"
+            " if it starts there",
             self.partition,
         )
 

@@ -437,7 +437,7 @@ async def test_records_before_an_unreadable_one_come_first_and_none_after_it() -
         consumer.feed(record(A, 0), failure(A, KafkaError._BAD_MSG, 1), record(A, 2), record(B, 0))
         assert (await source.receive(1, [A], 10)).next_offset == 1
         for _ in range(2):
-            with pytest.raises(FetchError, match="t-0 cannot be read") as caught:
+            with pytest.raises(FetchError, match="t-0 cannot be read at offset 1: ") as caught:
                 await source.receive(1, [A], 10)
             assert caught.value.partition == A
         assert (await source.receive(1, [B], 10)).next_offset == 1
