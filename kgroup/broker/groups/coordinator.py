@@ -64,10 +64,16 @@ class GroupCoordinatorService:
         return [*self.expire(now), *self._handle(now, request, ticket)]
 
     def expire(self, now: float) -> list[CoordinatorResponse]:
-        """Run every timer that is due, in the order of their times."""
+        """Run every timer that is due, in the order of their times.
+
+        One that is set meanwhile is left for the next call, so that this call ends, whatever
+        time-outs the members have.
+        """
         self._start(now)
+        timers = self._registry.timers
+        among = timers.set_so_far
         responses: list[CoordinatorResponse] = []
-        while (timer := self._registry.timers.pop_due(now)) is not None:
+        while (timer := timers.pop_due(now, among)) is not None:
             if timer.kind is TimerKind.RETENTION:
                 self._drop_expired(now)
             else:

@@ -114,8 +114,8 @@ class EventContext:
         self.start_session(member.member_id, member.session_timeout)
 
     def set_timer(self, kind: TimerKind, seconds: float) -> None:
-        """Start a timer of the group, or start it again."""
-        self.timers.set(TimerName(kind, self.group.group_id), self.now + seconds)
+        """Start a timer of the group, or start it again; for now if the time-out is negative."""
+        self.timers.set(TimerName(kind, self.group.group_id), self.now + max(seconds, 0.0))
 
     def cancel_timer(self, kind: TimerKind) -> None:
         """Cancel a timer of the group."""

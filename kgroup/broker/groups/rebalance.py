@@ -16,6 +16,8 @@ from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING
 from kgroup.broker.groups.timers import TimerKind
 from kgroup.error_codes import ErrorCode
 
+SHORTEST_REPEAT: Final = 0.1
+"""Seconds for which the join timer runs at least if only static members are waited for."""
 _MILLISECONDS: Final = 3
 """Decimals of a second: time-outs are whole milliseconds, and differences must be, too."""
 
@@ -106,8 +108,12 @@ def _become_empty(context: EventContext) -> None:
 
 
 def restart_join_timer(context: EventContext) -> None:
-    """Wait another rebalance time-out for the static members, which stay in the group."""
-    context.set_timer(TimerKind.JOIN, context.group.rebalance_timeout)
+    """Wait another rebalance time-out for the static members, which stay in the group.
+
+    They may have named 0: without a pause, the coordinator would do nothing else.
+    """
+    seconds = max(context.group.rebalance_timeout, SHORTEST_REPEAT)
+    context.set_timer(TimerKind.JOIN, seconds)
 
 
 def start_generation(context: EventContext) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import heapq
+import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple, final
 
@@ -39,7 +40,8 @@ MEANING: Final[Mapping[TimerKind, str]] = {
         "one for each group that prepares a rebalance. It runs for the longest rebalance time-out"
         " of the members. If the group was Empty, it runs for the initial delay, again and again"
         " while new members join, up to the first member's rebalance time-out. The end of the join"
-        " cancels it"
+        " cancels it. While only static members are waited for it runs again and again, each time"
+        " for 0.1 s at least (Kafka: also without a pause, if the time-out is 0 or negative)"
     ),
     TimerKind.SYNC: (
         "one for each group whose join has completed. It runs for the longest rebalance time-out of"
@@ -95,13 +97,23 @@ class Timers:
         self._settle()
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now: float) -> TimerName | None:
-        """Remove and return the earliest deadline that is not after now, or None."""
+    @property
+    def set_so_far(self) -> int:
+        """How often a deadline was set; see ``pop_due``."""
+        return self._count
+
+    def pop_due(self, now: float, among: float = math.inf) -> TimerName | None:
+        """Remove and return the earliest deadline that is not after now, or None.
+
+        Args:
+            now: the time; no deadline is set for an earlier one.
+            among: an earlier value of ``set_so_far``: deadlines that were set since are left.
+        """
         # No deadline is before the top entry: mostly there is nothing to settle.
         if not self._heap or self._heap[0][0] > now:
             return None
         self._settle()
-        if not self._heap or self._heap[0][0] > now:
+        if not self._heap or self._heap[0][0] > now or self._heap[0][1] > among:
             return None
         name = heapq.heappop(self._heap)[2]
         del self._entries[name], self._deadlines[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from kgroup.broker.groups.rebalance import SHORTEST_REPEAT
 from kgroup.broker.groups.requests import DeleteGroups
 from kgroup.broker.groups.responses import GroupsDeleted, JoinCompleted, SyncCompleted
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
@@ -15,9 +16,11 @@ DELAY = attrs.evolve(SETTINGS, initial_rebalance_delay=1.0)
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def static(harness: Harness, label: str, rebalance: float = 60.0) -> Client:
+def static(
+    harness: Harness, label: str, rebalance: float = 60.0, session: float = 60.0
+) -> Client:
     """A client that joins with its first request."""
-    return harness.client(label, instance=label, rebalance=rebalance)
+    return harness.client(label, instance=label, rebalance=rebalance, session=session)
 
 
 # The initial delay
@@ -345,6 +348,26 @@ def test_all_syncs_stop_the_timer() -> None:
     harness.form(m1, m2)
     harness.sleep(5)
     assert harness.state() is STABLE
+
+
+@pytest.mark.parametrize("rebalance", [0.0, -0.001, -(2**31) / 1000])
+def test_static_members_without_a_rebalance_timeout_do_not_occupy_the_coordinator(
+    rebalance: float,
+) -> None:
+    """While such members are away, the join timer pauses each time; they return when they like."""
+    harness = Harness(attrs.evolve(SETTINGS, max_session_timeout=1800.0))
+    lasting = [static(harness, name, rebalance=rebalance, session=1800.0) for name in ("m1", "m2")]
+    leaver = static(harness, "m3", rebalance=60.0)
+    harness.form(leaver, *lasting)
+    leaver.leave()
+    assert harness.state() is PREPARING
+    for _ in range(100):
+        at = harness.coordinator.next_timer
+        assert at is not None
+        assert at >= harness.now + SHORTEST_REPEAT
+        harness.sleep(at - harness.now)
+    for one, ticket in [(one, one.join()) for one in lasting]:
+        assert one.take(ticket).error is ErrorCode.NONE
 
 
 def test_zero_delay_completes_with_the_timer() -> None:
