@@ -136,7 +136,7 @@ class BrokerSettings:
         max_decompressed_bytes: the most bytes of a record batch once it is decompressed
             (``kgroup.message.max.decompressed.bytes``).
         request_max_bytes: the largest request (``socket.request.max.bytes``).
-        request_max_items: the most array items of one request, nested ones included
+        request_max_items: the most array items and tagged fields of one request, nested included
             (``kgroup.request.max.items``).
         answer_max_items: the most array items of one response (``kgroup.answer.max.items``).
         queued_max_bytes: the most bytes of unfinished requests and responses on all connections of

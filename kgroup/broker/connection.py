@@ -281,7 +281,13 @@ class ClientConnection:
             await self._discard_requests()
         if answer is None or isinstance(answer, NoResponse):
             return None
-        return await self._encode_in_slices(context, answer, correlation_id)
+        try:
+            return await self._encode_in_slices(context, answer, correlation_id)
+        # As in `_handle`: what one client has sent may be in the response to another one.
+        except Exception as error:  # noqa: BLE001
+            self._cluster.internal_errors.record(f"{context.api} v{context.version}", error)
+            answer = ERROR_RESPONSES[context.api](context.request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return self._encode(context.api, context.version, answer, correlation_id)
 
     async def _decoded(self, frame: bytes, work: Work) -> codec.RequestFrame:
         long = len(frame) >= _LONG

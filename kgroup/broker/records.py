@@ -40,6 +40,8 @@ _PIECE: Final = 1 << 14
 _LENGTH_BYTES: Final = 5
 _LONG_BYTES: Final = 10
 """Bytes of the longest varint of 32 and of 64 bits."""
+_LONG_HALF: Final = 2**63
+"""How many numbers of 64 bits are not negative."""
 _LEAST_BODY: Final = 6
 """Bytes of the smallest record, without its length."""
 _LENGTHS_OF_A_STEP: Final = 25
@@ -315,10 +317,14 @@ def _read_record(body: bytes, header: BatchHeader) -> StoredRecord:
         name, at = _read_bytes(body, at)
         content, at = _read_bytes(body, at)
         headers.append(((name or b"").decode(), content))
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise ValueError(f"offset {offset_delta} of {header.last_offset_delta + 1}")
     append_time = header.has_append_time
+    # A sum of two numbers that a client has sent wraps around, as in Java.
+    time = (header.base_timestamp + time_delta + _LONG_HALF) % (2 * _LONG_HALF) - _LONG_HALF
     return StoredRecord(
         offset=header.base_offset + offset_delta,
-        timestamp=header.max_timestamp if append_time else header.base_timestamp + time_delta,
+        timestamp=header.max_timestamp if append_time else time,
         append_time=append_time,
         key=key,
         value=value,

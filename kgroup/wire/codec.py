@@ -161,7 +161,8 @@ def decode_request(data: bytes, offset: int = 0, *, max_items: int | None = None
     Args:
         data: the frame body, and possibly bytes before it.
         offset: where the body begins.
-        max_items: the largest number of array items in the whole request; None for any number.
+        max_items: the largest number of array items and tagged fields in the whole request; None
+            for any number.
 
     Raises:
         UnknownRequestError: kio lacks this API or version; Kafka answers UNSUPPORTED_VERSION.

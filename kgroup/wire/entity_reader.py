@@ -7,8 +7,8 @@ that a few bytes of garbage can end the whole process. This reader decodes the s
 their annotations, skips unknown tagged fields and keeps unknown error codes.
 
 INVARIANTS: nothing is allocated for an array that does not fit into the remaining bytes; time and
-memory are in proportion to the bytes, and `limit_items` also bounds the array items; an array that
-must not be null is a tuple; an error code is an int whatever its number.
+memory are in proportion to the bytes, and `limit_items` also bounds the array items and the tagged
+fields; an array that must not be null is a tuple; an error code is an int whatever its number.
 
 For speed, neighbouring fields of fixed size are read as one struct, and so is an array of them.
 """
@@ -80,7 +80,7 @@ _FIXED_SIZE: Final[Mapping[str, tuple[str, _Convert | None]]] = {
 
 
 class _ItemLimit(threading.local):
-    """The number of array items that this thread may still read."""
+    """The number of array items and tagged fields that this thread may still read."""
 
     left: float = math.inf
 
@@ -90,10 +90,11 @@ _ITEM_LIMIT: Final = _ItemLimit()
 
 @contextmanager
 def limit_items(items: int) -> Iterator[None]:
-    """Limit the array items that are read inside, nested ones included.
+    """Limit the array items and the tagged fields that are read inside, nested ones included.
 
-    An item of one byte becomes an object of a hundred bytes, so the size of a message does not
-    limit its cost. With more items, reading raises ``ValueError``.
+    An item of one byte becomes an object of a hundred bytes, and a tagged field of two bytes is
+    skipped in as many steps as one of a thousand. So the size of a message does not limit its cost.
+    With more of them, reading raises ``ValueError``.
     """
     before, _ITEM_LIMIT.left = _ITEM_LIMIT.left, items
     try:
@@ -116,6 +117,14 @@ _SIZED: Final[Mapping[tuple[str, bool, bool], Reader]] = {
     ("datetime_i64", True, True): readers.read_nullable_datetime_i64,
     ("datetime_i64", False, True): readers.read_nullable_datetime_i64,
 }
+
+
+def _count(number: int, what: str) -> None:
+    """Take array items, or tagged fields, from what this thread may still read."""
+    left = _ITEM_LIMIT.left - number
+    if left < 0:
+        raise ValueError(f"{number} {what}, {_ITEM_LIMIT.left:.0f} more are allowed")
+    _ITEM_LIMIT.left = left
 
 
 @cache
@@ -153,6 +162,8 @@ def _read_tagged(
     data: bytes, offset: int, known: Mapping[int, tuple[str, Reader]], values: _Values
 ) -> int:
     count, offset = _read_varint(data, offset)
+    if count:
+        _count(count, "tagged fields")
     for _ in range(count):
         tag, offset = _read_varint(data, offset)
         length, offset = _read_varint(data, offset)
@@ -331,10 +342,7 @@ def _array(read_items: _Items, *, flexible: bool, nullable: bool) -> Reader:
             return (), offset
         if length > len(data) - offset:  # an item has at least one byte
             raise ValueError(f"an array of {length} items, {len(data) - offset} bytes left")
-        left = _ITEM_LIMIT.left - length
-        if left < 0:
-            raise ValueError(f"an array of {length} items, {_ITEM_LIMIT.left:.0f} more are allowed")
-        _ITEM_LIMIT.left = left
+        _count(length, "array items")
         return read_items(data, offset, length)
 
     return read

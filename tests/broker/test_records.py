@@ -14,6 +14,7 @@ from kgroup.broker.records import (
     CompressedBatchError,
     CorruptBatchError,
     NewRecord,
+    _write_record,
     batch_of,
     marker,
     records_in_steps,
@@ -81,6 +82,29 @@ def test_records_that_end_too_early_are_an_error() -> None:
         data = batches.assemble(cut, count=2, base_timestamp=NOW, max_timestamp=NOW)
         with pytest.raises(CorruptBatchError, match="cut off"):
             read(data)
+
+
+EXTREMES = st.sampled_from([-(2**63), -1, 0, 1, 2**31, 2**62, 2**63 - 1]) | st.integers(
+    -(2**63), 2**63 - 1
+)
+
+
+@given(base=EXTREMES, newest=EXTREMES, time=EXTREMES, offset=st.just(0) | EXTREMES)
+def test_whatever_numbers_a_record_has_those_that_are_read_fit_into_64_bits(
+    base: int, newest: int, time: int, offset: int
+) -> None:
+    """Times wrap around, as in Java, and an offset that is not in the batch is an error."""
+    body = bytearray()
+    _write_record(body, NewRecord(b"v"), offset, time)
+    data = batches.assemble(bytes(body), count=1, base_timestamp=base, max_timestamp=newest)
+    try:
+        (record,) = read(batches.placed(data, 5, 0))
+    except CorruptBatchError:
+        assert offset
+        return
+    assert (record.offset, offset) == (5, 0)
+    assert (record.timestamp - base - time) % 2**64 == 0
+    assert -(2**63) <= record.timestamp < 2**63
 
 
 def test_a_batch_needs_a_record() -> None:

@@ -177,12 +177,22 @@ def test_a_number_without_an_end_is_refused_at_once() -> None:
             tracemalloc.stop()
 
 
+def test_tagged_fields_are_limited_with_the_items() -> None:
+    """Unknown tagged fields are skipped one by one, and so few bytes could hold a great many."""
+    heartbeat: Any = load_request_schema(12, 4)
+    data = b"\2g" + bytes(4) + b"\2m" + b"\0" + b"\4" + b"\x63\0" * 4
+    with limit_items(4):
+        assert entity_reader(heartbeat)(data, 0)[1] == len(data)
+    with limit_items(3), pytest.raises(ValueError, match="4 tagged fields, 3 more are allowed"):
+        entity_reader(heartbeat)(data, 0)
+
+
 def test_the_items_of_a_message_can_be_limited() -> None:
     """All arrays count together, and the limit ends with the block."""
     request: Any = load_request_schema(3, 1)
     data = b"\0\0\0\4" + b"\0\1t" * 4
     with limit_items(4):
         assert len(entity_reader(request)(data, 0)[0].topics) == 4
-    with limit_items(3), pytest.raises(ValueError, match="4 items, 3 more are allowed"):
+    with limit_items(3), pytest.raises(ValueError, match="4 array items, 3 more are allowed"):
         entity_reader(request)(data, 0)
     assert len(entity_reader(request)(data, 0)[0].topics) == 4
