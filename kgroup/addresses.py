@@ -4,7 +4,11 @@ Settings, command lines and responses of brokers all use these checks. A host th
 resolve: for a name such as ``a..b``, Python's resolver raises `UnicodeError`, which no caller of a
 socket function expects. Whether the host exists is not checked.
 
-Source: RFC 1035 (labels of at most 63 octets, names of at most 253), RFC 3986 (``[::1]:9092``).
+A name beyond ASCII is encoded by trio as IDNA 2008 says, and by Python's resolver and its TLS as
+IDNA 2003 does. These allow other characters, and encode some in another way.
+
+Source: RFC 1035 (labels of at most 63 octets, names of at most 253), RFC 3986 (``[::1]:9092``),
+RFC 3490 and 5891 (IDNA).
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
+
+import idna
 
 HIGHEST_PORT: Final = 65535
 LONGEST_HOST: Final = 253
@@ -34,12 +40,7 @@ def host_fault(host: object) -> str | None:
         return "is empty"
     if ":" in host:
         return None if _is_ipv6(host) else "is no IPv6 address"
-    try:
-        # The codec checks all characters beyond ASCII, including lone surrogates.
-        name = host if host.isascii() else host.encode("idna").decode("ascii")
-    except UnicodeError:
-        return "cannot be encoded as a host's name (IDNA)"
-    return _name_fault(name)
+    return _name_fault(host) if host.isascii() else _international_fault(host)
 
 
 def port_fault(port: object, *, least: int = 1) -> str | None:
@@ -83,6 +84,19 @@ def split_address(address: object, *, least_port: int = 1) -> tuple[str, int]:
     if fault := port_fault(int(digits), least=least_port):
         raise ValueError(f"its port {fault}")
     return host, int(digits)
+
+
+def _international_fault(host: str) -> str | None:
+    if len(host) > LONGEST_HOST:
+        return f"has {len(host)} characters, more than {LONGEST_HOST}"
+    try:
+        names = {host.encode("idna"), idna.encode(host, uts46=True)}
+    except UnicodeError:  # also for lone surrogates
+        return "cannot be encoded as a host's name (IDNA)"
+    if len(names) > 1:
+        forms = " and ".join(sorted(name.decode("ascii") for name in names))
+        return f"has two encoded forms, {forms}: use the one that is meant"
+    return _name_fault(names.pop().decode("ascii"))
 
 
 def _name_fault(name: str) -> str | None:

@@ -578,7 +578,7 @@ class Left(Event):
 
 @attrs.frozen(kw_only=True)
 class RecordSourceFailed(Event):
-    """Reading failed, of one partition or of all; kgroup retries, or continues with a new source."""
+    """Reading failed, of one partition or of all; kgroup retries, or renews its source."""
 
     level: ClassVar[int] = logging.WARNING
     partition: TopicPartition | None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count, zip_longest
 from typing import Any, Final, TypeVar, final
 
 import attrs
@@ -112,8 +113,10 @@ class Cluster:
         self._bootstrap = [split_address(server) for server in config.bootstrap_servers]
         self.known_addresses = frozenset(config.bootstrap_servers)
         self._leaders = PartitionLeaders()
-        self._unresponsive: set[tuple[str, int]] = set()
-        """The addresses that did not respond to their last request."""
+        self._failed: dict[tuple[str, int], int] = {}
+        """The addresses that did not respond to their last request; the last one has the greatest
+        number."""
+        self._failures = count(1)
 
     def new_connection(self, host: str, port: int) -> BrokerConnection:
         """Make a new connection to an address, which the caller has to close."""
@@ -346,9 +349,9 @@ class Cluster:
                 )
             except (TransportError, UnsupportedVersionError) as error:
                 failures.append(error)
-                self._unresponsive.add((host, port))
+                self._failed[host, port] = next(self._failures)
             else:
-                self._unresponsive.discard((host, port))
+                self._failed.pop((host, port), None)
                 return answer
         last = failures[-1]  # there is at least one bootstrap address
         if len(failures) == 1:
@@ -590,7 +593,7 @@ class Cluster:
         named = (f"{one.host}:{one.port}" for one in brokers.values())
         self.known_addresses = frozenset((*self._config.bootstrap_servers, *named))
         known = {*self._bootstrap, *((item.host, item.port) for item in brokers.values())}
-        self._unresponsive &= known
+        self._failed = {one: when for one, when in self._failed.items() if one in known}
         return [self._connections.pop(address) for address in self._connections.keys() - known]
 
     def _leader(self, partition: TopicPartition) -> BrokerAddress | None:
@@ -599,19 +602,31 @@ class Cluster:
         return None if node is None else self._brokers.get(node)
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """The addresses to try: the known brokers in random order, those with a connection first.
+        """The addresses to try: bootstrap servers and other known brokers by turns.
 
-        A bootstrap server is the second, because a broker's list of the others may be wrong; the
-        remaining ones follow. Brokers that did not respond last time come last, because one that
-        cannot be reached costs a whole ``request_timeout``.
+        A broker's list of the others may be wrong, and bootstrap servers may be gone. So neither
+        kind waits until all of the other have been tried, in one request or in several. Of each
+        kind, those come first that responded last time, because one that cannot be reached costs a
+        whole ``request_timeout``; then the one whose failure is longest ago. Of equal ones the
+        known brokers are the first, in random order, those with a connection before the others.
         """
         known = [(broker.host, broker.port) for broker in self._brokers.values()]
-        order = sorted(
-            known, key=lambda address: (address not in self._connections, self._random.random())
-        )
-        rest = [address for address in self._bootstrap if address not in known]
-        mixed = [*order[:1], *rest[:1], *order[1:], *rest[1:]]
-        return sorted(mixed, key=lambda address: address in self._unresponsive)
+        rank = {
+            one: (self._failed.get(one, 0), False, one not in self._connections, tie)
+            for one, tie in [(one, self._random.random()) for one in known]
+        }
+        for tie, one in enumerate(self._bootstrap):
+            rank.setdefault(one, (self._failed.get(one, 0), True, True, float(tie)))
+        order = sorted(rank, key=rank.__getitem__)
+        kinds = [
+            [one for one in order if one not in self._bootstrap],
+            [one for one in order if one in self._bootstrap],
+        ]
+        if order[0] in self._connections and order[0] not in self._failed:
+            kinds.sort(key=lambda kind: order[0] not in kind)
+        else:
+            kinds.sort(key=lambda kind: max((self._failed.get(one, 0) for one in kind), default=0))
+        return [one for pair in zip_longest(*kinds) for one in pair if one is not None]
 
     def _connection(self, host: str, port: int) -> BrokerConnection:
         if (host, port) not in self._connections:

@@ -160,14 +160,17 @@ async def test_an_internal_error_is_answered_and_logged(
     assert int(answer.error_code) == 0
 
 
-async def test_an_answer_that_cannot_be_written_ends_the_connection(
+async def test_an_answer_that_cannot_be_encoded_is_an_internal_error(
     client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The internal error is logged, and the connection is closed."""
-    monkeypatch.setattr(metadata, "_coordinator", lambda *_: {"key": "", "nonsense": 1})
-    await client.send("find_coordinator", 3, key="g", key_type=0)
-    assert await client.is_closed()
+    """It is logged, and only this request gets UNKNOWN_SERVER_ERROR."""
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "_coordinator", lambda *_: {"key": "", "nonsense": 1})
+        answer = await client.request("find_coordinator", 3, key="g", key_type=0)
+    assert int(answer.error_code) == -1
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    answer = await client.request("find_coordinator", 3, key="g", key_type=0)
+    assert int(answer.error_code) == 0
 
 
 async def test_large_requests_and_answers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -768,6 +769,39 @@ async def test_a_request_has_one_deadline_however_many_brokers_are_unavailable(
     with pytest.raises(RequestTimeoutError):
         await cluster.metadata({"t"})
     assert trio.current_time() - began == pytest.approx(30.0)
+    await cluster.aclose()
+
+
+async def test_no_bootstrap_server_waits_for_all_brokers(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Bootstrap servers and listed brokers take turns, also after failures of both."""
+    nodes = FakeBrokers(nursery)
+    listed = {number: f"b{number}:1" for number in range(1000)}
+    first = nodes.add("a:1", metadata=metadata(listed, {"t": [1]}))
+    for address in listed.values():
+        nodes.add(address, metadata=SILENCE)
+    nodes.add("c:1", metadata=SILENCE)
+    last = nodes.add("d:1", metadata=SILENCE)
+    servers = ["a:1", "c:1", "d:1"]
+    cluster = nodes.cluster(bootstrap_servers=servers, request_timeout=10.0)
+    await cluster.metadata({"t"})
+    first.answers["metadata"] = SILENCE
+    before = len(nodes.addresses("metadata"))
+    for _ in range(4):
+        with pytest.raises(RequestTimeoutError):
+            await cluster.metadata({"t"})
+    tried = nodes.addresses("metadata")[before:]
+    assert [server for server in tried if server in servers] == [*servers, *servers]
+    assert len(set(tried) - {*servers}) == 6
+    last.answers["metadata"] = metadata(ALONE, {"t": [1]})
+    began = trio.current_time()
+    for _ in range(2):
+        with suppress(RequestTimeoutError):
+            await cluster.metadata({"t"})
+            break
+    assert trio.current_time() - began <= 60.0
+    assert nodes.addresses("metadata")[-1] == "d:1"
     await cluster.aclose()
 
 

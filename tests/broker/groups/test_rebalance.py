@@ -16,9 +16,7 @@ DELAY = attrs.evolve(SETTINGS, initial_rebalance_delay=1.0)
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def static(
-    harness: Harness, label: str, rebalance: float = 60.0, session: float = 60.0
-) -> Client:
+def static(harness: Harness, label: str, rebalance: float = 60.0, session: float = 60.0) -> Client:
     """A client that joins with its first request."""
     return harness.client(label, instance=label, rebalance=rebalance, session=session)
 
