@@ -29,7 +29,8 @@ _SINGLE_PREFIXES: Final = WeakKeyDictionary[PartitionIndex, list[bytes]]()
 """Caches ``_single_prefixes``; one index serves the shares of thousands of members."""
 
 _CACHED_NAMES: Final[dict[bytes, str]] = {}
-"""Topic names that were decoded, by their bytes, length included."""
+"""Topic names that were decoded, by their bytes, length included. ``sys.intern`` would do, but on
+Python 3.12 it keeps every string for good."""
 _MAX_CACHED_NAMES: Final = 20_000
 """The largest number of cached names. Names that are too long for a topic are not cached: other
 members send them, and they would take this process's memory."""
@@ -182,8 +183,6 @@ def decode_partitions(data: bytes, at: int) -> tuple[PartitionList, int]:
     numbers = array("i")
     (count,) = _INT.unpack_from(data, at)
     at += _INT.size
-    if len(_CACHED_NAMES) >= _MAX_CACHED_NAMES:
-        _CACHED_NAMES.clear()
     width = 0
     for _ in range(checked_count(count, data)):
         # Most names are as long as the previous one, and were already sent by another member.
@@ -191,8 +190,6 @@ def decode_partitions(data: bytes, at: int) -> tuple[PartitionList, int]:
         if name is None:
             name, after = decode_string(data, at)
             width = after - at
-            if len(name) <= LONGEST_TOPIC and len(_CACHED_NAMES) < _MAX_CACHED_NAMES:
-                _CACHED_NAMES[data[at:after]] = name
         count, number = _TWO.unpack_from(data, at + width)
         at += width + _INT.size
         if count == 1:
@@ -208,16 +205,26 @@ def decode_partitions(data: bytes, at: int) -> tuple[PartitionList, int]:
 
 
 def decode_string(data: bytes, at: int) -> tuple[str, int]:
-    """Decode a STRING, interned; also return the offset after it.
+    """Decode a STRING; also return the offset after it.
+
+    The same name is mostly the same object, since a thousand members send the same names.
 
     Raises:
         ValueError | IndexError: the bytes do not have this form, or are too few.
     """
     length = data[at] << 8 | data[at + 1]
-    at += _LENGTH.size
-    if length > LONGEST_TEXT or at + length > len(data):
+    after = at + _LENGTH.size + length
+    if length > LONGEST_TEXT or after > len(data):
         raise ValueError(f"a text of {length} bytes in {len(data)}, or null")
-    return sys.intern(str(data[at : at + length], "utf-8")), at + length
+    with_length = data[at:after]
+    name = _CACHED_NAMES.get(with_length)
+    if name is None:
+        name = str(with_length[_LENGTH.size :], "utf-8")
+        if len(name) <= LONGEST_TOPIC:
+            if len(_CACHED_NAMES) >= _MAX_CACHED_NAMES:
+                _CACHED_NAMES.clear()
+            _CACHED_NAMES[with_length] = name
+    return name, after
 
 
 def checked_count(count: int, data: bytes) -> int:

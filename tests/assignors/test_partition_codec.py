@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import struct
+import tracemalloc
 from array import array
 
 import pytest
@@ -127,7 +129,7 @@ def test_a_name_that_is_cut_off_is_not_cached(monkeypatch: pytest.MonkeyPatch) -
         assert decode_partitions(blob, 0)[0] == [TopicPartition("orders", 7)]
     for number in range(9):
         decode_partitions(encode_partitions([TopicPartition(f"t{number}", 0)]) + b"more", 0)
-        assert len(partition_codec._CACHED_NAMES) <= 5
+        assert len(partition_codec._CACHED_NAMES) <= 3
 
 
 def test_names_from_other_members_do_not_fill_the_cache() -> None:
@@ -136,3 +138,20 @@ def test_names_from_other_members_do_not_fill_the_cache() -> None:
     decode_partitions(encode_partitions([*names, TopicPartition("y" * 30_000, 0)]) + b"more", 0)
     assert len(partition_codec._CACHED_NAMES) <= 20_000
     assert max(map(len, partition_codec._CACHED_NAMES)) <= 251
+
+
+def test_names_are_kept_nowhere_else() -> None:
+    """Once the names are gone from the cache, their memory is free again."""
+    partition_codec._CACHED_NAMES.clear()
+    blob = encode_partitions(
+        [TopicPartition(f"{number:05}{'z' * 240}", 0) for number in range(9999)]
+    )
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        decode_partitions(blob + b"more", 0)
+        partition_codec._CACHED_NAMES.clear()
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 1 << 18
+    finally:
+        tracemalloc.stop()
