@@ -19,6 +19,11 @@ Where this differs from Kafka's code, and why the result is the same:
   valid, but not the plan that would have resulted without the detour. So Kafka's way is tried
   first, and if its plan is not valid, a second one is made of only those claims that are possible.
 - Kafka can move partitions back and forth endlessly. Here such moves are bounded.
+- Any member can subscribe, and claim, so that balancing takes very long; the leader would then lose
+  its membership, and each leader after it. INVARIANT: balancing ends after ``MOST_STEPS`` steps and
+  some more in large groups, which is ten times what groups need that were not made to take long.
+  Its plan is valid at any time; what is missing then is balance. Kafka's way with impossible claims
+  is given up after as many.
 - Where Kafka takes the first element of a hash set, the lowest index is taken here.
 
 Source: Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (``performReassignments``) and
@@ -29,6 +34,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from heapq import heapify, heapreplace
 from typing import Final, final
 
@@ -38,6 +44,11 @@ from kgroup.assignors.racks import Racks
 
 UNASSIGNED: Final = -1
 """The owner of a partition that no member has."""
+
+MOST_STEPS: Final = 10_000_000
+"""Steps that one balancing may take: it looks at a partition, or at a member's subscription."""
+MORE_STEPS: Final = 20
+"""Steps that it may take in addition, for each partition and for each subscription."""
 
 TopicIndexes = Sequence[tuple[int, Sequence[int]]]
 """Partitions to walk over: topics in the order of the walk, each with indexes of its partitions."""
@@ -67,12 +78,8 @@ def general(
         if partition_index.place_of(index) in draft.subscribed[member]
     }
     if possible != previous:
-        try:
-            _divide(draft, ownership, racks, previous)
-        except PreviousOwnerError:
-            pass
-        else:
-            if draft.valid():
+        with suppress(PreviousOwnerError):
+            if _divide(draft, ownership, racks, previous) and draft.valid():
                 return draft.shares()
         draft = DraftAssignment(partition_index, subscriptions)
     _divide(draft, ownership, racks, possible)
@@ -81,7 +88,8 @@ def general(
 
 def _divide(
     draft: DraftAssignment, ownership: Ownership, racks: Racks | None, previous: Mapping[int, int]
-) -> None:
+) -> bool:
+    """Fill up and balance a draft; return whether balancing came to its end."""
     revoked = _keep(draft, ownership, racks)
     initial = not any(draft.counts)
     new = draft.unassigned()
@@ -95,6 +103,7 @@ def _divide(
     moved = balancing.run([(topic, draft.partition_index.span(topic)) for topic in draft.order])
     if moved and not initial and draft.imbalance(draft.counts) >= draft.imbalance(counts):
         draft.counts, draft.owner = counts, owner
+    return balancing.steps_left >= 0
 
 
 def _keep(draft: DraftAssignment, ownership: Ownership, racks: Racks | None) -> bool:
@@ -255,6 +264,9 @@ class Balancing:
 
     A move that undoes an earlier one (see `Movements`) can take a partition from a member that has
     no more than the one it goes to. The number of such moves is bounded.
+
+    Attributes:
+        steps_left: how many steps it may still take; negative once it has stopped for want of them.
     """
 
     def __init__(self, draft: DraftAssignment, previous: Mapping[int, int]) -> None:
@@ -262,6 +274,10 @@ class Balancing:
         self._previous = previous
         self._movements = Movements()
         self._useless_moves_left = len(draft.partition_index)
+        self._balanced: bool | None = None
+        """Whether the draft is balanced, if that is known since the last move."""
+        self._size = len(draft.owner) + sum(map(len, draft.subscribed))
+        self.steps_left = MOST_STEPS + MORE_STEPS * self._size
 
     def run(self, topics: TopicIndexes) -> bool:
         """Walk over the partitions until none can be moved; return whether one was moved.
@@ -271,7 +287,7 @@ class Balancing:
         """
         shared = [one for one in topics if len(self._draft.subscribers[one[0]]) > 1]
         moved = False
-        while sum(self._walk(topic, indexes) for topic, indexes in shared):
+        while self.steps_left >= 0 and sum(self._walk(*one) for one in shared) > 0:
             moved = True
         return moved
 
@@ -279,9 +295,12 @@ class Balancing:
         """Walk over some of a topic's partitions once; return how many were moved."""
         draft, previous = self._draft, self._previous
         owner, counts = draft.owner, draft.counts
-        least = draft.least(topic)
+        least = self._least(topic)
+        self.steps_left -= len(indexes)
         moved = 0
         for index in indexes:
+            if self.steps_left < 0:
+                break
             has = counts[owner[index]]
             if index in previous and self._may_return(topic, index, has):
                 to = previous[index]
@@ -291,14 +310,24 @@ class Balancing:
                 continue
             self._move(topic, index, to)
             moved += 1
-            least = draft.least(topic)
+            least = self._least(topic)
         return moved
+
+    def _least(self, topic: int) -> int:
+        self.steps_left -= len(self._draft.subscribers[topic])
+        return self._draft.least(topic)
+
+    def _is_balanced(self) -> bool:
+        if self._balanced is None:
+            self.steps_left -= self._size
+            self._balanced = self._draft.balanced()
+        return self._balanced
 
     def _may_return(self, topic: int, index: int, has: int) -> bool:
         """Whether a partition is to go back to its previous owner."""
         draft, to = self._draft, self._previous[index]
         if topic not in draft.subscribed[to]:
-            if draft.balanced():
+            if self._is_balanced():
                 return False
             if to not in draft.sharing:
                 raise PreviousOwnerError
@@ -306,6 +335,7 @@ class Balancing:
 
     def _move(self, topic: int, index: int, to: int) -> None:
         owner, counts = self._draft.owner, self._draft.counts
+        self._balanced = None
         instead = self._movements.instead(topic, index, owner[index], to)
         if counts[owner[instead]] <= counts[to] + 1:
             if self._useless_moves_left:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
-from kgroup.assignors.general import Movements, general
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgroup.assignors import general as general_module
+from kgroup.assignors.general import (
+    DraftAssignment,
+    Movements,
+    general,
+)
 from kgroup.assignors.ownership import MemberClaim, settle_claims
 from kgroup.assignors.partition_index import PartitionIndex
 from kgroup.assignors.racks import Racks
+from kgroup.assignors.sticky import StickyAssignor
+from tests.assignors.strategies import Group, claiming
 
 INDEX = PartitionIndex({"a": 2, "b": 4})
 A0, A1, B0, B1, B2, B3 = range(6)
 
 
 def shares(
-    subscriptions: list[str], claims: list[tuple[list[int], int]], racks: Racks | None = None
+    subscriptions: list[str],
+    claims: list[tuple[list[int], int]],
+    racks: Racks | None = None,
+    partition_index: PartitionIndex = INDEX,
 ) -> list[list[int]]:
     """Each member's partitions; each letter of a subscription is a topic."""
     listed = [MemberClaim(owned, generation) for owned, generation in claims]
-    ownership = settle_claims(INDEX, listed)
-    plan = general(INDEX, [frozenset(of) for of in subscriptions], listed, ownership, racks)
+    ownership = settle_claims(partition_index, listed)
+    topics = [frozenset(of) for of in subscriptions]
+    plan = general(partition_index, topics, listed, ownership, racks)
     return [list(share.indexes) for share in plan]
 
 
@@ -61,6 +76,57 @@ def test_racks_come_first() -> None:
     racks = Racks(["x", "y", None], [0, 0, 1, 1, 1, 1], [a, b])
     assert shares(["ab", "ab", "b"], [([], 1)] * 3, racks) == [[A0, A1], [B0, B2], [B1, B3]]
     assert shares(["ab", "ab", "b"], [([B0], 1), ([], 1), ([], 1)], racks)[0] == [A0, A1]
+
+
+LARGE = PartitionIndex({"a": 3000, "z": 1})
+
+
+@pytest.mark.parametrize(
+    ("subscriptions", "claims", "most"),
+    [
+        # One that may not have them claims all partitions, of an earlier generation.
+        (["az", "az", "z"], [(range(0, 3000, 2), 5), (range(1, 3000, 2), 5), (range(3000), 1)], 1),
+        # The same, while many partitions have to move.
+        (["az", *["a"] * 40, "z"], [(range(3000), 5), *[([], 5)] * 40, (range(3000), 1)], 3400),
+        # All claim everything, of generations one after the other.
+        (["az", *["a"] * 40, "az"], [(range(3001), number) for number in range(42)], 3),
+    ],
+)
+def test_no_member_can_make_balancing_long(
+    subscriptions: list[str],
+    claims: list[tuple[Sequence[int], int]],
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What members claim and subscribe to costs a bounded number of looks at all partitions."""
+    looks: list[DraftAssignment] = []
+    look = DraftAssignment.balanced
+
+    def count_and_look(draft: DraftAssignment) -> bool:
+        looks.append(draft)
+        return look(draft)
+
+    monkeypatch.setattr(DraftAssignment, "balanced", count_and_look)
+    found = shares(subscriptions, [(list(one), at) for one, at in claims], partition_index=LARGE)
+    counts = [len(one) for one, names in zip(found, subscriptions, strict=True) if "a" in names]
+    assert max(counts) - min(counts) <= 1
+    assert len(looks) <= most
+
+
+@given(claiming(), st.integers(0, 30))
+def test_a_plan_is_valid_after_any_number_of_steps(group: Group, steps: int) -> None:
+    """When balancing stops early, each partition has one owner, which subscribes to its topic."""
+    topics, members = group
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(general_module, "MOST_STEPS", steps)
+        patch.setattr(general_module, "MORE_STEPS", 0)
+        plan = StickyAssignor().assign(topics, members)
+    owners = {partition: owner for owner, given in plan.items() for partition in given}
+    assert sum(map(len, plan.values())) == len(owners)
+    subscribed = {member.member_id: set(member.topics) for member in members}
+    wanted = {name for name in topics if any(name in of for of in subscribed.values())}
+    assert len(owners) == sum(topics[name].partitions for name in wanted)
+    assert all(partition.topic in subscribed[owner] for partition, owner in owners.items())
 
 
 def test_a_move_back_takes_a_partition_that_came() -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kgroup.assignors.general import MORE_STEPS, MOST_STEPS
 from kgroup.assignors.partition_codec import _MAX_CACHED_NAMES
 from kgroup.client.cluster import PATIENCE
 from kgroup.client.coordinator import JOIN_GRACE
 from kgroup.generation.leader_assignment import MANY_TOPICS
 from kgroup.member import JOINS_AT_ONCE, JOINS_PER_SECOND
+from kgroup.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS
 from kgroup.watchers.heartbeat import MAX_THROTTLE_PART
 from kgroup.wire.connection import LARGE_RESPONSE
 from kgroup.wire.consumer_protocol import MAX_ASSIGNMENT_BYTES
@@ -45,6 +47,8 @@ def test_the_page_has_the_longest_answer_of_each_request(api: str) -> None:
         f"from {LARGE_RESPONSE // 1024} KiB on",
         f"| {_MAX_CACHED_NAMES:,}, none longer",
         f"| {MANY_TOPICS:,}; beyond",
+        f"(SCRAM) | {LEAST_ITERATIONS:,} to {MOST_ITERATIONS:,} |",
+        f"| {MOST_STEPS:,} steps, and {MORE_STEPS} for each partition",
     ],
 )
 def test_a_limit_is_that_of_the_code(words: str) -> None:
