@@ -22,8 +22,8 @@ from kgroup.security.settings import SaslMechanism
 
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 200_000
-"""Kafka stores passwords with 4,096 to 16,384. The event loop computes the hash; the most takes 0.1 s
-there. With the million that Java's client and librdkafka accept, a hostile broker that ends each
+"""Kafka stores passwords with 4,096 to 16,384. The event loop computes the hash, and the most takes
+0.1 s. With the million that Java's client and librdkafka accept, a hostile broker that ends each
 session at once could occupy half of the loop's time."""
 _HASHES: Final = {SaslMechanism.SCRAM_SHA_256: "sha256", SaslMechanism.SCRAM_SHA_512: "sha512"}
 _NO_CHANNEL_BINDING: Final = "n,,"

@@ -1,8 +1,9 @@
 """A hostile client against the embedded broker: every API that it serves, every version, any bytes.
 
-A case is one connection with one to three requests. Each request is made from kio's class, with
-names that the broker knows. One of its fields has an extreme value, or its bytes are changed at
-random, or it is sent as it is. The broker may send responses that can be read, close the
+A case is one connection with one to three requests, or one of the stories of several requests and
+connections in ``tests.hostile.stories``. Each request is made from kio's class, with names that the
+broker knows. One of its fields has an extreme value, or its bytes are changed at random, or it is
+sent as it is. The broker may send responses that can be read, close the
 connection, or leave a request that waits for others without a response. It must have no internal
 error, and must still serve an honest client. A new API of the broker is covered without a change
 here.
@@ -35,8 +36,13 @@ from kgroup.wire.versions import API_KEYS
 from tests.broker.record_batches import batch
 from tests.broker.wire import Client
 from tests.hostile import extremes
+from tests.hostile.stories import play_batches, play_members
 
 LENGTH: Final = struct.Struct(">i")
+MEMBERS: Final = 0.05
+"""The part of the cases that are of members of one group."""
+BATCHES: Final = 0.05
+"""The part of the cases that are of batches with impossible numbers."""
 PORTION: Final = 100
 """Cases for one broker; between them only its topic is created again."""
 PATIENCE: Final = 0.5
@@ -157,11 +163,29 @@ async def _settle(broker: EmbeddedBroker) -> None:
 async def _case(broker: EmbeddedBroker, random: Random) -> list[str]:
     cluster = broker.cluster
     seen, cluster.time_slices.longest = cluster.internal_errors.seen, 0
+    kind = random.random()
+    if kind < MEMBERS:
+        said, fault = await play_members(broker, random)
+    elif kind < MEMBERS + BATCHES:
+        said, fault = await play_batches(broker, random)
+        await broker.delete_topic("topic")
+    else:
+        said, fault = await _connection(broker, random)
+    faults = [] if fault is None else [fault]
+    if cluster.internal_errors.seen > seen:
+        faults += [f"{one.during}: {one.error!r}" for one in cluster.internal_errors.latest[-1:]]
+    if cluster.time_slices.longest > LONGEST_SLICE:
+        faults.append(f"{cluster.time_slices.longest} steps without a checkpoint")
+    return [f"{fault} after {said}" for fault in faults]
+
+
+async def _connection(broker: EmbeddedBroker, random: Random) -> tuple[str, str | None]:
+    """Send some requests on one connection; returns them, and what was wrong with a response."""
     stream = await broker.open_stream(broker.host, broker.port)
-    topic = cluster.topics.get("topic")
+    topic = broker.cluster.topics.get("topic")
     topic_id = None if topic is None else topic.topic_id
-    faults: list[str] = []
     said: list[str] = []
+    fault: str | None = None
     async with stream:
         for _ in range(random.randint(1, 3)):
             api, version, body, words = _request(random, topic_id)
@@ -171,13 +195,8 @@ async def _case(broker: EmbeddedBroker, random: Random) -> list[str]:
             except (trio.BrokenResourceError, EOFError):
                 break
             if fault is not None:
-                faults.append(fault)
                 break
-    if cluster.internal_errors.seen > seen:
-        faults += [f"{one.during}: {one.error!r}" for one in cluster.internal_errors.latest[-1:]]
-    if cluster.time_slices.longest > LONGEST_SLICE:
-        faults.append(f"{cluster.time_slices.longest} steps without a checkpoint")
-    return [f"{fault} after {'; '.join(said)}" for fault in faults]
+    return "; ".join(said), fault
 
 
 async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes) -> str | None:
