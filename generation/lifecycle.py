@@ -41,8 +41,10 @@ task. Work that still runs at the deadline is cancelled, and `cut_short` is set.
 whether its offsets were committed. The beginning of a drain brings the deadlines of all those
 scopes forward to its own; without that, a shielded commit would keep the generation alive for
 ``commit_timeout`` after the drain. Closing the group does the same whatever ended the generation
-before. Once the state is ENDED no commit is sent, not even a repeated attempt: the next JoinGroup
-may be on its way.
+before; but a group that is closed by a cancellation of the scope around it does not notice that
+while it waits for such a commit. So a loss, which has no drain, gives the commits under way the
+time of the longest drain. Once the state is ENDED no commit is sent, not even a repeated attempt:
+the next JoinGroup may be on its way.
 
 **Traps.**
 
@@ -243,6 +245,7 @@ class Lifecycle:
         for scope in self._until_ending:
             scope.cancel()
         if self.state is State.ENDED:
+            self._bound_commits(trio.current_time() + self._longest_drain())
             if self._nursery is not None:
                 self._nursery.cancel_scope.cancel()
             self._cancel_until_ended()
@@ -574,9 +577,13 @@ class Lifecycle:
 
     def _drain_limit(self) -> float:
         """Seconds that a drain which begins now may take."""
+        return max(0.0, self._longest_drain(self.lease.unconfirmed_for))
+
+    def _longest_drain(self, unconfirmed_for: float = 0.0) -> float:
+        """Seconds that a drain may take, so long after the last confirmed heartbeat."""
         config = self._member.config
-        rebalance = config.rebalance_timeout - self.lease.unconfirmed_for - DRAIN_MARGIN
-        return max(0.0, min(config.drain_timeout, rebalance))
+        rebalance = config.rebalance_timeout - unconfirmed_for - DRAIN_MARGIN
+        return min(config.drain_timeout, rebalance)
 
 
 @contextmanager

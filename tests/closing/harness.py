@@ -278,6 +278,8 @@ class State:
         closes_first: whether the program has closed the group itself.
         body: what the loop's body does with a generation, instead of waiting for its end.
         assignor_never_ends: whether dividing the partitions takes for ever.
+        before: what happens on the broker before the member exists.
+        silent: whether nothing is answered from the beginning.
     """
 
     calls_next: bool = True
@@ -293,6 +295,8 @@ class State:
     closes_first: bool = False
     body: Callable[[Harness, Generation], Awaitable[object]] | None = None
     assignor_never_ends: bool = False
+    before: Callable[[EmbeddedBroker], Awaitable[object]] | None = None
+    silent: bool = False
 
 
 @final
@@ -352,6 +356,10 @@ class Harness:
         Raises:
             Boom: the body raised it.
         """
+        if self.state.before is not None:
+            await self.state.before(self.broker)
+        if self.state.silent:
+            self.network.begin_outage(Outage.HALF_OPEN)
         if self.state.holds is not None and self.state.then is None and not self._holds_later:
             self.hold()
         async with trio.open_nursery() as nursery:
@@ -387,6 +395,8 @@ class Harness:
                 self.broker.slow(LONG, "metadata")
             case Outage.SOURCE:
                 self.source_never_ends = True
+            case Outage.NOTHING:
+                pass
             case outage:
                 self.network.begin_outage(outage)
 
@@ -405,7 +415,7 @@ class Harness:
             return any(map(self.state.reached, self.events))
         if self.held is not None:
             return self.held.seen > 0
-        return self.reached
+        return self.reached or (self.state.silent and bool(self.network.connections))
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         with trio.fail_after(120):

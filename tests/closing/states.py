@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, cast
 
 import trio
 
+from kgroup.broker import EmbeddedBroker
 from kgroup.error_codes import ErrorCode
-from kgroup.events import BackingOff, GenerationDraining, GenerationEnded
+from kgroup.events import (
+    BackingOff,
+    GenerationDraining,
+    GenerationEnded,
+    Left,
+    OwnStartsDelayed,
+    RequestFailed,
+)
 from kgroup.generation.generation import Generation
+from kgroup.group import ConsumerGroup
+from kgroup.security.credentials import Token
+from kgroup.security.settings import Security
+from kgroup.testing.memory import config_for, memory_runtime
+from kgroup.types import TopicPartition
+from tests.broker.wire import Client, commit
 from tests.closing.harness import (
     SHIELDED,
     Harness,
@@ -34,6 +49,64 @@ def _rebalances(harness: Harness, _: Generation) -> None:
     """Start a rebalance: the next heartbeat reports it, and the JoinGroup is parked."""
     harness.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
     harness.hold()
+
+
+def _leaves(harness: Harness, _: Generation) -> None:
+    """Leave the group, whose LeaveGroup is not answered."""
+    harness.hold()
+    harness.group.unsubscribe()
+
+
+def _unsubscribes(harness: Harness, _: Generation) -> None:
+    harness.group.unsubscribe()
+
+
+async def _no_start_is_known(_: object) -> Mapping[TopicPartition, int]:
+    """A function of the program whose store does not answer."""
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+async def _no_token_is_known() -> Token:
+    """A function of the program whose identity provider does not answer."""
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+async def _a_commit_of_another_epoch(broker: EmbeddedBroker) -> None:
+    """Commit an offset with a leader epoch that the partition does not have."""
+    client = await Client.open(broker)
+    async with client.stream:
+        for number in range(2):
+            await broker.append("topic", number, [b"record"] * 8)
+            code = await commit(
+                client, topics=["topic"], partition=number, epoch=3, group_id="group"
+            )
+            assert code == ErrorCode.NONE
+
+
+async def _a_static_member_that_led(broker: EmbeddedBroker) -> None:
+    """Let a static member become leader and stop, so that its restart finds its assignment."""
+    config = config_for(broker, group_instance_id="one")
+    async with ConsumerGroup(config, runtime=memory_runtime(broker, seed=3)) as group:
+        await group.next()
+
+
+async def _commits_in_a_transaction(generation: Generation) -> None:
+    """Commit by a producer that does not answer."""
+    over = threading.Event()
+
+    class Producer:
+        """Its call blocks its thread."""
+
+        def send_offsets_to_transaction(self, *_: object) -> None:
+            over.wait(60)
+
+    try:
+        offsets = dict.fromkeys(generation.assignment, 0)
+        await generation.commit_in_transaction(cast("Any", Producer()), offsets)
+    finally:
+        over.set()
 
 
 def _loses_its_coordinator(harness: Harness, _: Generation) -> None:
@@ -63,6 +136,37 @@ STATES: Final[Mapping[str, State]] = {
     "leading, the assignor takes long": State(assignor_never_ends=True),
     "syncing": State(holds="sync_group"),
     "fetching offsets": State(holds="offset_fetch"),
+    "verifying commits": State(holds="offset_for_leader_epoch", before=_a_commit_of_another_epoch),
+    "waiting for the program's own offsets": State(
+        settings={"starts": _no_start_is_known},
+        reached=lambda event: isinstance(event, OwnStartsDelayed),
+    ),
+    "a static member that led, finding out what its assignment covers": State(
+        holds="describe_groups",
+        before=_a_static_member_that_led,
+        settings={"group_instance_id": "one"},
+        leaves=False,
+    ),
+    "waiting for a token": State(
+        settings={
+            "security": Security(
+                protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=_no_token_is_known
+            )
+        },
+        reached=lambda event: isinstance(event, RequestFailed),
+    ),
+    "in a login": State(
+        silent=True,
+        settings={
+            "security": Security(
+                protocol="SASL_PLAINTEXT",
+                mechanism="PLAIN",
+                username="a",
+                password="b",  # noqa: S106
+            )
+        },
+    ),
+    "in a handshake of TLS": State(silent=True, settings={"security": Security(protocol="SSL")}),
     "looking up positions": State(holds="list_offsets", settings={"auto_offset_reset": "latest"}),
     "committing a position": State(holds="offset_commit", settings={"auto_offset_reset": "latest"}),
     "running, the handler obeys": State(handler=obeys),
@@ -71,6 +175,7 @@ STATES: Final[Mapping[str, State]] = {
     "running, the handler swallows its cancellation": State(handler=swallows),
     "running, the handler shields itself": State(handler=shields, shielded=SHIELDED),
     "running, a commit under way": State(handler=commits, holds="offset_commit"),
+    "running, a commit in a transaction under way": State(handler=_commits_in_a_transaction),
     "running, a heartbeat under way": State(handler=obeys, holds="heartbeat"),
     "running, watchers fetch topics": State(
         handler=obeys, holds="metadata", settings={"topics": [re.compile("top.*")]}
@@ -110,6 +215,12 @@ STATES: Final[Mapping[str, State]] = {
         handler=returns,
         settings={"rejoin_backoff": 60.0, "rejoin_backoff_max": 60.0},
         reached=lambda event: isinstance(event, BackingOff),
+    ),
+    "not subscribed": State(
+        handler=obeys, then=_unsubscribes, reached=lambda event: isinstance(event, Left)
+    ),
+    "leaving, because it subscribes to nothing": State(
+        handler=obeys, then=_leaves, holds="leave_group", leaves=False
     ),
     "leaving": State(closes_first=True, holds="leave_group", leaves=False),
     "a static member, draining": State(

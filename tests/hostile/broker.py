@@ -203,7 +203,8 @@ async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes
     """Send a request and check the response; returns what is wrong with it, or None.
 
     Raises:
-        EOFError: the broker has closed the connection, which is allowed.
+        EOFError: the broker has closed the connection, which is allowed, or the request waits, and
+            so would all that follow it on this connection.
     """
     await stream.send_all(LENGTH.pack(len(body)) + body)
     client = Client(stream)
@@ -211,7 +212,9 @@ async def _exchange(stream: trio.abc.Stream, api: str, version: int, body: bytes
     with trio.move_on_after(PATIENCE):
         answer = await client.frame()
     if answer is None:
-        return None if api in WAITS else "no answer"
+        if api in WAITS:
+            raise EOFError("later requests would wait for this one")
+        return "no answer"
     if len(answer) > LONGEST_ANSWER:
         return f"an answer of {len(answer)} bytes"
     if body[:8] != _prefix(api, version):

@@ -2,23 +2,27 @@
 
 There are three kinds of cases, by what is attacked:
 
-- a *call*: one request of the client, answered with one field at an extreme, in any version;
+- a *call*: one request of the client, answered with one field at an extreme, in any version; those
+  of a login too;
 - a *member*: bytes of another member (subscription, user data, assignment), as a leader and as a
   follower reads them;
 - a *group*: a whole `ConsumerGroup` beside an embedded broker whose responses are changed for a
   while. The records that the group has read afterwards are compared with those in the log.
 
-Each case checks that only a `KgroupError` is raised, within the time-outs in virtual time.
+Each case checks that only a `KgroupError` is raised, within the time-outs in virtual time. In
+some its memory is measured.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
+import attrs
 import trio
 import trio.testing
 from kio.index import load_entity_schema, load_response_schema
@@ -32,6 +36,8 @@ from kgroup.config import BUILTIN_ASSIGNORS, GroupConfig
 from kgroup.errors import KgroupError, ProtocolError
 from kgroup.generation.received_assignment import check_entries
 from kgroup.logs import LOGGER
+from kgroup.security.credentials import Token
+from kgroup.security.settings import Security
 from kgroup.types import (
     EpochEnd,
     Membership,
@@ -47,6 +53,7 @@ from kgroup.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from kgroup.wire.login import SHORTEST_SESSION
 from kgroup.wire.versions import API_KEYS, SUPPORTED_REQUESTS
 from tests.hostile.extremes import Change, body, choose, message, sample
 from tests.hostile.group import play_group
@@ -54,6 +61,20 @@ from tests.hostile.wire import AnsweringStream, negotiated
 
 T0 = TopicPartition("topic", 0)
 CONFIG: Final = GroupConfig(group_id="group", bootstrap_servers="a:9092", topics=["topic"])
+LOGINS: Final = (
+    Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="user", password="password"),  # noqa: S106
+    Security(
+        protocol="SASL_PLAINTEXT",
+        mechanism="SCRAM-SHA-256",
+        username="user",
+        password="password",  # noqa: S106
+    ),
+    Security(
+        protocol="SASL_PLAINTEXT",
+        mechanism="OAUTHBEARER",
+        token=lambda: Token("a.b.c", expires_at=9e10, principal="user"),
+    ),
+)
 MEMBERSHIP: Final = Membership(
     group_id="group",
     member_id="m-1",
@@ -77,6 +98,7 @@ KNOWN: Final[Mapping[str, Any]] = {
     "host": "a",
     "key": "group",
     "leader": "m-1",
+    "mechanisms": tuple(str(one.mechanism.value) for one in LOGINS if one.mechanism),
     "member_assignment": encode_assignment([T0]),
     "member_id": "m-1",
     "member_metadata": SUBSCRIPTION,
@@ -88,6 +110,12 @@ KNOWN: Final[Mapping[str, Any]] = {
     "rack": None,
     "skip_assignment": False,
 }
+BEFORE_ALL: Final = ("api_versions", "find_coordinator", "sasl_handshake", "sasl_authenticate")
+"""Requests that the client sends before it can find the coordinator."""
+MEASURED: Final = 20
+"""The memory of one call in so many is measured, because that takes time."""
+MEMORY: Final = 16 << 20
+"""The most bytes that a call may take."""
 ONE_IN: Final = 40
 """One in this many cases is of a whole group."""
 LONGEST: Final = PATIENCE * CONFIG.request_timeout + CONFIG.rebalance_timeout + JOIN_GRACE + 1.0
@@ -99,6 +127,13 @@ async def epoch_ends(cluster: Cluster) -> Mapping[TopicPartition, object]:
     found: dict[TopicPartition, EpochEnd | None] = {}
     failed = await cluster.epoch_ends({T0: 0}, found)
     return {**found, **failed}
+
+
+async def log_in(cluster: Cluster) -> object:
+    """Log in, and again if the session that the broker has granted is short."""
+    await cluster.metadata({"topic"})
+    await trio.sleep(SHORTEST_SESSION)
+    return await cluster.metadata({"topic"})
 
 
 Call = Callable[[Cluster, CoordinatorClient], Awaitable[object]]
@@ -115,6 +150,8 @@ CALLS: Final[Mapping[str, Call]] = {
     "list_offsets": lambda cluster, _: cluster.list_offsets([T0], LATEST),
     "offset_for_leader_epoch": lambda cluster, _: epoch_ends(cluster),
     "describe_groups": lambda _, at: at.describe(),
+    "sasl_handshake": lambda cluster, _: log_in(cluster),
+    "sasl_authenticate": lambda cluster, _: log_in(cluster),
 }
 """Each request that the client sends, by a call that sends it."""
 
@@ -139,12 +176,25 @@ def _played(seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
                 case, what = trio.run(play_group, random, clock=_clock())
             elif number % 4 == 1:
                 case, what = play_member(random)
+            elif number % MEASURED == 2:
+                case, what = _measured(lambda: trio.run(play_call, random, clock=_clock()))  # noqa: B023
             else:
                 case, what = trio.run(play_call, random, clock=_clock())
         except Exception as error:  # noqa: BLE001 # any error is a failed case
             what = f"{type(error).__name__}: {error}"
         if what is not None:
             yield number, f"{case}: {what}"
+
+
+def _measured(play_one: Callable[[], tuple[str, str | None]]) -> tuple[str, str | None]:
+    """Play a case whose responses are small; its memory must be, too."""
+    tracemalloc.start()
+    try:
+        case, what = play_one()
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return case, f"it took {most >> 20} MB" if what is None and most > MEMORY else what
 
 
 async def play_call(random: Random) -> tuple[str, str | None]:
@@ -157,12 +207,16 @@ async def play_call(random: Random) -> tuple[str, str | None]:
     change = choose(random, sample(kind, known))
     case = f"{api} v{version}, {change}"
     brokers = _Brokers(api, version, change)
-    cluster = Cluster(CONFIG, brokers.open, random)
-    coordinator = CoordinatorClient(cluster, CONFIG)
+    config = CONFIG
+    if api.startswith("sasl"):
+        config = attrs.evolve(CONFIG, security=random.choice(LOGINS))
+        case = f"{case}, {config.security.mechanism}"
+    cluster = Cluster(config, brokers.open, random)
+    coordinator = CoordinatorClient(cluster, config)
     began = trio.current_time()
     what: str | None = None
     try:
-        if api not in ("api_versions", "find_coordinator"):
+        if api not in BEFORE_ALL:
             await coordinator.find()
         brokers.hostile = True
         given = await CALLS[api](cluster, coordinator)

@@ -22,6 +22,7 @@ from kgroup.interfaces import JoinResult
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Membership, TopicPartition
+from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.group.harness import P0, Harness, harness
 from tests.hostile.client import CALLS, play
 from tests.hostile.group import ATTACKED
@@ -43,9 +44,11 @@ def test_no_answer_and_no_member_surprises_the_client(portion: int) -> None:
 
 
 def test_every_request_of_the_client_is_attacked() -> None:
-    """Every request in the error policy has a call and a place in the group's cases."""
-    assert set(APIS.values()) <= CALLS.keys()
-    assert set(APIS.values()) - {"describe_groups"} <= set(ATTACKED)
+    """Every request that the client can send has a call, and a place in the group's cases."""
+    assert CALLS.keys() == SUPPORTED_REQUESTS.keys()
+    alone = {"describe_groups", "sasl_handshake", "sasl_authenticate"}
+    assert set(ATTACKED) == SUPPORTED_REQUESTS.keys() - alone
+    assert set(APIS.values()) <= SUPPORTED_REQUESTS.keys()
 
 
 def failures() -> list[tuple[Request, int]]:
