@@ -20,7 +20,7 @@ from kgroup.broker.groups.records import GroupRecord, MemberRecord
 from kgroup.broker.groups.requests import Protocol
 from kgroup.broker.groups.responses import JoinedMember
 from kgroup.broker.groups.states import EMPTY, PREDECESSORS, GroupState
-from kgroup.broker.groups.subscribed_topics import CONSUMER, subscribed_topics
+from kgroup.broker.groups.subscribed_topics import CONSUMER, MOST_TOPICS, subscribed_topics
 
 
 @final
@@ -217,7 +217,7 @@ class ClassicGroup:
         return topic in self.topics if self.topics is not None else self.is_of_consumers
 
     def read_topics(self) -> frozenset[str] | None:
-        """The topics that its members subscribe to, or None if they cannot be known."""
+        """The topics that its members subscribe to, or None if they cannot be known, or are many."""
         if not self.is_of_consumers:
             return None
         if not self.members:
@@ -225,10 +225,13 @@ class ClassicGroup:
         if self.protocol_name is None:
             return None
         topics: set[str] = set()
-        for member in self.members.values():
-            some = subscribed_topics(member.metadata(self.protocol_name))
+        left = MOST_TOPICS
+        # Mostly all members send the same bytes.
+        for metadata in {one.metadata(self.protocol_name) for one in self.members.values()}:
+            some = subscribed_topics(metadata, left)
             if some is None:
                 return None
+            left -= len(some)
             topics.update(some)
         return frozenset(topics)
 

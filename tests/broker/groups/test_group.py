@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kgroup.broker.groups import group as group_module
 from kgroup.broker.groups.group import ClassicGroup
 from kgroup.broker.groups.members import ClassicGroupMember, Parked
 from kgroup.broker.groups.requests import Protocol
@@ -108,6 +109,20 @@ def test_subscribed_topics() -> None:
     group.add(member("b", "range"), "consumer")
     assert group.read_topics() == frozenset({"a", "b"})
     group.protocol_type = "connect"
+    assert group.read_topics() is None
+
+
+def test_more_topics_than_are_read_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all members count together; members that send the same bytes count once."""
+    monkeypatch.setattr(group_module, "MOST_TOPICS", 2)
+    group = ClassicGroup("g")
+    for name in ("a", "a2", "b"):
+        one = member(name, "range")
+        one.protocols = (Protocol("range", subscription(name[0])),)
+        group.add(one, "consumer")
+    group.protocol_name = "range"
+    assert group.read_topics() == frozenset({"a", "b"})
+    group.add(member("c", "range"), "consumer")
     assert group.read_topics() is None
 
 

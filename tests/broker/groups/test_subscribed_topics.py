@@ -16,6 +16,12 @@ def test_topics_are_read(topics: list[str], tail: bytes) -> None:
     assert subscribed_topics(subscription(*topics) + tail) == tuple(topics)
 
 
+def test_more_topics_than_asked_for_are_not_read() -> None:
+    """The count at the beginning decides, before any name is read."""
+    assert subscribed_topics(subscription("t1", "t2"), 2) == ("t1", "t2")
+    assert subscribed_topics(subscription("t1", "t2"), 1) is None
+
+
 @pytest.mark.parametrize("version", [0, 1, 3, 99])
 def test_version_does_not_matter(version: int) -> None:
     """Every version begins as version 0 does."""
