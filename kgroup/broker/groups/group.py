@@ -217,7 +217,7 @@ class ClassicGroup:
         return topic in self.topics if self.topics is not None else self.is_of_consumers
 
     def read_topics(self) -> frozenset[str] | None:
-        """The topics that its members subscribe to, or None if they cannot be known, or are many."""
+        """The topics that its members subscribe to; None if they cannot be known, or are many."""
         if not self.is_of_consumers:
             return None
         if not self.members:
