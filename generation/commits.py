@@ -23,9 +23,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
+import confluent_kafka
 import trio
 from confluent_kafka import Consumer, KafkaException
-from confluent_kafka import TopicPartition as KafkaPartition
 
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
 from kgroup.errors import (
@@ -144,7 +144,9 @@ class Committer:
 
     async def _hand_to(self, producer: Producer, offsets: CommitOffsets, seconds: float) -> None:
         positions = [
-            KafkaPartition(name.topic, name.partition, at.offset, at.metadata, at.leader_epoch)
+            confluent_kafka.TopicPartition(
+                name.topic, name.partition, at.offset, at.metadata, at.leader_epoch
+            )
             for name, at in sorted(offsets.items())
         ]
         metadata = group_metadata(self._membership)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import final
 
 import trio
 
 from kgroup.errors import UsageError
+from kgroup.worker_thread import post_to
 
 
 @final
@@ -33,8 +33,7 @@ class LoopThread:
 
     def post(self, fn: Callable[[], object]) -> None:
         """Call a function there soon, without waiting; not if the event loop has ended."""
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(fn)
+        post_to(self._token, fn)
 
     def check(self, owner: object, call: str, *, waits: bool = False) -> None:
         """Check that a call is made in this thread.

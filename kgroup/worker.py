@@ -57,6 +57,7 @@ from kgroup.running_loop import running_library
 from kgroup.runtime import Runtime
 from kgroup.tracebacks import described
 from kgroup.types import TopicPartition
+from kgroup.worker_thread import post_to
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 """The signals that close a worker's group. The first lets it finish its work; a second does not."""
@@ -285,12 +286,12 @@ async def _until_signal(
             reacted.set()
             group.shutdown(name)
 
-        token.run_sync_soon(in_loop)
+        post_to(token, in_loop)
 
     with trio.CancelScope() as scope:
 
         def cancel() -> None:
-            token.run_sync_soon(scope.cancel)
+            post_to(token, scope.cancel)
 
         with closed_by_signals(shutdown, cancel, received, reacted.is_set, outside=outside):
             async with group:

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import click
+import rich.progress
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from kgroup import bounds
 from kgroup.broker.broker_settings import BROKERS
 from kgroup.cli.options import FilePath, Number, WholeNumber, imported
 from kgroup.errors import ArgumentError, ConfigError, UsageError, short_repr
+from kgroup.testing import simulation
 from kgroup.testing.simulation import (
     Progress,
     Scenario,
@@ -31,7 +32,6 @@ from kgroup.testing.simulation import (
     default_worker,
     generate_plan,
 )
-from kgroup.testing.simulation import simulate as run
 from kgroup.testing.simulation.campaign import MOST_SEEDS, PROCESSES
 from kgroup.testing.simulation.plan import (
     FAULTS_PER_HOUR,
@@ -277,7 +277,7 @@ def simulate(
     try:
         if trace is not None:
             plan = generate_plan(scenario, seeds[0])
-            _write(trace, run(plan, workload, seed_timeout=seed_timeout).trace)
+            _write(trace, simulation.simulate(plan, workload, seed_timeout=seed_timeout).trace)
         with display:
             summary = check(
                 scenario,
@@ -411,7 +411,7 @@ class _Display:
     """A progress bar in a terminal, which disappears at its end; elsewhere a line each minute."""
 
     def __init__(self, console: Console) -> None:
-        self._bar = Bar(
+        self._bar = rich.progress.Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from kgroup.cli.options import FilePath
-from kgroup.cli.timeline.gaps import in_words as missing_of
+from kgroup.cli.timeline.gaps import missing_members
 from kgroup.cli.timeline.page import html
 from kgroup.cli.timeline.picture import svg
 from kgroup.cli.timeline.reader import groups_of, of_group, read
@@ -43,7 +43,7 @@ def timeline(files: Sequence[Path], out: Path, group_id: str | None) -> None:
     stories = stories_of(files, group_id)
     for story in stories:
         if story.gaps:
-            click.echo(f"group {story.group_id}: {missing_of(story.gaps)}", err=True)
+            click.echo(f"group {story.group_id}: {missing_members(story.gaps)}", err=True)
     write(stories, out)
     click.echo(f"{out}: {', '.join(_summary(story) for story in stories)}")
 

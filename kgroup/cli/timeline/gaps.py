@@ -49,7 +49,7 @@ def gaps_of(entries: Sequence[Entry]) -> Iterator[Gap]:
             yield Gap(generation_id=number, members=given, missing=missing)
 
 
-def in_words(gaps: Sequence[Gap]) -> str:
+def missing_members(gaps: Sequence[Gap]) -> str:
     """What is missing, in one clause; empty if nothing is."""
     if not gaps:
         return ""

@@ -21,7 +21,7 @@ from html import escape
 from itertools import chain
 from typing import Final
 
-from kgroup.cli.timeline.gaps import in_words as missing_of
+from kgroup.cli.timeline.gaps import missing_members
 from kgroup.cli.timeline.rebalances import Rebalance
 from kgroup.cli.timeline.story import (
     RUNNING,
@@ -115,7 +115,7 @@ def extent(story: Story) -> str:
     """How many members the picture shows, when they ran, and which ones are missing."""
     begin = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.begin))
     text = f"{count_of(len(story.members), 'member')}, {story.end - story.begin:.1f} s from {begin}"
-    return f"{text}; {missing_of(story.gaps)}" if story.gaps else text
+    return f"{text}; {missing_members(story.gaps)}" if story.gaps else text
 
 
 def clock(story: Story, seconds: float, digits: int = 3) -> str:

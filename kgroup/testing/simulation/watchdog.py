@@ -43,6 +43,7 @@ from trio.testing import MockClock
 from kgroup import bounds
 from kgroup.testing.simulation import hanging, trio_internals
 from kgroup.testing.simulation.hanging import SimulationHangError
+from kgroup.worker_thread import post_to
 
 SEED_TIMEOUT: Final = 600.0
 """Real seconds that a simulation may take by default; the largest one needs a few minutes."""
@@ -190,8 +191,7 @@ class Watchdog:
     def _soon_end_tasks(self) -> None:
         token = self._token  # the run may end meanwhile, in the other thread
         if token is not None:
-            with suppress(trio.RunFinishedError):
-                token.run_sync_soon(self._end_tasks)
+            post_to(token, self._end_tasks)
 
     def _leave_loop(self) -> NoReturn:
         """Stands in for the clock's ``current_time``."""
