@@ -21,7 +21,7 @@ from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups import timers, write_faults
 from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
 from kgroup.broker.groups.rule_tables import TABLES
-from kgroup.broker.groups.rules import Row
+from kgroup.broker.groups.rules import Rule
 from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState
 from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
 from kgroup.client.error_policy import OTHERWISE, REACTIONS, Request, TransportFailure
@@ -377,7 +377,7 @@ def _arrows() -> Iterator[str]:
         yield f"    {before.value} --> {after.value}: {', '.join(names)}"
 
 
-def _rule(row: Row, event: str) -> str:
+def _rule(row: Rule, event: str) -> str:
     is_request = event[0].isupper()
     cells = (
         _states(row.states),

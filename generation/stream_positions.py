@@ -43,7 +43,7 @@ class _WaitingForReset:
 
 @final
 @attrs.define(eq=False)
-class _Search:
+class _PositionSearch:
     """A search for the positions with which a stream begins, or for one that the log has.
 
     Attributes:
@@ -77,7 +77,7 @@ class StreamPositions:
         self._starts: Final = parts.starts
         self._partitions: Final = partitions
         self._located = False
-        self._search: _Search | None = None
+        self._search: _PositionSearch | None = None
         self._resets: dict[TopicPartition, Backoff] = {}
         """The waits of partitions whose position was reset and that have given no record since."""
         self._waiting: dict[TopicPartition, _WaitingForReset] = {}
@@ -165,8 +165,8 @@ class StreamPositions:
     def _moves(self, partition: TopicPartition) -> int:
         return self._positions.moves([partition])[partition]
 
-    def _begin(self, error: OffsetOutOfRangeError | None) -> _Search:
-        self._search = search = _Search(error)
+    def _begin(self, error: OffsetOutOfRangeError | None) -> _PositionSearch:
+        self._search = search = _PositionSearch(error)
         if error is None and self._positions.unlocated.isdisjoint(self._partitions):
             search.found = True
             search.over.set()
@@ -174,7 +174,7 @@ class StreamPositions:
             self._lifecycle.start_service(self._find, search)
         return search
 
-    async def _find(self, search: _Search) -> None:
+    async def _find(self, search: _PositionSearch) -> None:
         partitions = self._partitions if search.error is None else [search.error.partition]
         try:
             with search.scope:

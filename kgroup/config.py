@@ -21,7 +21,7 @@ from kgroup.errors import ArgumentError, ConfigError
 from kgroup.extension_checks import check_assignor
 from kgroup.interfaces import Assignor, LoadStarts
 from kgroup.security.properties import Properties, PropertySource
-from kgroup.security.property_table import ROWS, Part
+from kgroup.security.property_table import ROWS, PropertyKind
 from kgroup.security.setting_names import names_checked
 from kgroup.security.settings import Security
 from kgroup.types import (
@@ -420,7 +420,7 @@ class GroupConfig:
         properties = source if isinstance(source, Properties) else Properties(source)
         del source
         with properties.naming_errors(fields):
-            read = properties.settings(Part.GROUP, fields)
+            read = properties.settings(PropertyKind.GROUP, fields)
             _refuse_missing({**read, **fields})
             if "security" not in fields:
                 read["security"] = Security.from_properties(properties)

@@ -23,7 +23,7 @@ from kgroup.security.other_logins import instead_of
 from kgroup.security.pem import form_of
 from kgroup.security.properties_file import decode, parse
 from kgroup.security.property_errors import FieldNames
-from kgroup.security.property_table import BY_NAME, Part, Row
+from kgroup.security.property_table import BY_NAME, Property, PropertyKind
 from kgroup.security.secret import Hidden, Secret
 from kgroup.security.token_properties import token_provider
 
@@ -93,7 +93,7 @@ class Properties:
             return
         raise translated from None
 
-    def settings(self, part: Part, given: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, part: PropertyKind, given: Mapping[str, Any]) -> dict[str, Any]:
         """The fields that properties of one part set.
 
         Args:
@@ -138,8 +138,8 @@ class Properties:
 
     def security(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of ``Security``, without those that the program gives itself."""
-        fields = self.settings(Part.SECURITY, given)
-        stores = self.settings(Part.STORE, given)
+        fields = self.settings(PropertyKind.SECURITY, given)
+        stores = self.settings(PropertyKind.STORE, given)
         for store, field in _STORES.items():
             if store in stores and field not in given:
                 place = _pem_store(store, stores[store], stores.get(f"{store}_type"))
@@ -159,7 +159,7 @@ class Properties:
         if str(getattr(mechanism, "value", mechanism)).upper() == "OAUTHBEARER" or (
             module is not None and module.name == _OAUTHBEARER_MODULE
         ):
-            fields["token"] = token_provider(self.settings(Part.TOKEN, given), module)
+            fields["token"] = token_provider(self.settings(PropertyKind.TOKEN, given), module)
         return fields
 
 
@@ -215,7 +215,7 @@ def _of_mapping(source: Mapping[Any, Any]) -> tuple[list[tuple[str, Secret]], st
     return pairs, ""
 
 
-def _read(name: str, row: Row, value: Secret) -> Any:
+def _read(name: str, row: Property, value: Secret) -> Any:
     """The value of a property's field; that of a secret one is still a `Secret`."""
     resolved, fault = _attempt(resolve, value)
     if resolved is None:

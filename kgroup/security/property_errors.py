@@ -11,12 +11,19 @@ from collections.abc import Collection
 from typing import Any, Final, final
 
 from kgroup.errors import ConfigError, short_repr
-from kgroup.security.property_table import BY_NAME, ROWS, Part, Row, kilobytes, milliseconds
+from kgroup.security.property_table import (
+    BY_NAME,
+    ROWS,
+    Property,
+    PropertyKind,
+    kilobytes,
+    milliseconds,
+)
 from kgroup.security.secret import Hidden
 
 __all__ = ["FieldNames"]
 
-_PARTS: Final = frozenset({Part.GROUP, Part.SECURITY, Part.STORE})
+_PARTS: Final = frozenset({PropertyKind.GROUP, PropertyKind.SECURITY, PropertyKind.STORE})
 _MADE_OF: Final = {
     "ca": "truststore",
     "certificate": "keystore",
@@ -91,7 +98,7 @@ class FieldNames:
         return self._name(found[0]) or found[0]
 
 
-def _shown(row: Row, value: Any, *, default: bool) -> object:
+def _shown(row: Property, value: Any, *, default: bool) -> object:
     """A field's value, as the property would have it."""
     remarks = ["the default"] if default else []
     text = ""

@@ -45,7 +45,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,15}")
 
 
 @final
-class Part(enum.Enum):
+class PropertyKind(enum.Enum):
     """What a property belongs to."""
 
     SECURITY = "security"
@@ -58,7 +58,7 @@ class Part(enum.Enum):
 
 @final
 @attrs.frozen
-class Row:
+class Property:
     """One property.
 
     Attributes:
@@ -75,7 +75,7 @@ class Row:
 
     java: str | None
     librdkafka: tuple[str, ...]
-    part: Part = Part.GROUP
+    part: PropertyKind = PropertyKind.GROUP
     field: str | None = None
     read: Callable[[str], Any] = str.strip
     secret: bool = False
@@ -179,7 +179,7 @@ def boolean(text: str) -> bool:
 
 
 def _set(
-    part: Part,
+    part: PropertyKind,
     java: str | None,
     librdkafka: str | Iterable[str],
     field: str,
@@ -187,9 +187,9 @@ def _set(
     *,
     secret: bool = False,
     without: str | None = None,
-) -> Row:
+) -> Property:
     names = tuple(librdkafka.split()) if isinstance(librdkafka, str) else tuple(librdkafka)
-    return Row(java, names, part, field, read, secret, without)
+    return Property(java, names, part, field, read, secret, without)
 
 
 def _fixed(
@@ -198,21 +198,21 @@ def _fixed(
     read: Callable[[str], Any],
     reason: str,
     *,
-    part: Part = Part.GROUP,
+    part: PropertyKind = PropertyKind.GROUP,
     without: str | None = None,
     secret: bool = False,
-) -> Row:
-    return Row(java, tuple(librdkafka.split()), part, None, read, secret, without, reason)
+) -> Property:
+    return Property(java, tuple(librdkafka.split()), part, None, read, secret, without, reason)
 
 
-def _ignored(reason: str, java: str = "", librdkafka: str = "") -> Iterable[Row]:
+def _ignored(reason: str, java: str = "", librdkafka: str = "") -> Iterable[Property]:
     """Rows of names that have no meaning here; a name of both clients is one row."""
     theirs = librdkafka.split()
     for name in java.split():
-        yield Row(name, (name,) if name in theirs else (), reason=reason)
+        yield Property(name, (name,) if name in theirs else (), reason=reason)
     for name in theirs:
         if name not in java.split():
-            yield Row(None, (name,), reason=reason)
+            yield Property(None, (name,), reason=reason)
 
 
 _OAUTHBEARER: Final = "org.apache.kafka.common.security.oauthbearer."
@@ -277,27 +277,34 @@ _SECRET_OPTIONS: Final = frozenset(
 """Properties that are refused, and whose values are not shown nevertheless."""
 
 SECURITY: Final = (
-    _set(Part.SECURITY, "security.protocol", "security.protocol", "protocol"),
-    _set(Part.SECURITY, "ssl.truststore.certificates", "ssl.ca.pem", "ca"),
-    _set(Part.SECURITY, None, "ssl.ca.location", "ca", authorities),
-    _set(Part.SECURITY, "ssl.keystore.certificate.chain", "ssl.certificate.pem", "certificate"),
-    _set(Part.SECURITY, None, "ssl.certificate.location", "certificate"),
-    _set(Part.SECURITY, "ssl.keystore.key", "ssl.key.pem", "key", secret=True),
-    _set(Part.SECURITY, None, "ssl.key.location", "key"),
-    _set(Part.SECURITY, "ssl.key.password", "ssl.key.password", "key_password", secret=True),
+    _set(PropertyKind.SECURITY, "security.protocol", "security.protocol", "protocol"),
+    _set(PropertyKind.SECURITY, "ssl.truststore.certificates", "ssl.ca.pem", "ca"),
+    _set(PropertyKind.SECURITY, None, "ssl.ca.location", "ca", authorities),
     _set(
-        Part.SECURITY,
+        PropertyKind.SECURITY,
+        "ssl.keystore.certificate.chain",
+        "ssl.certificate.pem",
+        "certificate",
+    ),
+    _set(PropertyKind.SECURITY, None, "ssl.certificate.location", "certificate"),
+    _set(PropertyKind.SECURITY, "ssl.keystore.key", "ssl.key.pem", "key", secret=True),
+    _set(PropertyKind.SECURITY, None, "ssl.key.location", "key"),
+    _set(
+        PropertyKind.SECURITY, "ssl.key.password", "ssl.key.password", "key_password", secret=True
+    ),
+    _set(
+        PropertyKind.SECURITY,
         "ssl.endpoint.identification.algorithm",
         "ssl.endpoint.identification.algorithm",
         "check_hostname",
         host_names,
     ),
-    _set(Part.SECURITY, "ssl.enabled.protocols", "", "minimum_version", minimum_version),
-    _set(Part.SECURITY, "sasl.mechanism", "sasl.mechanism sasl.mechanisms", "mechanism"),
-    _set(Part.SECURITY, None, "sasl.username", "username", str),
-    _set(Part.SECURITY, None, "sasl.password", "password", str, secret=True),
+    _set(PropertyKind.SECURITY, "ssl.enabled.protocols", "", "minimum_version", minimum_version),
+    _set(PropertyKind.SECURITY, "sasl.mechanism", "sasl.mechanism sasl.mechanisms", "mechanism"),
+    _set(PropertyKind.SECURITY, None, "sasl.username", "username", str),
+    _set(PropertyKind.SECURITY, None, "sasl.password", "password", str, secret=True),
     *(
-        _set(Part.TOKEN, java, names, field, read, secret=secret, without="token")
+        _set(PropertyKind.TOKEN, java, names, field, read, secret=secret, without="token")
         for java, names, field, read, secret in (
             (_ENDPOINT, _ENDPOINT, "token_endpoint", str.strip, False),
             (f"{_CREDENTIALS}client.id", _IDS, "client_id", str, False),
@@ -310,7 +317,7 @@ SECURITY: Final = (
         )
     ),
     *(
-        _fixed(java, names, only(*values), _OAUTH, part=Part.SECURITY, without="token")
+        _fixed(java, names, only(*values), _OAUTH, part=PropertyKind.SECURITY, without="token")
         for java, names, values in (
             ("sasl.login.callback.handler.class", "", _HANDLERS),
             ("sasl.oauthbearer.jwt.retriever.class", "", _RETRIEVERS),
@@ -318,21 +325,21 @@ SECURITY: Final = (
             (None, "sasl.oauthbearer.grant.type", ("client_credentials",)),
         )
     ),
-    _set(Part.STORE, "sasl.jaas.config", "", "jaas", secret=True),
-    _set(Part.STORE, "ssl.truststore.location", "", "truststore"),
-    _set(Part.STORE, "ssl.truststore.type", "", "truststore_type"),
-    _set(Part.STORE, "ssl.keystore.location", "ssl.keystore.location", "keystore"),
-    _set(Part.STORE, "ssl.keystore.type", "", "keystore_type"),
+    _set(PropertyKind.STORE, "sasl.jaas.config", "", "jaas", secret=True),
+    _set(PropertyKind.STORE, "ssl.truststore.location", "", "truststore"),
+    _set(PropertyKind.STORE, "ssl.truststore.type", "", "truststore_type"),
+    _set(PropertyKind.STORE, "ssl.keystore.location", "ssl.keystore.location", "keystore"),
+    _set(PropertyKind.STORE, "ssl.keystore.type", "", "keystore_type"),
     _fixed(
         None,
         "enable.ssl.certificate.verification",
         only("true"),
         "certificates are always verified; give the authority with ssl.ca.location",
-        part=Part.SECURITY,
+        part=PropertyKind.SECURITY,
     ),
-    _fixed("ssl.protocol", "", versions, _NO_EQUAL, part=Part.SECURITY),
+    _fixed("ssl.protocol", "", versions, _NO_EQUAL, part=PropertyKind.SECURITY),
     *(
-        _fixed(java, names, nothing, _NO_EQUAL, part=Part.SECURITY)
+        _fixed(java, names, nothing, _NO_EQUAL, part=PropertyKind.SECURITY)
         for java, names in (
             ("ssl.cipher.suites", "ssl.cipher.suites"),
             ("ssl.engine.factory.class", ""),
@@ -352,7 +359,7 @@ SECURITY: Final = (
             names,
             nothing,
             _OAUTH,
-            part=Part.SECURITY,
+            part=PropertyKind.SECURITY,
             without="token",
             secret=(java or names) in _SECRET_OPTIONS,
         )
@@ -422,7 +429,7 @@ SECURITY: Final = (
 
 GROUP: Final = (
     _set(
-        Part.GROUP,
+        PropertyKind.GROUP,
         "bootstrap.servers",
         "bootstrap.servers metadata.broker.list",
         "bootstrap_servers",
@@ -433,51 +440,71 @@ GROUP: Final = (
         only("use_all_dns_ips", "default"),
         "kgroup connects to hosts by the names that it was given; give the canonical ones",
     ),
-    _set(Part.GROUP, "group.id", "group.id", "group_id"),
-    _set(Part.GROUP, "client.id", "client.id", "client_id"),
-    _set(Part.GROUP, "client.rack", "client.rack", "rack_id"),
-    _set(Part.GROUP, "group.instance.id", "group.instance.id", "group_instance_id"),
-    _set(Part.GROUP, "session.timeout.ms", "session.timeout.ms", "session_timeout", milliseconds),
+    _set(PropertyKind.GROUP, "group.id", "group.id", "group_id"),
+    _set(PropertyKind.GROUP, "client.id", "client.id", "client_id"),
+    _set(PropertyKind.GROUP, "client.rack", "client.rack", "rack_id"),
+    _set(PropertyKind.GROUP, "group.instance.id", "group.instance.id", "group_instance_id"),
     _set(
-        Part.GROUP,
+        PropertyKind.GROUP,
+        "session.timeout.ms",
+        "session.timeout.ms",
+        "session_timeout",
+        milliseconds,
+    ),
+    _set(
+        PropertyKind.GROUP,
         "heartbeat.interval.ms",
         "heartbeat.interval.ms",
         "heartbeat_interval",
         milliseconds,
     ),
     _set(
-        Part.GROUP,
+        PropertyKind.GROUP,
         "max.poll.interval.ms",
         "max.poll.interval.ms",
         "max_processing_time",
         milliseconds,
     ),
-    _set(Part.GROUP, "auto.offset.reset", "auto.offset.reset", "auto_offset_reset", offset_reset),
     _set(
-        Part.GROUP,
+        PropertyKind.GROUP,
+        "auto.offset.reset",
+        "auto.offset.reset",
+        "auto_offset_reset",
+        offset_reset,
+    ),
+    _set(
+        PropertyKind.GROUP,
         "isolation.level",
         "isolation.level",
         "isolation_level",
         lambda text: text.strip().lower(),
     ),
     _set(
-        Part.GROUP,
+        PropertyKind.GROUP,
         "partition.assignment.strategy",
         "partition.assignment.strategy",
         "assignors",
         assignors,
     ),
-    _set(Part.GROUP, "request.timeout.ms", "socket.timeout.ms", "request_timeout", milliseconds),
-    _set(Part.GROUP, "default.api.timeout.ms", "", "commit_timeout", milliseconds),
-    _set(Part.GROUP, "retry.backoff.ms", "retry.backoff.ms", "rejoin_backoff", milliseconds),
     _set(
-        Part.GROUP,
+        PropertyKind.GROUP,
+        "request.timeout.ms",
+        "socket.timeout.ms",
+        "request_timeout",
+        milliseconds,
+    ),
+    _set(PropertyKind.GROUP, "default.api.timeout.ms", "", "commit_timeout", milliseconds),
+    _set(
+        PropertyKind.GROUP, "retry.backoff.ms", "retry.backoff.ms", "rejoin_backoff", milliseconds
+    ),
+    _set(
+        PropertyKind.GROUP,
         "retry.backoff.max.ms",
         "retry.backoff.max.ms",
         "rejoin_backoff_max",
         milliseconds,
     ),
-    _set(Part.GROUP, None, "queued.max.messages.kbytes", "max_buffered_bytes", kilobytes),
+    _set(PropertyKind.GROUP, None, "queued.max.messages.kbytes", "max_buffered_bytes", kilobytes),
     _fixed(
         "enable.auto.commit",
         "enable.auto.commit auto.commit.enable",

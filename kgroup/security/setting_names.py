@@ -17,7 +17,7 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
-from kgroup.security.property_table import BY_NAME, Part, Row, kilobytes, milliseconds
+from kgroup.security.property_table import BY_NAME, Property, PropertyKind, kilobytes, milliseconds
 from kgroup.security.secret import Hidden
 
 T = TypeVar("T")
@@ -94,16 +94,16 @@ def _meant(name: str, fields: Collection[str], security: Collection[str]) -> str
     return _elsewhere(proper, row)
 
 
-def _unit(row: Row | None) -> str:
+def _unit(row: Property | None) -> str:
     return "" if row is None else _UNITS.get(row.read, "")
 
 
-def _elsewhere(proper: str, row: Row) -> str:
+def _elsewhere(proper: str, row: Property) -> str:
     """What an error adds about a property that is no field of the class, nor of ``Security``."""
     if row.field is None:
         return f": {row.reason}"
-    if row.part is Part.GROUP:
+    if row.part is PropertyKind.GROUP:
         return f"; it is one of GroupConfig: {row.field}{_unit(row)}"
-    if row.part is Part.TOKEN:
+    if row.part is PropertyKind.TOKEN:
         return f"; give Security(token=OidcClientCredentials({row.field}=...))"
     return f"; Security.from_properties reads {proper}"

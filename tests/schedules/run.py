@@ -21,7 +21,7 @@ from kgroup.cli.demo.cluster import DemoCluster, LineProducer
 from kgroup.cli.demo.journal import (
     CommitDone,
     Ended,
-    Entry,
+    JournalEntry,
     JournalReader,
     RecordProcessed,
     Started,
@@ -237,7 +237,7 @@ class Run:
 
 
 def count(
-    placed: Mapping[Record, int], journals: Mapping[str, Sequence[Entry]], killed: str | None
+    placed: Mapping[Record, int], journals: Mapping[str, Sequence[JournalEntry]], killed: str | None
 ) -> Account:
     """Audit the journals."""
     tally = _Tally()
@@ -269,7 +269,7 @@ class _Tally:
         self._reached: dict[tuple[str, int, int], int] = {}
         self._last_epoch: dict[str, int] = {}
 
-    def read(self, name: str, journal: Iterable[Entry]) -> None:
+    def read(self, name: str, journal: Iterable[JournalEntry]) -> None:
         """Read one worker's journal."""
         for entry in journal:
             match entry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgroup.cli.demo.journal import CommitDone, Ended, Entry, RecordProcessed, Started
+from kgroup.cli.demo.journal import CommitDone, Ended, JournalEntry, RecordProcessed, Started
 from tests.schedules.run import count
 
 PLACED = {(0, offset): offset for offset in range(3)}
@@ -30,7 +30,7 @@ def ended(why: str, epoch: int, time: float) -> Ended:
     return Ended(time=time, generation=epoch, epoch=epoch, why=why)
 
 
-WHOLE: list[Entry] = [start(1, 0), *(did(offset, 1, offset) for offset in range(3))]
+WHOLE: list[JournalEntry] = [start(1, 0), *(did(offset, 1, offset) for offset in range(3))]
 
 
 def test_a_perfect_run_has_no_faults() -> None:
@@ -53,7 +53,7 @@ def test_missing_and_strange_records_are_found() -> None:
 
 def test_a_repetition_is_planned_unless_a_kill_or_a_loss_explains_it() -> None:
     """A repetition is explained by a kill or by a lost generation, or else counts as planned."""
-    again: list[Entry] = [start(2, 5), did(2, 2, 6)]
+    again: list[JournalEntry] = [start(2, 5), did(2, 2, 6)]
     assert count(PLACED, {"a": WHOLE, "b": again}, None).planned == [(0, 2)]
     killed = count(PLACED, {"a": WHOLE, "b": again}, "a")
     assert (killed.planned, killed.after_kill) == ([], [(0, 2)])
@@ -72,7 +72,7 @@ def test_what_was_committed_is_not_excused_by_a_kill() -> None:
 
 def test_disorder_is_found() -> None:
     """Disorder is found within a generation, and between first processings of all workers."""
-    backwards: list[Entry] = [start(1, 0), did(1, 1, 1), did(0, 1, 2), did(2, 1, 3)]
+    backwards: list[JournalEntry] = [start(1, 0), did(1, 1, 1), did(0, 1, 2), did(2, 1, 3)]
     assert (0, 0) in count(PLACED, {"a": backwards}, None).disordered
     journals = {"a": [start(1, 0), did(1, 1, 1), did(2, 1, 3)], "b": [start(2, 1), did(0, 2, 2)]}
     assert count(PLACED, journals, None).disordered == [(0, 0)]

@@ -27,7 +27,7 @@ from kgroup.errors import ConfigError
 from kgroup.security.credentials import Token
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.oidc import OidcClientCredentials
-from kgroup.security.property_table import BY_NAME, ROWS, Part
+from kgroup.security.property_table import BY_NAME, ROWS, PropertyKind
 from kgroup.security.secret import Secret
 from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol, TlsVersion
 from kgroup.security.ssl_contexts import client_context
@@ -577,13 +577,15 @@ def test_librdkafka_knows_its_names() -> None:
 def test_rows_are_consistent() -> None:
     """A name has one row; a row sets a field that exists, or says why it does not."""
     assert sum(len(row.names) for row in ROWS) == len(BY_NAME)
-    kinds: dict[Part, type[Any]] = {
-        Part.SECURITY: Security,
-        Part.TOKEN: OidcClientCredentials,
-        Part.GROUP: GroupConfig,
+    kinds: dict[PropertyKind, type[Any]] = {
+        PropertyKind.SECURITY: Security,
+        PropertyKind.TOKEN: OidcClientCredentials,
+        PropertyKind.GROUP: GroupConfig,
     }
     for row in ROWS:
-        fields = {row.field} if row.part is Part.STORE else attrs.fields_dict(kinds[row.part])
+        fields = (
+            {row.field} if row.part is PropertyKind.STORE else attrs.fields_dict(kinds[row.part])
+        )
         assert row.field is None or row.field in fields
         assert (row.field is None) == bool(row.reason)
 

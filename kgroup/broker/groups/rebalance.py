@@ -11,7 +11,7 @@ from typing import Final
 from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.group import NO_WAIT, InitialWait
-from kgroup.broker.groups.rules import Row, Table, from_kafka, run
+from kgroup.broker.groups.rules import Rule, Table, from_kafka, run
 from kgroup.broker.groups.states import COMPLETING, EMPTY, PREPARING
 from kgroup.broker.groups.timers import TimerKind
 from kgroup.error_codes import ErrorCode
@@ -143,13 +143,13 @@ def _left(seconds: float, spent: float) -> float:
 #: A join completes: the JOIN timer has expired, or all members have joined.
 JOIN_COMPLETES: Final[Table] = from_kafka(
     "GroupMetadataManager.completeClassicGroupJoin",
-    Row(
+    Rule(
         {PREPARING},
         (if_.has_no_members, if_.append_fails),
         then=(become_empty_without_record,),
         to=EMPTY,
     ),
-    Row({PREPARING}, (if_.has_no_members,), then=(become_empty,), to=EMPTY),
-    Row({PREPARING}, (if_.no_member_has_joined,), then=(restart_join_timer,)),
-    Row({PREPARING}, then=(start_generation,), to=COMPLETING),
+    Rule({PREPARING}, (if_.has_no_members,), then=(become_empty,), to=EMPTY),
+    Rule({PREPARING}, (if_.no_member_has_joined,), then=(restart_join_timer,)),
+    Rule({PREPARING}, then=(start_generation,), to=COMPLETING),
 )

@@ -17,7 +17,7 @@ from typing import Final
 from kgroup.broker.groups import actions as do
 from kgroup.broker.groups import conditions as if_
 from kgroup.broker.groups import rebalance
-from kgroup.broker.groups.rules import Action, Condition, Row, Table, from_kafka
+from kgroup.broker.groups.rules import Action, Condition, Rule, Table, from_kafka
 from kgroup.broker.groups.states import (
     ANY,
     COMPLETING,
@@ -35,12 +35,12 @@ _WITH_MEMBERS: Final = frozenset({PREPARING, COMPLETING, STABLE})
 #: Whether the sender is a member: the instance id is checked first, then the member id.
 _IDENTITY: Final[Table] = from_kafka(
     "ClassicGroup.validateMember",
-    Row(ANY, (if_.instance_is_unknown,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
-    Row(ANY, (if_.instance_belongs_to_another_member,), error=ErrorCode.FENCED_INSTANCE_ID),  # 82
-    Row(ANY, (if_.is_not_a_member,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+    Rule(ANY, (if_.instance_is_unknown,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+    Rule(ANY, (if_.instance_belongs_to_another_member,), error=ErrorCode.FENCED_INSTANCE_ID),  # 82
+    Rule(ANY, (if_.is_not_a_member,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
 )
-_DEAD_GROUP: Final = Row({DEAD}, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # 15
-_WRONG_GENERATION: Final = Row(
+_DEAD_GROUP: Final = Rule({DEAD}, error=ErrorCode.COORDINATOR_NOT_AVAILABLE)  # 15
+_WRONG_GENERATION: Final = Rule(
     ANY, (if_.generation_differs,), error=ErrorCode.ILLEGAL_GENERATION
 )  # 22
 
@@ -48,8 +48,8 @@ _WRONG_GENERATION: Final = Row(
 def _rebalance(*when: Condition, do_first: Action) -> Table:
     """A member is new or changes: a rebalance begins, or the current one may complete."""
     return (
-        Row(_NOT_PREPARING, when, then=(do_first, rebalance.prepare_rebalance), to=PREPARING),
-        Row({PREPARING}, when, then=(do_first, rebalance.complete_unless_initial_wait)),
+        Rule(_NOT_PREPARING, when, then=(do_first, rebalance.prepare_rebalance), to=PREPARING),
+        Rule({PREPARING}, when, then=(do_first, rebalance.complete_unless_initial_wait)),
     )
 
 
@@ -57,7 +57,7 @@ JOIN: Final[Table] = (
     *from_kafka("GroupMetadataManager.classicGroupJoinNewMember", _DEAD_GROUP),
     *from_kafka(
         "GroupMetadataManager.acceptJoiningMember",
-        Row(
+        Rule(
             ANY,
             (if_.is_over_size,),
             then=(do.remove_rejected,),
@@ -66,17 +66,17 @@ JOIN: Final[Table] = (
     ),
     *from_kafka(
         "ClassicGroup.supportsProtocols",
-        Row(ANY, (if_.shares_no_protocol,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
+        Rule(ANY, (if_.shares_no_protocol,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
     ),
     # A static member's new process.
     *from_kafka(
         "GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
-        Row(
+        Rule(
             {STABLE},
             (if_.has_no_id, if_.instance_is_known, if_.keeps_the_protocol, if_.append_fails),
             then=(do.refuse_replacement,),
         ),
-        Row(
+        Rule(
             {STABLE},
             (if_.has_no_id, if_.instance_is_known, if_.keeps_the_protocol),
             then=(do.replace_instance_without_rebalance,),
@@ -90,61 +90,61 @@ JOIN: Final[Table] = (
     ),
     *from_kafka(
         "GroupMetadataManager.classicGroupJoinNewDynamicMember",
-        Row(ANY, (if_.has_no_id, if_.needs_an_id_first), then=(do.assign_member_id,)),  # 79
+        Rule(ANY, (if_.has_no_id, if_.needs_an_id_first), then=(do.assign_member_id,)),  # 79
         *_rebalance(if_.has_no_id, do_first=do.add_member),
     ),
     # A client with a member id that it was given; it cannot be static.
     *from_kafka(
         "GroupMetadataManager.classicGroupJoinExistingMember",
-        Row(ANY, (if_.is_pending, if_.has_instance), error=ErrorCode.UNKNOWN_SERVER_ERROR),  # -1
+        Rule(ANY, (if_.is_pending, if_.has_instance), error=ErrorCode.UNKNOWN_SERVER_ERROR),  # -1
         *_rebalance(if_.is_pending, do_first=do.add_member),
     ),
     # A known member.
     *_IDENTITY,
     *from_kafka(
         "GroupMetadataManager.classicGroupJoinExistingMember",
-        Row({PREPARING}, then=(do.rejoin, rebalance.complete_unless_initial_wait)),
-        Row({COMPLETING}, (if_.changes_nothing,), then=(do.repeat_join_response,)),
-        Row({COMPLETING}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
-        Row(
+        Rule({PREPARING}, then=(do.rejoin, rebalance.complete_unless_initial_wait)),
+        Rule({COMPLETING}, (if_.changes_nothing,), then=(do.repeat_join_response,)),
+        Rule({COMPLETING}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
+        Rule(
             {STABLE}, (if_.is_leader,), then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING
         ),
-        Row({STABLE}, (if_.changes_nothing,), then=(do.repeat_join_response,)),
-        Row({STABLE}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
+        Rule({STABLE}, (if_.changes_nothing,), then=(do.repeat_join_response,)),
+        Rule({STABLE}, then=(do.rejoin, rebalance.prepare_rebalance), to=PREPARING),
     ),
 )
 
 #: After the JoinGroup that created the group; a response that it got already stands.
 NEW_GROUP: Final[Table] = from_kafka(
     "GroupMetadataManager.classicGroupJoinToClassicGroup",
-    Row({EMPTY, PREPARING}, (if_.append_fails,), then=(do.fail_joins, do.mark_dead), to=DEAD),
-    Row({EMPTY, PREPARING}, then=(do.write_empty_record,)),
+    Rule({EMPTY, PREPARING}, (if_.append_fails,), then=(do.fail_joins, do.mark_dead), to=DEAD),
+    Rule({EMPTY, PREPARING}, then=(do.write_empty_record,)),
 )
 
 SYNC: Final[Table] = (
     *from_kafka(
         "GroupMetadataManager.classicGroupSync",
-        Row({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+        Rule({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
     ),
     *from_kafka("GroupMetadataManager.validateSyncGroup", _DEAD_GROUP),
     *_IDENTITY,
     *from_kafka(
         "GroupMetadataManager.validateSyncGroup",
         _WRONG_GENERATION,
-        Row(ANY, (if_.protocol_differs,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
+        Rule(ANY, (if_.protocol_differs,), error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL),  # 23
     ),
     *from_kafka(
         "GroupMetadataManager.classicGroupSyncToClassicGroup",
-        Row({PREPARING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
-        Row(
+        Rule({PREPARING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
+        Rule(
             {COMPLETING},
             (if_.is_leader, if_.append_fails),
             then=(do.park_sync, do.fail_syncs, rebalance.prepare_rebalance),
             to=PREPARING,
         ),
-        Row({COMPLETING}, (if_.is_leader,), then=(do.park_sync, do.apply_assignments), to=STABLE),
-        Row({COMPLETING}, then=(do.park_sync,)),
-        Row({STABLE}, then=(do.record_sync, do.repeat_sync_response)),
+        Rule({COMPLETING}, (if_.is_leader,), then=(do.park_sync, do.apply_assignments), to=STABLE),
+        Rule({COMPLETING}, then=(do.park_sync,)),
+        Rule({STABLE}, then=(do.record_sync, do.repeat_sync_response)),
     ),
 )
 
@@ -154,56 +154,56 @@ HEARTBEAT: Final[Table] = (
     *from_kafka("GroupMetadataManager.validateClassicGroupHeartbeat", _WRONG_GENERATION),
     *from_kafka(
         "GroupMetadataManager.classicGroupHeartbeatToClassicGroup",
-        Row({PREPARING}, then=(do.extend_session,), error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
-        Row({COMPLETING, STABLE}, then=(do.extend_session,)),
+        Rule({PREPARING}, then=(do.extend_session,), error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
+        Rule({COMPLETING, STABLE}, then=(do.extend_session,)),
     ),
 )
 
 LEAVE: Final[Table] = from_kafka(
     "GroupMetadataManager.classicGroupLeaveToClassicGroup",
     _DEAD_GROUP,
-    Row(_ALIVE),
+    Rule(_ALIVE),
 )
 
 #: For each member of the request.
 LEAVING_MEMBER: Final[Table] = (
     *from_kafka(
         "GroupMetadataManager.classicGroupLeaveToClassicGroup",
-        Row(ANY, (if_.has_no_id, if_.instance_is_known), then=(do.remove_instance,)),
-        Row(ANY, (if_.has_no_id,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
-        Row(ANY, (if_.is_pending,), then=(do.remove_pending,)),
+        Rule(ANY, (if_.has_no_id, if_.instance_is_known), then=(do.remove_instance,)),
+        Rule(ANY, (if_.has_no_id,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+        Rule(ANY, (if_.is_pending,), then=(do.remove_pending,)),
     ),
     *_IDENTITY,
     *from_kafka(
         "GroupMetadataManager.removeCurrentMemberFromClassicGroup",
-        Row(_WITH_MEMBERS, then=(do.remove_member,)),
+        Rule(_WITH_MEMBERS, then=(do.remove_member,)),
     ),
 )
 
 #: After all members of the request, if any of them has left.
 MEMBERS_LEFT: Final[Table] = from_kafka(
     "GroupMetadataManager.classicGroupLeaveToClassicGroup",
-    Row({STABLE, COMPLETING}, then=(rebalance.prepare_rebalance,), to=PREPARING),
-    Row({PREPARING}, then=(rebalance.complete_unless_initial_wait,)),
-    Row({EMPTY}),
+    Rule({STABLE, COMPLETING}, then=(rebalance.prepare_rebalance,), to=PREPARING),
+    Rule({PREPARING}, then=(rebalance.complete_unless_initial_wait,)),
+    Rule({EMPTY}),
 )
 
 OFFSET_COMMIT: Final[Table] = (
     *from_kafka(
         "ClassicGroup.validateOffsetCommit",
         _DEAD_GROUP,
-        Row({EMPTY}, (if_.has_no_generation,)),
-        Row(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
+        Rule({EMPTY}, (if_.has_no_generation,)),
+        Rule(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25
     ),
     *_IDENTITY,
     *from_kafka(
         "ClassicGroup.validateOffsetCommit",
         _WRONG_GENERATION,
-        Row({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
+        Rule({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
     ),
     *from_kafka(
         "OffsetMetadataManager.validateOffsetCommit",
-        Row({PREPARING, STABLE}, then=(do.extend_session,)),
+        Rule({PREPARING, STABLE}, then=(do.extend_session,)),
     ),
 )
 
@@ -212,52 +212,52 @@ TXN_OFFSET_COMMIT: Final[Table] = (
     *from_kafka(
         "ClassicGroup.validateOffsetCommit",
         _DEAD_GROUP,
-        Row({EMPTY}, (if_.has_no_generation,)),
-        Row(_WITH_MEMBERS, (if_.is_anonymous,)),
+        Rule({EMPTY}, (if_.has_no_generation,)),
+        Rule(_WITH_MEMBERS, (if_.is_anonymous,)),
     ),
     *_IDENTITY,
     *from_kafka(
         "ClassicGroup.validateOffsetCommit",
         _WRONG_GENERATION,
-        Row(_WITH_MEMBERS),
+        Rule(_WITH_MEMBERS),
     ),
 )
 
 OFFSET_DELETE: Final[Table] = from_kafka(
     "ClassicGroup.validateOffsetDelete",
-    Row({DEAD}, error=ErrorCode.GROUP_ID_NOT_FOUND),  # 69
-    Row(_WITH_MEMBERS, (if_.is_no_consumer_group,), error=ErrorCode.NON_EMPTY_GROUP),  # 68
-    Row(_ALIVE),
+    Rule({DEAD}, error=ErrorCode.GROUP_ID_NOT_FOUND),  # 69
+    Rule(_WITH_MEMBERS, (if_.is_no_consumer_group,), error=ErrorCode.NON_EMPTY_GROUP),  # 68
+    Rule(_ALIVE),
 )
 
 DELETE: Final[Table] = from_kafka(
     "ClassicGroup.validateDeleteGroup",
-    Row({DEAD}, error=ErrorCode.GROUP_ID_NOT_FOUND),  # 69
-    Row(_WITH_MEMBERS, error=ErrorCode.NON_EMPTY_GROUP),  # 68
-    Row({EMPTY}, then=(do.mark_dead,), to=DEAD),
+    Rule({DEAD}, error=ErrorCode.GROUP_ID_NOT_FOUND),  # 69
+    Rule(_WITH_MEMBERS, error=ErrorCode.NON_EMPTY_GROUP),  # 68
+    Rule({EMPTY}, then=(do.mark_dead,), to=DEAD),
 )
 
 #: A session has expired, or the time that a new member had to join.
 SESSION_EXPIRED: Final[Table] = (
-    *from_kafka("GroupMetadataManager.expireClassicGroupMemberHeartbeat", Row({DEAD})),
+    *from_kafka("GroupMetadataManager.expireClassicGroupMemberHeartbeat", Rule({DEAD})),
     *from_kafka(
         "GroupMetadataManager.removePendingMemberAndUpdateClassicGroup",
-        Row(
+        Rule(
             {PREPARING},
             (if_.is_pending,),
             then=(do.remove_pending, rebalance.complete_if_all_joined),
         ),
-        Row({EMPTY, COMPLETING, STABLE}, (if_.is_pending,), then=(do.remove_pending,)),
+        Rule({EMPTY, COMPLETING, STABLE}, (if_.is_pending,), then=(do.remove_pending,)),
     ),
     *from_kafka(
         "GroupMetadataManager.expireClassicGroupMemberHeartbeat",
-        Row(_ALIVE, (if_.is_not_a_member,)),
-        Row(_WITH_MEMBERS, (if_.has_satisfied_heartbeat,)),
+        Rule(_ALIVE, (if_.is_not_a_member,)),
+        Rule(_WITH_MEMBERS, (if_.has_satisfied_heartbeat,)),
     ),
     *from_kafka(
         "GroupMetadataManager.removeMemberAndUpdateClassicGroup",
-        Row({PREPARING}, then=(do.remove_member, rebalance.complete_if_all_joined)),
-        Row(
+        Rule({PREPARING}, then=(do.remove_member, rebalance.complete_if_all_joined)),
+        Rule(
             {STABLE, COMPLETING}, then=(do.remove_member, rebalance.prepare_rebalance), to=PREPARING
         ),
     ),
@@ -267,18 +267,18 @@ SESSION_EXPIRED: Final[Table] = (
 JOIN_EXPIRED: Final[Table] = (
     *from_kafka(
         "GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule",
-        Row({PREPARING}, (if_.may_wait_longer,), then=(rebalance.extend_initial_wait,)),
+        Rule({PREPARING}, (if_.may_wait_longer,), then=(rebalance.extend_initial_wait,)),
     ),
     *from_kafka(
         "GroupMetadataManager.completeClassicGroupJoin",
-        Row({PREPARING}, then=(rebalance.complete_join,)),
+        Rule({PREPARING}, then=(rebalance.complete_join,)),
     ),
 )
 
 #: The SYNC timer has expired; it also runs in Stable, once the leader has synced.
 SYNC_EXPIRED: Final[Table] = from_kafka(
     "GroupMetadataManager.expirePendingSync",
-    Row(
+    Rule(
         {COMPLETING, STABLE},
         then=(do.remove_unsynced, rebalance.prepare_rebalance),
         to=PREPARING,
@@ -288,14 +288,14 @@ SYNC_EXPIRED: Final[Table] = from_kafka(
 #: The shard goes to another coordinator.
 UNLOAD: Final[Table] = from_kafka(
     "GroupMetadataManager.onUnloaded",
-    Row(ANY, then=(do.fail_all_parked, do.mark_dead), to=DEAD),
+    Rule(ANY, then=(do.fail_all_parked, do.mark_dead), to=DEAD),
 )
 
 #: A group that was loaded after a failover, sessions started; ``group.max.size`` may have changed.
 LOADED: Final[Table] = from_kafka(
     "GroupMetadataManager.onLoaded",
-    Row({STABLE}, (if_.has_too_many_members,), then=(rebalance.prepare_rebalance,), to=PREPARING),
-    Row({EMPTY, STABLE}),
+    Rule({STABLE}, (if_.has_too_many_members,), then=(rebalance.prepare_rebalance,), to=PREPARING),
+    Rule({EMPTY, STABLE}),
 )
 
 #: Every table, by its event.

@@ -25,7 +25,7 @@ def _states(states: Iterable[GroupState]) -> frozenset[GroupState]:
 
 @final
 @attrs.frozen
-class Row:
+class Rule:
     """One rule.
 
     Attributes:
@@ -54,10 +54,10 @@ class Row:
         return True
 
 
-Table = tuple[Row, ...]
+Table = tuple[Rule, ...]
 
 
-def from_kafka(source: str, *rows: Row) -> Table:
+def from_kafka(source: str, *rows: Rule) -> Table:
     """Rows that were read from one method of Kafka."""
     return tuple(attrs.evolve(row, source=source) for row in rows)
 
@@ -81,7 +81,7 @@ def run(table: Table, context: EventContext) -> ErrorCode:
     return row.error
 
 
-def _first(rows: Iterable[Row], context: EventContext) -> Row:
+def _first(rows: Iterable[Rule], context: EventContext) -> Rule:
     for row in rows:
         if row.fits(context):
             return row

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kgroup.cli.assign.group_input import GroupInput
-from kgroup.cli.assign.results import AssignorResult, Part, Spread
+from kgroup.cli.assign.results import AssignedPart, AssignorResult, Spread
 from kgroup.cli.tables import runs
 from kgroup.types import TopicPartition, by_topic
 
@@ -131,7 +131,7 @@ def _plain(text: str) -> Text:
     return Text("".join(one if one.isprintable() or one == "\n" else "?" for one in text))
 
 
-def _part(part: Part) -> str:
+def _part(part: AssignedPart) -> str:
     changes = f" (+{_count(part.gained)} -{_count(part.lost)})" if part.gained or part.lost else ""
     return f"{_count(len(part.partitions))}{changes}\n{ranges(part.partitions)}".rstrip()
 

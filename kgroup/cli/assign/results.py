@@ -44,7 +44,7 @@ class Spread:
 
 @final
 @attrs.frozen
-class Part:
+class AssignedPart:
     """One member's part of an assignment.
 
     Attributes:
@@ -77,7 +77,7 @@ class AssignorResult:
     """
 
     assignor: str
-    parts: Mapping[str, Part]
+    parts: Mapping[str, AssignedPart]
     rounds: int
     owned: int
     moved: int
@@ -157,7 +157,7 @@ def _measured(
     }
     everything = set[TopicPartition]().union(*owned.values())
     first = set[TopicPartition]().union(*of_first.values())
-    parts: dict[str, Part] = {}
+    parts: dict[str, AssignedPart] = {}
     kept = missed = 0
     in_topic: dict[str, Counter[str]] = {name: Counter() for name in topics}
     for member in group.members:
@@ -165,7 +165,9 @@ def _measured(
         before = owned.get(member.member_id, set())
         stay = len(before.intersection(partitions))
         kept += stay
-        parts[member.member_id] = Part(partitions, len(partitions) - stay, len(before) - stay)
+        parts[member.member_id] = AssignedPart(
+            partitions, len(partitions) - stay, len(before) - stay
+        )
         for one in partitions:
             in_topic[one.topic][member.member_id] += 1
             racks = topics[one.topic].racks

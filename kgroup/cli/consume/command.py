@@ -15,7 +15,7 @@ from kgroup import bounds
 from kgroup.cli.admin_client import NO_OFFSET, AdminConnection, ClusterError, Refusal
 from kgroup.cli.cluster_options import clustered, isolation_option, text
 from kgroup.cli.consume.formats import Format, Record, as_json, as_text
-from kgroup.cli.consume.reading import BEGINNING, END, Reading, Source
+from kgroup.cli.consume.reading import BEGINNING, END, Reading, ReadOptions
 from kgroup.cli.groups.cluster import GroupCluster
 from kgroup.cli.groups.report import members
 from kgroup.cli.groups.values import Group
@@ -154,7 +154,7 @@ def _source(
     begin: Position,
     partitions: Sequence[int],
     isolation: IsolationLevel,
-) -> Source:
+) -> ReadOptions:
     """What to read; the connection is needed for that only.
 
     Raises:
@@ -162,7 +162,7 @@ def _source(
     """
     numbers = tuple((one, one) for one in partitions)
     wanted = chosen([TopicChoice(one, numbers) for one in topics], connection.topics(), _NEEDED)
-    return Source(
+    return ReadOptions(
         bootstrap_servers=bootstrap_servers,
         security=security,
         isolation=isolation,

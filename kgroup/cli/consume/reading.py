@@ -32,7 +32,7 @@ from kgroup.permissions import to_grant
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
 
-__all__ = ["BEGINNING", "END", "Reading", "Source"]
+__all__ = ["BEGINNING", "END", "ReadOptions", "Reading"]
 
 BEGINNING: Final = OFFSET_BEGINNING
 END: Final = OFFSET_END
@@ -64,7 +64,7 @@ _PASSING: Final = frozenset(
 
 @final
 @attrs.frozen(kw_only=True)
-class Source:
+class ReadOptions:
     """What is read.
 
     Attributes:
@@ -115,7 +115,7 @@ class Reading:
         ClusterError: the settings are refused.
     """
 
-    def __init__(self, source: Source, warn: Callable[[str], None]) -> None:
+    def __init__(self, source: ReadOptions, warn: Callable[[str], None]) -> None:
         self._source = source
         self._warn = warn
         self._errors = ConnectionErrors(

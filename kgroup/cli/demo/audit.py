@@ -18,7 +18,7 @@ import attrs
 from kgroup.cli.demo.journal import (
     CommitDone,
     Committing,
-    Entry,
+    JournalEntry,
     Received,
     RecordProcessed,
     Refused,
@@ -65,7 +65,7 @@ class Evidence:
 
     lines: Sequence[str]
     placed: Mapping[Record, int]
-    journals: Mapping[str, Sequence[Entry]]
+    journals: Mapping[str, Sequence[JournalEntry]]
     kill: Disturbance | None
     freeze: Disturbance | None
     committed: Mapping[int, int] | None
@@ -237,7 +237,7 @@ def _processings(evidence: Evidence) -> Iterator[_Processing]:
                 )
 
 
-def _epoch_at(time: float, journal: Iterable[Entry]) -> int | None:
+def _epoch_at(time: float, journal: Iterable[JournalEntry]) -> int | None:
     """The epoch of the generation that a worker was in at a time; None before its first."""
     epochs = [e.epoch for e in journal if isinstance(e, Started) and e.time <= time]
     return epochs[-1] if epochs else None

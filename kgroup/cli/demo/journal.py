@@ -28,7 +28,7 @@ from kgroup.types import TopicPartition
 
 
 @attrs.frozen(kw_only=True)
-class Entry:
+class JournalEntry:
     """The base class of all entries.
 
     Attributes:
@@ -45,7 +45,7 @@ class Entry:
 
 @final
 @attrs.frozen(kw_only=True)
-class Started(Entry):
+class Started(JournalEntry):
     """The worker received a generation with these partitions."""
 
     kind: ClassVar = "started"
@@ -54,7 +54,7 @@ class Started(Entry):
 
 @final
 @attrs.frozen(kw_only=True)
-class Ended(Entry):
+class Ended(JournalEntry):
     """A generation of the worker has ended."""
 
     kind: ClassVar = "ended"
@@ -63,7 +63,7 @@ class Ended(Entry):
 
 @final
 @attrs.frozen(kw_only=True)
-class Received(Entry):
+class Received(JournalEntry):
     """The worker received a batch: the offsets from ``first`` up to, not including, ``next``."""
 
     kind: ClassVar = "received"
@@ -74,7 +74,7 @@ class Received(Entry):
 
 @final
 @attrs.frozen(kw_only=True)
-class RecordProcessed(Entry):
+class RecordProcessed(JournalEntry):
     """A record was processed: its words were counted."""
 
     kind: ClassVar = "processed"
@@ -85,7 +85,7 @@ class RecordProcessed(Entry):
 
 @final
 @attrs.frozen(kw_only=True)
-class Committing(Entry):
+class Committing(JournalEntry):
     """The worker is about to commit the offset ``next``."""
 
     kind: ClassVar = "committing"
@@ -95,7 +95,7 @@ class Committing(Entry):
 
 @final
 @attrs.frozen(kw_only=True)
-class CommitDone(Entry):
+class CommitDone(JournalEntry):
     """The coordinator accepted the commit."""
 
     kind: ClassVar = "committed"
@@ -105,7 +105,7 @@ class CommitDone(Entry):
 
 @final
 @attrs.frozen(kw_only=True)
-class Refused(Entry):
+class Refused(JournalEntry):
     """The commit was refused, because its generation had ended."""
 
     kind: ClassVar = "refused"
@@ -114,7 +114,7 @@ class Refused(Entry):
     why: str
 
 
-KINDS: Final[Mapping[str, type[Entry]]] = {
+KINDS: Final[Mapping[str, type[JournalEntry]]] = {
     entry.kind: entry
     for entry in (Started, Ended, Received, RecordProcessed, Committing, CommitDone, Refused)
 }
@@ -197,7 +197,7 @@ class JournalReader:
         self._path = path
         self._position = 0
 
-    def new_entries(self) -> Iterator[Entry]:
+    def new_entries(self) -> Iterator[JournalEntry]:
         """The entries since the last call. An incomplete last line is left for the next call."""
         try:
             with self._path.open("rb") as file:

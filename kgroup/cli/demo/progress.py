@@ -14,7 +14,7 @@ import attrs
 from kgroup.cli.demo.journal import (
     CommitDone,
     Ended,
-    Entry,
+    JournalEntry,
     JournalReader,
     Received,
     RecordProcessed,
@@ -52,7 +52,7 @@ class Worker:
     child: Child
     journal: JournalReader
     condition: Condition = Condition.RUNNING
-    entries: list[Entry] = attrs.field(factory=list)
+    entries: list[JournalEntry] = attrs.field(factory=list)
     generation: int = -1
     owned: frozenset[int] = frozenset()
     processed: int = 0
@@ -73,14 +73,14 @@ class Worker:
             for partition, batch in self._in_hand.items()
         )
 
-    def read(self) -> Iterator[Entry]:
+    def read(self) -> Iterator[JournalEntry]:
         """Read the new entries of its journal."""
         for entry in self.journal.new_entries():
             self.entries.append(entry)
             self._record(entry)
             yield entry
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: JournalEntry) -> None:
         match entry:
             case Started():
                 self.generation, self._epoch = entry.generation, entry.epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgroup.broker.groups import rule_tables
-from kgroup.broker.groups.rules import Row, Table
+from kgroup.broker.groups.rules import Rule, Table
 from kgroup.broker.groups.states import DEAD, PREDECESSORS, GroupState
 from kgroup.error_codes import ErrorCode
 
@@ -18,14 +18,14 @@ REQUESTS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "TxnOffsetCom
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_rows_lead_where_the_states_allow(row: Row) -> None:
+def test_rows_lead_where_the_states_allow(row: Rule) -> None:
     """The state that a row enters may follow each state in which the row applies."""
     assert row.states
     assert row.to is None or row.states <= PREDECESSORS[row.to]
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_conditions_and_actions_say_what_they_are(row: Row) -> None:
+def test_conditions_and_actions_say_what_they_are(row: Rule) -> None:
     """Each has a docstring, which the generated page shows."""
     assert all(part.__doc__ for part in (*row.when, *row.then))
 
@@ -54,7 +54,7 @@ def test_identity_is_checked_in_the_order_of_validate_member() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_rows_say_where_they_were_read(row: Row) -> None:
+def test_rows_say_where_they_were_read(row: Rule) -> None:
     """Each row names the method in one of Kafka's three classes from which it was taken."""
     owner, _, method = row.source.partition(".")
     assert owner in {"GroupMetadataManager", "ClassicGroup", "OffsetMetadataManager"}

@@ -6,7 +6,7 @@ import pytest
 
 from kgroup.broker.groups.event_context import EventContext
 from kgroup.broker.groups.group import ClassicGroup
-from kgroup.broker.groups.rules import Row, run
+from kgroup.broker.groups.rules import Rule, run
 from kgroup.broker.groups.states import EMPTY, PREPARING, STABLE
 from kgroup.broker.groups.timers import Timers
 from kgroup.broker.groups.write_faults import WriteFaults
@@ -34,30 +34,30 @@ def prepare(context: EventContext) -> None:
 def test_first_fitting_row_wins() -> None:
     """Rows of other states, and rows whose condition fails, are skipped."""
     table = (
-        Row({STABLE}, error=ErrorCode.FENCED_INSTANCE_ID),
-        Row({EMPTY}, (lambda _: True, lambda _: False), error=ErrorCode.INVALID_GROUP_ID),
-        Row({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),
-        Row({EMPTY}),
+        Rule({STABLE}, error=ErrorCode.FENCED_INSTANCE_ID),
+        Rule({EMPTY}, (lambda _: True, lambda _: False), error=ErrorCode.INVALID_GROUP_ID),
+        Rule({EMPTY}, error=ErrorCode.UNKNOWN_MEMBER_ID),
+        Rule({EMPTY}),
     )
     assert run(table, a_context()) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_row_enters_the_state_that_it_names_and_no_other() -> None:
     """An action that enters another state, or none, is an internal error."""
-    assert run((Row({EMPTY}, then=(prepare,), to=PREPARING),), a_context()) is ErrorCode.NONE
+    assert run((Rule({EMPTY}, then=(prepare,), to=PREPARING),), a_context()) is ErrorCode.NONE
     with pytest.raises(RuntimeError, match="its rule says None"):
-        run((Row({EMPTY}, then=(prepare,)),), a_context())
+        run((Rule({EMPTY}, then=(prepare,)),), a_context())
     with pytest.raises(RuntimeError, match="entered \\[\\], but"):
-        run((Row({EMPTY}, to=PREPARING),), a_context())
+        run((Rule({EMPTY}, to=PREPARING),), a_context())
 
 
 def test_a_row_within_a_row_answers_for_its_own_state() -> None:
     """The state that an inner table enters does not count for the outer row."""
 
     def inner(context: EventContext) -> None:
-        run((Row({EMPTY}, then=(prepare,), to=PREPARING),), context)
+        run((Rule({EMPTY}, then=(prepare,), to=PREPARING),), context)
 
-    assert run((Row({EMPTY}, then=(inner,)),), a_context()) is ErrorCode.NONE
+    assert run((Rule({EMPTY}, then=(inner,)),), a_context()) is ErrorCode.NONE
 
 
 def test_no_rule_is_an_error_that_names_the_group() -> None:

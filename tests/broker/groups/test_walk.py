@@ -30,7 +30,7 @@ from kgroup.broker.groups.responses import (
     OffsetsDeleted,
 )
 from kgroup.broker.groups.rule_tables import TABLES
-from kgroup.broker.groups.rules import Row, Table
+from kgroup.broker.groups.rules import Rule, Table
 from kgroup.broker.groups.states import DEAD
 from kgroup.broker.groups.timers import TimerKind, TimerName, Timers
 from kgroup.broker.groups.validation import (
@@ -317,7 +317,7 @@ def test_every_row_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: set[tuple[int, int]] = set()
     first = rules._first
 
-    def noting(table: Table, context: EventContext) -> Row:
+    def noting(table: Table, context: EventContext) -> Rule:
         row = first(table, context)
         reached.update((id(table), at) for at, one in enumerate(table) if one is row)
         return row

@@ -15,7 +15,7 @@ from kgroup.cli.demo.journal import (
     KINDS,
     CommitDone,
     Committing,
-    Entry,
+    JournalEntry,
     Received,
     RecordProcessed,
     Refused,
@@ -35,7 +35,7 @@ class Story:
 
     def __init__(self) -> None:
         self.time = 0.0
-        self.journals: dict[str, list[Entry]] = {"first": [], "second": [], "third": []}
+        self.journals: dict[str, list[JournalEntry]] = {"first": [], "second": [], "third": []}
         self.epochs: dict[str, int] = dict.fromkeys(self.journals, 0)
         self.generations: dict[str, int] = {}
 
@@ -43,7 +43,7 @@ class Story:
         """Advance to this time."""
         self.time = time
 
-    def put(self, worker: str, kind: type[Entry], **more: Any) -> None:
+    def put(self, worker: str, kind: type[JournalEntry], **more: Any) -> None:
         """Write an entry."""
         self.time += 0.001
         entry = kind(

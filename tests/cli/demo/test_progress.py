@@ -12,7 +12,7 @@ from kgroup.cli.demo.journal import (
     CommitDone,
     Committing,
     Ended,
-    Entry,
+    JournalEntry,
     JournalReader,
     Received,
     RecordProcessed,
@@ -26,9 +26,9 @@ class Scripted:
     """Replaces the reader of a journal."""
 
     def __init__(self) -> None:
-        self.waiting: list[Entry] = []
+        self.waiting: list[JournalEntry] = []
 
-    def new_entries(self) -> Iterator[Entry]:
+    def new_entries(self) -> Iterator[JournalEntry]:
         """The entries that were added since the last call."""
         while self.waiting:
             yield self.waiting.pop(0)
@@ -45,7 +45,7 @@ class Harness:
             self.watch.workers.append(Worker(child=child, journal=cast("JournalReader", reader)))
 
     def write(
-        self, worker: int, kind: type[Entry], generation: int, epoch: int = 1, **more: Any
+        self, worker: int, kind: type[JournalEntry], generation: int, epoch: int = 1, **more: Any
     ) -> None:
         """Write an entry of a worker and read it."""
         entry = kind(time=0.0, generation=generation, epoch=epoch, **more)
@@ -98,7 +98,7 @@ def test_halfway(harness: Harness) -> None:
     """A worker is halfway once it has processed a part of a batch, but not all of it."""
     halfway = []
 
-    def write(kind: type[Entry], **more: Any) -> None:
+    def write(kind: type[JournalEntry], **more: Any) -> None:
         harness.write(0, kind, 5, **more)
         halfway.append(harness.watch.workers[0].halfway)
 

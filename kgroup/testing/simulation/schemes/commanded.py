@@ -19,13 +19,13 @@ from kgroup.testing.simulation.process import Process
 from kgroup.testing.simulation.schemes.commands import (
     Hello,
     Start,
-    Stop,
     Stopped,
+    StopReading,
     coordinator_address,
     receive,
     send,
 )
-from kgroup.testing.simulation.schemes.member import COORDINATOR, GroupMember
+from kgroup.testing.simulation.schemes.member import COORDINATOR, RegisteredMember
 
 _RECONNECT: Final = 0.5
 """Seconds until a member tries to find the coordinator again."""
@@ -38,7 +38,7 @@ async def commanded_member(process: Process) -> None:
 
 
 @final
-class CommandedMember(GroupMember):
+class CommandedMember(RegisteredMember):
     """A member of scheme 2."""
 
     def __init__(self, process: Process, nursery: trio.Nursery, background: trio.Nursery) -> None:
@@ -46,22 +46,22 @@ class CommandedMember(GroupMember):
         self._obeying: trio.CancelScope | None = None
 
     def watch_fired(self, path: str) -> None:
-        """See ``GroupMember``: the coordinator has changed, so the connection is given up."""
+        """See ``RegisteredMember``: the coordinator has changed, so the connection is given up."""
         del path
         self._let_go()
 
     async def session_replaced(self) -> None:
-        """See ``GroupMember``: the coordinator sees the new registration."""
+        """See ``RegisteredMember``: the coordinator sees the new registration."""
         await self.register()
         self._let_go()  # the watch was lost with the session
 
     def close(self) -> None:
-        """See ``GroupMember``."""
+        """See ``RegisteredMember``."""
         super().close()
         self._let_go()
 
     async def run(self) -> None:
-        """See ``GroupMember``."""
+        """See ``RegisteredMember``."""
         while not self.closing:
             with trio.CancelScope() as self._obeying:
                 await self._find_and_obey()
@@ -89,7 +89,7 @@ class CommandedMember(GroupMember):
         await send(stream, Hello(self.member_id))
         while (command := await receive(stream)) is not None:
             match command:
-                case Stop(number):
+                case StopReading(number):
                     self.streams.stop()
                     await self.store_offsets()
                     self.streams.give_up()

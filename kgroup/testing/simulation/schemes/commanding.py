@@ -28,8 +28,8 @@ from kgroup.testing.simulation.schemes.commands import (
     Command,
     Hello,
     Start,
-    Stop,
     Stopped,
+    StopReading,
     coordinator_address,
     receive,
     send,
@@ -50,7 +50,7 @@ class _Link:
     """A connection from a member.
 
     Attributes:
-        stopped: the number of the last `Stop` that it answered.
+        stopped: the number of the last `StopReading` that it answered.
         known: whether a rebalance has begun since it connected.
         lost: whether the connection has ended.
     """
@@ -203,7 +203,7 @@ class BrokerCoordinator:
         self._commands += 1
         number = self._commands
         for link in commanded:
-            await self._command(link, Stop(number))
+            await self._command(link, StopReading(number))
         with trio.move_on_after(ANSWER_TIMEOUT):
             while self.leads and any(link.stopped < number and not link.lost for link in commanded):
                 await self._changed.wait()

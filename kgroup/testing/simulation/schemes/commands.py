@@ -25,7 +25,7 @@ class Hello:
 
 @final
 @attrs.frozen
-class Stop:
+class StopReading:
     """Read nothing more, store the offsets, and answer."""
 
     number: int
@@ -34,7 +34,7 @@ class Stop:
 @final
 @attrs.frozen
 class Stopped:
-    """The answer to `Stop`."""
+    """The answer to `StopReading`."""
 
     number: int
 
@@ -47,7 +47,7 @@ class Start:
     partitions: tuple[TopicPartition, ...]
 
 
-Command: TypeAlias = Hello | Stop | Stopped | Start
+Command: TypeAlias = Hello | StopReading | Stopped | Start
 
 
 def coordinator_address(number: int) -> tuple[str, int]:

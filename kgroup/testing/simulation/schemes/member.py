@@ -19,7 +19,7 @@ from kgroup.testing.simulation.process import Process
 from kgroup.testing.simulation.schemes.streams import GROUP, Streams
 from kgroup.testing.simulation.zookeeper.client import ZooKeeperClient, ZooKeeperRefusedError
 from kgroup.testing.simulation.zookeeper.servers import address_of
-from kgroup.testing.simulation.zookeeper.tree import Refusal
+from kgroup.testing.simulation.zookeeper.tree import ZooKeeperError
 from kgroup.types import TopicPartition
 
 COMMIT_INTERVAL: Final = 60.0
@@ -49,7 +49,7 @@ def partition_of(path: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-class GroupMember(ABC):
+class RegisteredMember(ABC):
     """A member of a group that is registered in ZooKeeper.
 
     Args:
@@ -124,7 +124,7 @@ class GroupMember(ABC):
             try:
                 await self.zookeeper.create(path, data, ephemeral=True)
             except ZooKeeperRefusedError as error:
-                if error.refusal is not Refusal.NODE_EXISTS:
+                if error.refusal is not ZooKeeperError.NODE_EXISTS:
                     raise
                 found = await self.zookeeper.get(path)
                 if found is None:

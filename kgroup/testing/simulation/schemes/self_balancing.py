@@ -25,7 +25,7 @@ from kgroup.testing.simulation.schemes.member import (
     BROKERS,
     IDS,
     TOPICS,
-    GroupMember,
+    RegisteredMember,
     cut_ranges,
     owner_path,
 )
@@ -56,7 +56,7 @@ async def self_balancing_member(process: Process) -> None:
 
 
 @final
-class SelfBalancingMember(GroupMember):
+class SelfBalancingMember(RegisteredMember):
     """A member of scheme 1."""
 
     def __init__(self, process: Process, nursery: trio.Nursery, background: trio.Nursery) -> None:
@@ -67,12 +67,12 @@ class SelfBalancingMember(GroupMember):
         self._triggered = False
 
     def watch_fired(self, path: str) -> None:
-        """See ``GroupMember``."""
+        """See ``RegisteredMember``."""
         self._fired[path] = None
         self.changed.notify()
 
     async def session_replaced(self) -> None:
-        """See ``GroupMember``: the claims are gone with the old session."""
+        """See ``RegisteredMember``: the claims are gone with the old session."""
         self._claimed = ()
         await self.register()
         await self._watch()
@@ -82,7 +82,7 @@ class SelfBalancingMember(GroupMember):
             return  # it owns nothing until something changes
 
     async def run(self) -> None:
-        """See ``GroupMember``."""
+        """See ``RegisteredMember``."""
         await self._watch()
         await self._rebalance()
         while not self.closing:

@@ -28,13 +28,13 @@ from kgroup.testing.simulation.schemes.streams import GROUP
 from kgroup.testing.simulation.zookeeper.messages import EnsembleSettings, GetMany, Read
 from kgroup.testing.simulation.zookeeper.servers import ZooKeeperServers
 from kgroup.testing.simulation.zookeeper.tree import (
-    Change,
     Create,
     EndSession,
     OpenSession,
-    Refusal,
     SetData,
     Write,
+    ZnodeChange,
+    ZooKeeperError,
 )
 from kgroup.types import TopicPartition
 
@@ -52,7 +52,7 @@ class ZooKeeperObserver:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def wrote(self, client: str, write: Write, refusal: Refusal | None) -> None:
+    def wrote(self, client: str, write: Write, refusal: ZooKeeperError | None) -> None:
         """See ``EnsembleObserver``."""
         if not client or isinstance(write, OpenSession | EndSession):
             return
@@ -74,7 +74,7 @@ class ZooKeeperObserver:
         else:
             self._record(client, "read", 1, read.path)
 
-    def notified(self, client: str, change: Change) -> None:
+    def notified(self, client: str, change: ZnodeChange) -> None:
         """See ``EnsembleObserver``."""
         self._record(client, "notification", 1, change.path)
 

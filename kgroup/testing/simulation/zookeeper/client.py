@@ -21,7 +21,6 @@ import trio
 
 from kgroup.interfaces import StreamOpener
 from kgroup.testing.simulation.zookeeper.messages import (
-    Call,
     ClientMessage,
     Close,
     Connect,
@@ -37,8 +36,15 @@ from kgroup.testing.simulation.zookeeper.messages import (
     Reply,
     Rewatch,
     ServerMessage,
+    ZooKeeperRequest,
 )
-from kgroup.testing.simulation.zookeeper.tree import ChangeKind, Create, Delete, Refusal, SetData
+from kgroup.testing.simulation.zookeeper.tree import (
+    ChangeKind,
+    Create,
+    Delete,
+    SetData,
+    ZooKeeperError,
+)
 
 _PINGS: Final = 3
 """A client sends something at least so often within its session time-out."""
@@ -74,7 +80,7 @@ class ZooKeeperRefusedError(Exception):
         path: the znode.
     """
 
-    def __init__(self, refusal: Refusal, path: str) -> None:
+    def __init__(self, refusal: ZooKeeperError, path: str) -> None:
         super().__init__(f"{path}: {refusal.value}")
         self.refusal: Final = refusal
         self.path: Final = path
@@ -158,7 +164,7 @@ class ZooKeeperClient:
 
         Cancellation: it may or may not be deleted.
         """
-        await self._done_unless(Refusal.NO_NODE, Delete(path))
+        await self._done_unless(ZooKeeperError.NO_NODE, Delete(path))
 
     async def set(self, path: str, data: str) -> None:
         """Set the data of a znode; create it if it does not exist.
@@ -168,8 +174,8 @@ class ZooKeeperClient:
 
         Cancellation: it may or may not be set.
         """
-        while not await self._done_unless(Refusal.NO_NODE, SetData(path, data)):
-            if await self._done_unless(Refusal.NODE_EXISTS, Create(path, data)):
+        while not await self._done_unless(ZooKeeperError.NO_NODE, SetData(path, data)):
+            if await self._done_unless(ZooKeeperError.NODE_EXISTS, Create(path, data)):
                 return
 
     async def get(self, path: str, *, watch: bool = False) -> str | None:
@@ -218,8 +224,8 @@ class ZooKeeperClient:
         if self._stream is not None and self.session:
             await self._send(Close())
 
-    async def _done_unless(self, refusal: Refusal, operation: Operation) -> bool:
-        """Call an operation; False if it was refused for this reason."""
+    async def _done_unless(self, refusal: ZooKeeperError, operation: Operation) -> bool:
+        """ZooKeeperRequest an operation; False if it was refused for this reason."""
         try:
             await self._call(operation)
         except ZooKeeperRefusedError as error:
@@ -235,7 +241,7 @@ class ZooKeeperClient:
         try:
             if self._stream is not None and self.session:
                 pending.sent_at = trio.current_time()
-                await self._send(Call(xid, operation))
+                await self._send(ZooKeeperRequest(xid, operation))
             await pending.answered.wait()
         finally:
             self._pending.pop(xid, None)
@@ -318,7 +324,7 @@ class ZooKeeperClient:
         self._seen = max(self._seen, message.zxid)
         for xid, pending in list(self._pending.items()):
             pending.sent_at = trio.current_time()
-            await self._send(Call(xid, pending.operation))
+            await self._send(ZooKeeperRequest(xid, pending.operation))
         if is_new and self._had_session:
             self._on_new_session()
         self._had_session = True

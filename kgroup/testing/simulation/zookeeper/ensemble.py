@@ -39,7 +39,6 @@ from typing import Final, Protocol, final
 import attrs
 
 from kgroup.testing.simulation.zookeeper.messages import (
-    Call,
     ClientMessage,
     Close,
     Connect,
@@ -56,17 +55,18 @@ from kgroup.testing.simulation.zookeeper.messages import (
     Reply,
     Rewatch,
     ServerMessage,
+    ZooKeeperRequest,
 )
 from kgroup.testing.simulation.zookeeper.tree import (
     Applied,
-    Change,
     ChangeKind,
     Create,
     EndSession,
     OpenSession,
-    Refusal,
     Tree,
     Write,
+    ZnodeChange,
+    ZooKeeperError,
 )
 
 _DATA: Final = False
@@ -83,7 +83,7 @@ _FIRED_BY: Final = {
 class EnsembleObserver(Protocol):
     """Learns what an ensemble does; it must not call it."""
 
-    def wrote(self, client: str, write: Write, refusal: Refusal | None) -> None:
+    def wrote(self, client: str, write: Write, refusal: ZooKeeperError | None) -> None:
         """The leader has ordered a write of a client; "" is the ensemble itself."""
         ...
 
@@ -91,14 +91,14 @@ class EnsembleObserver(Protocol):
         """A server has answered a read."""
         ...
 
-    def notified(self, client: str, change: Change) -> None:
+    def notified(self, client: str, change: ZnodeChange) -> None:
         """A server has sent a notification."""
         ...
 
 
 @final
 @attrs.define(eq=False)
-class ClientConnection:
+class ZooKeeperConnection:
     """A connection of a client to a server.
 
     Attributes:
@@ -118,7 +118,7 @@ class ClientConnection:
 @attrs.define(eq=False)
 class _Session:
     timeout: float
-    connection: ClientConnection | None
+    connection: ZooKeeperConnection | None
     deadline: float = 0.0
     check_at: float = -1.0
     """When the leader checks it next."""
@@ -134,8 +134,8 @@ class _Server:
     """When it applies the last write that it knows of."""
     answers: dict[int, Callable[[Applied], None]] = attrs.field(factory=dict)
     """By zxid, what to do when it has applied that write."""
-    watches: dict[tuple[str, bool], dict[ClientConnection, None]] = attrs.field(factory=dict)
-    connections: dict[ClientConnection, None] = attrs.field(factory=dict)
+    watches: dict[tuple[str, bool], dict[ZooKeeperConnection, None]] = attrs.field(factory=dict)
+    connections: dict[ZooKeeperConnection, None] = attrs.field(factory=dict)
 
 
 @final
@@ -153,7 +153,7 @@ class Ensemble:
         self,
         settings: EnsembleSettings,
         random: Random,
-        send: Callable[[ClientConnection, ServerMessage | None], None],
+        send: Callable[[ZooKeeperConnection, ServerMessage | None], None],
         observer: EnsembleObserver,
     ) -> None:
         self.tree: Final = Tree()
@@ -165,7 +165,9 @@ class Ensemble:
         self._servers = [_Server(number) for number in range(settings.servers)]
         self._leader = 0
         self._log: list[Write] = []
-        self._waiting: deque[tuple[ClientConnection | None, Write, Callable[[int], None]]] = deque()
+        self._waiting: deque[tuple[ZooKeeperConnection | None, Write, Callable[[int], None]]] = (
+            deque()
+        )
         self._sessions: dict[int, _Session] = {}
         self._next_session = 1
         self._pauses_until = 0.0
@@ -190,7 +192,7 @@ class Ensemble:
 
     # Clients.
 
-    def connect(self, now: float, client: str, server: int) -> ClientConnection:
+    def connect(self, now: float, client: str, server: int) -> ZooKeeperConnection:
         """A client opens a connection.
 
         Raises:
@@ -199,16 +201,16 @@ class Ensemble:
         self.advance(now)
         if not self._servers[server].up or not self._has_majority():
             raise ConnectionRefusedError(f"ZooKeeper server {server} does not serve")
-        connection = ClientConnection(client, server)
+        connection = ZooKeeperConnection(client, server)
         self._servers[server].connections[connection] = None
         return connection
 
-    def lost(self, now: float, connection: ClientConnection) -> None:
+    def lost(self, now: float, connection: ZooKeeperConnection) -> None:
         """A connection was closed by the client or broken by the network; its session goes on."""
         self.advance(now)
         self._forget(connection)
 
-    def receive(self, now: float, connection: ClientConnection, message: ClientMessage) -> None:
+    def receive(self, now: float, connection: ZooKeeperConnection, message: ClientMessage) -> None:
         """A server receives a message; what it answers is sent at once or when it is due."""
         self.advance(now)
         if not connection.open:
@@ -229,11 +231,15 @@ class Ensemble:
                 self._submit(now, connection, EndSession(connection.session), _nothing)
             case Rewatch():
                 self._rewatch(server, connection, message)
-            case Call():
+            case ZooKeeperRequest():
                 self._called(now, connection, server, message)
 
     def _called(
-        self, now: float, connection: ClientConnection, server: _Server, message: Call
+        self,
+        now: float,
+        connection: ZooKeeperConnection,
+        server: _Server,
+        message: ZooKeeperRequest,
     ) -> None:
         operation = message.operation
         if isinstance(operation, Get | GetMany | GetChildren):
@@ -254,7 +260,7 @@ class Ensemble:
         self._submit(now, None, write, _nothing)
 
     def _connecting(
-        self, now: float, connection: ClientConnection, server: _Server, message: Connect
+        self, now: float, connection: ZooKeeperConnection, server: _Server, message: Connect
     ) -> None:
         if message.session == 0:
             number = self._next_session
@@ -277,7 +283,7 @@ class Ensemble:
             self._send(connection, Connected(message.session, server.tree.zxid))
 
     def _attach(
-        self, now: float, connection: ClientConnection, number: int, timeout: float
+        self, now: float, connection: ZooKeeperConnection, number: int, timeout: float
     ) -> None:
         connection.session = number
         session = self._sessions.get(number)
@@ -288,17 +294,17 @@ class Ensemble:
         if session.check_at < now:
             self._check_later(number, session)
 
-    def _expire(self, connection: ClientConnection) -> None:
+    def _expire(self, connection: ZooKeeperConnection) -> None:
         self._send(connection, Expired())
         self._drop(connection)
 
-    def _drop(self, connection: ClientConnection) -> None:
+    def _drop(self, connection: ZooKeeperConnection) -> None:
         """Close a connection from the server's side."""
         if connection.open:
             self._forget(connection)
             self._send(connection, None)
 
-    def _forget(self, connection: ClientConnection) -> None:
+    def _forget(self, connection: ZooKeeperConnection) -> None:
         connection.open = False
         server = self._servers[connection.server]
         server.connections.pop(connection, None)
@@ -335,7 +341,7 @@ class Ensemble:
 
     # Reads and watches.
 
-    def _read(self, server: _Server, connection: ClientConnection, xid: int, read: Read) -> None:
+    def _read(self, server: _Server, connection: ZooKeeperConnection, xid: int, read: Read) -> None:
         tree, refusal = server.tree, None
         value: str | tuple[str | None, ...] | None = None
         match read:
@@ -346,7 +352,7 @@ class Ensemble:
                 node = tree.get(path)
                 children = isinstance(read, GetChildren)
                 if node is None:
-                    refusal = Refusal.NO_NODE
+                    refusal = ZooKeeperError.NO_NODE
                 else:
                     value = tuple(node.children) if children else node.data
                 if read.watch and (node is not None or not children):
@@ -354,7 +360,7 @@ class Ensemble:
         self._observer.read(connection.client, read)
         self._send(connection, Reply(xid, tree.zxid, refusal, value))
 
-    def _rewatch(self, server: _Server, connection: ClientConnection, message: Rewatch) -> None:
+    def _rewatch(self, server: _Server, connection: ZooKeeperConnection, message: Rewatch) -> None:
         for path in message.missing:
             fires = server.tree.get(path) is not None
             self._watch_or_notify(server, connection, path, ChangeKind.CREATED, fires=fires)
@@ -371,24 +377,24 @@ class Ensemble:
     def _watch_or_notify(
         self,
         server: _Server,
-        connection: ClientConnection,
+        connection: ZooKeeperConnection,
         path: str,
         kind: ChangeKind,
         *,
         fires: bool,
     ) -> None:
         if fires:
-            self._notify(connection, Change(path, kind))
+            self._notify(connection, ZnodeChange(path, kind))
         else:
             watched = path, kind is ChangeKind.CHILDREN
             server.watches.setdefault(watched, {})[connection] = None
 
-    def _fire(self, server: _Server, change: Change) -> None:
+    def _fire(self, server: _Server, change: ZnodeChange) -> None:
         for children in _FIRED_BY[change.kind]:
             for connection in server.watches.pop((change.path, children), ()):
                 self._notify(connection, change)
 
-    def _notify(self, connection: ClientConnection, change: Change) -> None:
+    def _notify(self, connection: ZooKeeperConnection, change: ZnodeChange) -> None:
         self._observer.notified(connection.client, change)
         self._send(connection, Notification(change.path, change.kind))
 
@@ -403,7 +409,7 @@ class Ensemble:
     def _submit(
         self,
         now: float,
-        connection: ClientConnection | None,
+        connection: ZooKeeperConnection | None,
         write: Write,
         ordered: Callable[[int], None],
     ) -> None:
@@ -416,7 +422,7 @@ class Ensemble:
     def _write(
         self,
         now: float,
-        connection: ClientConnection | None,
+        connection: ZooKeeperConnection | None,
         write: Write,
         ordered: Callable[[int], None],
     ) -> None:
@@ -461,13 +467,13 @@ class Ensemble:
             self._expire(connection)
 
     def _answer_at(
-        self, server: _Server, connection: ClientConnection, xid: int, zxid: int
+        self, server: _Server, connection: ZooKeeperConnection, xid: int, zxid: int
     ) -> None:
         server.answers[zxid] = lambda applied: self._answer(
             connection, Reply(xid, zxid, applied.refusal)
         )
 
-    def _answer(self, connection: ClientConnection, message: ServerMessage) -> None:
+    def _answer(self, connection: ZooKeeperConnection, message: ServerMessage) -> None:
         if connection.open:
             self._send(connection, message)
 

@@ -7,7 +7,13 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from kgroup import bounds
-from kgroup.testing.simulation.zookeeper.tree import ChangeKind, Create, Delete, Refusal, SetData
+from kgroup.testing.simulation.zookeeper.tree import (
+    ChangeKind,
+    Create,
+    Delete,
+    SetData,
+    ZooKeeperError,
+)
 
 SERVERS: Final = bounds.whole(1, 100)
 _SECONDS: Final = bounds.seconds(0, 3600)
@@ -92,7 +98,7 @@ Operation: TypeAlias = Read | Create | Delete | SetData
 
 @final
 @attrs.frozen
-class Call:
+class ZooKeeperRequest:
     """An operation; a `Create` is ephemeral if its session is not 0."""
 
     xid: int
@@ -117,7 +123,7 @@ class Rewatch:
     seen: int
 
 
-ClientMessage: TypeAlias = Connect | Ping | Close | Call | Rewatch
+ClientMessage: TypeAlias = Connect | Ping | Close | ZooKeeperRequest | Rewatch
 
 # From a server.
 
@@ -159,7 +165,7 @@ class Reply:
 
     xid: int
     zxid: int
-    refusal: Refusal | None = None
+    refusal: ZooKeeperError | None = None
     value: str | tuple[str | None, ...] | None = None
 
 

@@ -19,9 +19,9 @@ from kgroup.broker.server import MEMORY_HOST
 from kgroup.testing.simulation.network import Accept, Network, SimulatedStream
 from kgroup.testing.simulation.virtual_time import call_at
 from kgroup.testing.simulation.zookeeper.ensemble import (
-    ClientConnection,
     Ensemble,
     EnsembleObserver,
+    ZooKeeperConnection,
 )
 from kgroup.testing.simulation.zookeeper.messages import EnsembleSettings, ServerMessage
 
@@ -58,7 +58,7 @@ class ZooKeeperServers:
     ) -> None:
         self.ensemble: Final = Ensemble(settings, random, self._send, observer)
         self._nursery = nursery
-        self._streams: dict[ClientConnection, SimulatedStream] = {}
+        self._streams: dict[ZooKeeperConnection, SimulatedStream] = {}
         self._alarm = trio.current_time()
         for number, name in enumerate(hosts):
             network.listen(*address_of(number), name, self._acceptor(number))
@@ -91,7 +91,7 @@ class ZooKeeperServers:
 
         return accept
 
-    async def _serve(self, connection: ClientConnection, stream: SimulatedStream) -> None:
+    async def _serve(self, connection: ZooKeeperConnection, stream: SimulatedStream) -> None:
         try:
             while data := await stream.receive_some():
                 message = pickle.loads(data)  # noqa: S301 # made in this process by the client
@@ -104,7 +104,7 @@ class ZooKeeperServers:
         self._set_alarm()
         await stream.aclose()
 
-    def _send(self, connection: ClientConnection, message: ServerMessage | None) -> None:
+    def _send(self, connection: ZooKeeperConnection, message: ServerMessage | None) -> None:
         stream = self._streams.get(connection)
         if stream is None:
             return

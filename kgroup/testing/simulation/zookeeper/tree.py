@@ -19,7 +19,7 @@ PERSISTENT: Final = 0
 
 
 @final
-class Refusal(enum.Enum):
+class ZooKeeperError(enum.Enum):
     """Why a write or a read was refused; the names are ZooKeeper's."""
 
     NO_NODE = "no node"
@@ -87,7 +87,7 @@ Write: TypeAlias = Create | Delete | SetData | OpenSession | EndSession
 
 @final
 @attrs.frozen
-class Change:
+class ZnodeChange:
     """Something that watches are set for."""
 
     path: str
@@ -99,8 +99,8 @@ class Change:
 class Applied:
     """The result of a write: why it was refused, or what it has changed."""
 
-    refusal: Refusal | None = None
-    changes: tuple[Change, ...] = ()
+    refusal: ZooKeeperError | None = None
+    changes: tuple[ZnodeChange, ...] = ()
 
 
 @final
@@ -167,13 +167,13 @@ class Tree:
     def _create(self, write: Create) -> Applied:
         parent = self._nodes.get(parent_of(write.path))
         if write.session and write.session not in self.sessions:
-            return Applied(Refusal.SESSION_EXPIRED)
+            return Applied(ZooKeeperError.SESSION_EXPIRED)
         if write.path in self._nodes:
-            return Applied(Refusal.NODE_EXISTS)
+            return Applied(ZooKeeperError.NODE_EXISTS)
         if parent is None:
-            return Applied(Refusal.NO_NODE)
+            return Applied(ZooKeeperError.NO_NODE)
         if parent.owner != PERSISTENT:
-            return Applied(Refusal.NO_CHILDREN_FOR_EPHEMERALS)
+            return Applied(ZooKeeperError.NO_CHILDREN_FOR_EPHEMERALS)
         self._nodes[write.path] = Znode(write.data, write.session, self.zxid, self.zxid)
         parent.children[name_of(write.path)] = None
         parent.children_modified = self.zxid
@@ -181,17 +181,17 @@ class Tree:
             self.sessions[write.session][write.path] = None
         return Applied(
             changes=(
-                Change(write.path, ChangeKind.CREATED),
-                Change(parent_of(write.path), ChangeKind.CHILDREN),
+                ZnodeChange(write.path, ChangeKind.CREATED),
+                ZnodeChange(parent_of(write.path), ChangeKind.CHILDREN),
             )
         )
 
     def _delete(self, path: str) -> Applied:
         node = self._nodes.get(path)
         if node is None or path == ROOT:
-            return Applied(Refusal.NO_NODE)
+            return Applied(ZooKeeperError.NO_NODE)
         if node.children:
-            return Applied(Refusal.NOT_EMPTY)
+            return Applied(ZooKeeperError.NOT_EMPTY)
         del self._nodes[path]
         parent = self._nodes[parent_of(path)]
         del parent.children[name_of(path)]
@@ -199,19 +199,22 @@ class Tree:
         if node.owner:
             del self.sessions[node.owner][path]
         return Applied(
-            changes=(Change(path, ChangeKind.DELETED), Change(parent_of(path), ChangeKind.CHILDREN))
+            changes=(
+                ZnodeChange(path, ChangeKind.DELETED),
+                ZnodeChange(parent_of(path), ChangeKind.CHILDREN),
+            )
         )
 
     def _set(self, write: SetData) -> Applied:
         node = self._nodes.get(write.path)
         if node is None:
-            return Applied(Refusal.NO_NODE)
+            return Applied(ZooKeeperError.NO_NODE)
         node.data, node.modified = write.data, self.zxid
-        return Applied(changes=(Change(write.path, ChangeKind.DATA),))
+        return Applied(changes=(ZnodeChange(write.path, ChangeKind.DATA),))
 
     def _end(self, session: int) -> Applied:
         if session not in self.sessions:
-            return Applied(Refusal.SESSION_EXPIRED)
+            return Applied(ZooKeeperError.SESSION_EXPIRED)
         changes = [
             change for path in list(self.sessions[session]) for change in self._delete(path).changes
         ]

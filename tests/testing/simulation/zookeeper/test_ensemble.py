@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from kgroup.testing.simulation.zookeeper.ensemble import ClientConnection, Ensemble
+from kgroup.testing.simulation.zookeeper.ensemble import Ensemble, ZooKeeperConnection
 from kgroup.testing.simulation.zookeeper.messages import (
-    Call,
     Connect,
     EnsembleSettings,
     Expired,
@@ -20,15 +19,16 @@ from kgroup.testing.simulation.zookeeper.messages import (
     Reply,
     Rewatch,
     ServerMessage,
+    ZooKeeperRequest,
 )
 from kgroup.testing.simulation.zookeeper.tree import (
-    Change,
     ChangeKind,
     Create,
     Delete,
-    Refusal,
     SetData,
     Write,
+    ZnodeChange,
+    ZooKeeperError,
 )
 
 
@@ -36,39 +36,39 @@ class Group:
     """An ensemble of three servers, and what each connection was sent."""
 
     def __init__(self, lag: float = 0.0) -> None:
-        self.sent: dict[ClientConnection, list[ServerMessage | None]] = {}
+        self.sent: dict[ZooKeeperConnection, list[ServerMessage | None]] = {}
         settings = EnsembleSettings(servers=3, tick=2.0, lag=lag, election=1.0)
         self.ensemble = Ensemble(settings, Random(1), self._send, self)
         self.xid = 0
 
-    def _send(self, connection: ClientConnection, message: ServerMessage | None) -> None:
+    def _send(self, connection: ZooKeeperConnection, message: ServerMessage | None) -> None:
         self.sent[connection].append(message)
 
-    def wrote(self, client: str, write: Write, refusal: Refusal | None) -> None:
+    def wrote(self, client: str, write: Write, refusal: ZooKeeperError | None) -> None:
         """Nothing to note."""
 
     def read(self, client: str, read: Read) -> None:
         """Nothing to note."""
 
-    def notified(self, client: str, change: Change) -> None:
+    def notified(self, client: str, change: ZnodeChange) -> None:
         """Nothing to note."""
 
-    def client(self, server: int = 0, session: int = 0, seen: int = 0) -> ClientConnection:
+    def client(self, server: int = 0, session: int = 0, seen: int = 0) -> ZooKeeperConnection:
         """A client with a session."""
         connection = self.ensemble.connect(0.0, f"on {server}", server)
         self.sent[connection] = []
         self.ensemble.receive(0.0, connection, Connect(session, 6.0, seen))
         return connection
 
-    def call(self, connection: ClientConnection, operation: object, now: float = 0.0) -> Reply:
+    def call(self, connection: ZooKeeperConnection, operation: object, now: float = 0.0) -> Reply:
         """The answer to a call that is answered at once."""
         self.xid += 1
-        self.ensemble.receive(now, connection, Call(self.xid, operation))  # type: ignore[arg-type]
+        self.ensemble.receive(now, connection, ZooKeeperRequest(self.xid, operation))  # type: ignore[arg-type]
         reply = self.sent[connection][-1]
         assert isinstance(reply, Reply)
         return reply
 
-    def notifications(self, connection: ClientConnection) -> list[tuple[str, ChangeKind]]:
+    def notifications(self, connection: ZooKeeperConnection) -> list[tuple[str, ChangeKind]]:
         """The watches that have fired."""
         found = [one for one in self.sent[connection] if isinstance(one, Notification)]
         return [(one.path, one.kind) for one in found]
@@ -90,7 +90,7 @@ def test_each_read_watches_what_it_has_read() -> None:
     group = Group()
     reader, writer = group.client(), group.client()
     group.call(reader, GetChildren("/", watch=True))
-    assert group.call(reader, Get("/a", watch=True)).refusal is Refusal.NO_NODE
+    assert group.call(reader, Get("/a", watch=True)).refusal is ZooKeeperError.NO_NODE
     group.call(writer, Create("/a", ""))
     assert group.notifications(reader) == [("/a", ChangeKind.CREATED), ("/", ChangeKind.CHILDREN)]
 

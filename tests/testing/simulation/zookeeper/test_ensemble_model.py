@@ -11,9 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kgroup.testing.simulation.zookeeper.ensemble import ClientConnection, Ensemble
+from kgroup.testing.simulation.zookeeper.ensemble import Ensemble, ZooKeeperConnection
 from kgroup.testing.simulation.zookeeper.messages import (
-    Call,
     Close,
     Connect,
     Connected,
@@ -29,16 +28,17 @@ from kgroup.testing.simulation.zookeeper.messages import (
     Reply,
     Rewatch,
     ServerMessage,
+    ZooKeeperRequest,
 )
 from kgroup.testing.simulation.zookeeper.tree import (
-    Change,
     Create,
     Delete,
     EndSession,
     OpenSession,
-    Refusal,
     SetData,
     Write,
+    ZnodeChange,
+    ZooKeeperError,
     name_of,
     parent_of,
 )
@@ -61,7 +61,7 @@ class Client:
     """A client, and what it may rely on."""
 
     name: str
-    connection: ClientConnection | None = None
+    connection: ZooKeeperConnection | None = None
     session: int = 0
     heard_at: float = 0.0
     seen: int = 0
@@ -83,7 +83,7 @@ class EnsembleMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.uninterrupted_since = 0.0
         self.clients = [Client(f"c{number}") for number in range(3)]
-        self.of: dict[ClientConnection, Client] = {}
+        self.of: dict[ZooKeeperConnection, Client] = {}
         self.states: list[Nodes] = [{"/": ("", 0)}]
         self.data_changes: defaultdict[str, list[int]] = defaultdict(list)
         self.child_changes: defaultdict[str, list[int]] = defaultdict(list)
@@ -97,7 +97,7 @@ class EnsembleMachine(RuleBasedStateMachine):
 
     # The observer: the model follows the leader's log.
 
-    def wrote(self, client: str, write: Write, refusal: Refusal | None) -> None:
+    def wrote(self, client: str, write: Write, refusal: ZooKeeperError | None) -> None:
         """A write has its place in the log; the model says whether it should be refused."""
         nodes, zxid = dict(self.states[-1]), len(self.states)
         expected = self.apply(nodes, zxid, write)
@@ -111,7 +111,7 @@ class EnsembleMachine(RuleBasedStateMachine):
                 if self.uninterrupted_since <= heard:
                     assert silent <= TIMEOUT + TICK + EPSILON
 
-    def apply(self, nodes: Nodes, zxid: int, write: Write) -> Refusal | None:
+    def apply(self, nodes: Nodes, zxid: int, write: Write) -> ZooKeeperError | None:
         """The model's own rules."""
         if isinstance(write, OpenSession):
             self.sessions[write.session] = self.acting_at
@@ -122,21 +122,21 @@ class EnsembleMachine(RuleBasedStateMachine):
             Delete: self.delete,
             SetData: self.set_data,
         }
-        refusal: Refusal | None = rules[type(write)](nodes, zxid, write)
+        refusal: ZooKeeperError | None = rules[type(write)](nodes, zxid, write)
         return refusal
 
-    def end(self, nodes: Nodes, zxid: int, write: EndSession) -> Refusal | None:
+    def end(self, nodes: Nodes, zxid: int, write: EndSession) -> ZooKeeperError | None:
         """A session ends with its znodes."""
         if write.session not in self.sessions:
-            return Refusal.SESSION_EXPIRED
+            return ZooKeeperError.SESSION_EXPIRED
         for path in [one for one, (_, owner) in nodes.items() if owner == write.session]:
             self.remove(nodes, zxid, path)
         return None
 
-    def create(self, nodes: Nodes, zxid: int, write: Create) -> Refusal | None:
+    def create(self, nodes: Nodes, zxid: int, write: Create) -> ZooKeeperError | None:
         """A znode is created."""
         if write.session and write.session not in self.sessions:
-            return Refusal.SESSION_EXPIRED
+            return ZooKeeperError.SESSION_EXPIRED
         parent = parent_of(write.path)
         if write.path in nodes or parent not in nodes or nodes[parent][1]:
             return self.why_no_create(nodes, write.path)
@@ -145,19 +145,19 @@ class EnsembleMachine(RuleBasedStateMachine):
         self.child_changes[parent].append(zxid)
         return None
 
-    def delete(self, nodes: Nodes, zxid: int, write: Delete) -> Refusal | None:
+    def delete(self, nodes: Nodes, zxid: int, write: Delete) -> ZooKeeperError | None:
         """A znode is deleted."""
         if write.path not in nodes:
-            return Refusal.NO_NODE
+            return ZooKeeperError.NO_NODE
         if any(parent_of(one) == write.path for one in nodes):
-            return Refusal.NOT_EMPTY
+            return ZooKeeperError.NOT_EMPTY
         self.remove(nodes, zxid, write.path)
         return None
 
-    def set_data(self, nodes: Nodes, zxid: int, write: SetData) -> Refusal | None:
+    def set_data(self, nodes: Nodes, zxid: int, write: SetData) -> ZooKeeperError | None:
         """A znode gets other data."""
         if write.path not in nodes:
-            return Refusal.NO_NODE
+            return ZooKeeperError.NO_NODE
         nodes[write.path] = (write.data, nodes[write.path][1])
         self.data_changes[write.path].append(zxid)
         return None
@@ -172,12 +172,12 @@ class EnsembleMachine(RuleBasedStateMachine):
     def read(self, client: str, read: Read) -> None:
         """Reads are checked when they are answered."""
 
-    def notified(self, client: str, change: Change) -> None:
+    def notified(self, client: str, change: ZnodeChange) -> None:
         """Notifications are checked when they arrive."""
 
     # What servers send.
 
-    def sent(self, connection: ClientConnection, message: ServerMessage | None) -> None:
+    def sent(self, connection: ZooKeeperConnection, message: ServerMessage | None) -> None:
         """A client receives a message at once."""
         client = self.of.get(connection)
         if client is None or client.connection is not connection:
@@ -239,7 +239,7 @@ class EnsembleMachine(RuleBasedStateMachine):
                     client.watches[path, False] = reply.zxid
             case GetChildren(path, watch):
                 if path not in nodes:
-                    assert reply.refusal is Refusal.NO_NODE
+                    assert reply.refusal is ZooKeeperError.NO_NODE
                     return
                 names = {name_of(one) for one in nodes if one != "/" and parent_of(one) == path}
                 assert isinstance(reply.value, tuple)
@@ -247,7 +247,7 @@ class EnsembleMachine(RuleBasedStateMachine):
                 if watch:
                     client.watches[path, True] = reply.zxid
 
-    def refusal_of(self, zxid: int, call: Any) -> Refusal | None:
+    def refusal_of(self, zxid: int, call: Any) -> ZooKeeperError | None:
         """Whether a write at a place in the log has changed the tree, by its effect."""
         before, after = self.states[zxid - 1], self.states[zxid]
         match call:
@@ -258,16 +258,18 @@ class EnsembleMachine(RuleBasedStateMachine):
             case Delete(path):
                 if path in before and path not in after:
                     return None
-                return Refusal.NOT_EMPTY if path in before else Refusal.NO_NODE
+                return ZooKeeperError.NOT_EMPTY if path in before else ZooKeeperError.NO_NODE
             case _:
-                return None if call.path in after else Refusal.NO_NODE
+                return None if call.path in after else ZooKeeperError.NO_NODE
 
-    def why_no_create(self, nodes: Nodes, path: str) -> Refusal:
+    def why_no_create(self, nodes: Nodes, path: str) -> ZooKeeperError:
         """Why a znode cannot be created."""
         if path in nodes:
-            return Refusal.NODE_EXISTS
+            return ZooKeeperError.NODE_EXISTS
         parent = nodes.get(parent_of(path))
-        return Refusal.NO_NODE if parent is None else Refusal.NO_CHILDREN_FOR_EPHEMERALS
+        return (
+            ZooKeeperError.NO_NODE if parent is None else ZooKeeperError.NO_CHILDREN_FOR_EPHEMERALS
+        )
 
     # Rules.
 
@@ -353,7 +355,7 @@ class EnsembleMachine(RuleBasedStateMachine):
             return
         client.xid += 1
         client.calls[client.xid] = operation
-        self.tell(client, Call(client.xid, operation))
+        self.tell(client, ZooKeeperRequest(client.xid, operation))
 
     @rule(number=clients, message=st.sampled_from([Ping(), Ping(), Ping(), Close()]))
     def ping(self, number: int, message: Any) -> None:
