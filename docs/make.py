@@ -56,7 +56,7 @@ def configuration() -> str:
     for field in FIELDS:
         cells = (_default(field), _allowed(field), field.metadata["reason"].replace("|", "\\|"))
         lines.append(f"| `{field.name}` | {' | '.join(cells)} |")
-    lines += ["", "## Rules between settings", "", *(f"- {rule}" for rule in RULES)]
+    lines += ["", "## Rules between settings", "", *(f"- {rule.words}" for rule in RULES)]
     return "\n".join(lines) + "\n" + CONSEQUENCES + "\n".join(["", *_others()]) + "\n"
 
 

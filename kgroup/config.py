@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, final, get_args
 
 import attrs
@@ -441,39 +441,9 @@ class GroupConfig:
         return self.heartbeat_interval + drain + self.close_timeout + CLOSING_MARGIN
 
     def __attrs_post_init__(self) -> None:
-        """Check the rules between settings, which `RULES` says in words."""
-        longest = self.session_timeout / 3
-        if self.heartbeat_interval * 3 > self.session_timeout + 1e-9:
-            raise ConfigError(
-                "heartbeat_interval",
-                self.heartbeat_interval,
-                "it must be at most a third of session_timeout"
-                f" ({self.session_timeout:g} s), so that one lost heartbeat does not cost the"
-                f" membership{bounds.in_seconds(self.heartbeat_interval, longest)}",
-            )
-        longest = self.rebalance_timeout * LONGEST_HEARTBEAT_PART
-        if self.heartbeat_interval > longest + 1e-9:
-            raise ConfigError(
-                "heartbeat_interval",
-                self.heartbeat_interval,
-                f"it must be at most two thirds of rebalance_timeout ({self.rebalance_timeout:g}"
-                " s), so that a member learns of a rebalance in time to finish its work and join"
-                f" again{bounds.in_seconds(self.heartbeat_interval, longest)}",
-            )
-        if self.offset_retention is not None and self.group_instance_id is not None:
-            raise ConfigError(
-                "offset_retention",
-                self.offset_retention,
-                "it must be None if group_instance_id is set, because the commits that carry a"
-                " retention (v4) carry no static identity and could not be fenced",
-            )
-        if self.rejoin_backoff_max < self.rejoin_backoff:
-            raise ConfigError(
-                "rejoin_backoff_max",
-                self.rejoin_backoff_max,
-                f"it must be at least rejoin_backoff ({self.rejoin_backoff:g} s)"
-                + bounds.in_seconds(self.rejoin_backoff, self.rejoin_backoff_max),
-            )
+        """Check the rules between settings."""
+        for rule in RULES:
+            rule.check(self)
 
 
 FIELDS: Final = attrs.fields(GroupConfig)
@@ -523,19 +493,80 @@ def _refuse_missing(given: Mapping[str, Any]) -> None:
         )
 
 
+def _check_heartbeats_of_a_session(config: GroupConfig) -> None:
+    longest = config.session_timeout / 3
+    if config.heartbeat_interval * 3 > config.session_timeout + 1e-9:
+        raise ConfigError(
+            "heartbeat_interval",
+            config.heartbeat_interval,
+            "it must be at most a third of session_timeout"
+            f" ({config.session_timeout:g} s), so that one lost heartbeat does not cost the"
+            f" membership{bounds.in_seconds(config.heartbeat_interval, longest)}",
+        )
+
+
+def _check_heartbeats_of_a_rebalance(config: GroupConfig) -> None:
+    longest = config.rebalance_timeout * LONGEST_HEARTBEAT_PART
+    if config.heartbeat_interval > longest + 1e-9:
+        raise ConfigError(
+            "heartbeat_interval",
+            config.heartbeat_interval,
+            f"it must be at most two thirds of rebalance_timeout ({config.rebalance_timeout:g}"
+            " s), so that a member learns of a rebalance in time to finish its work and join"
+            f" again{bounds.in_seconds(config.heartbeat_interval, longest)}",
+        )
+
+
+def _check_retention(config: GroupConfig) -> None:
+    if config.offset_retention is not None and config.group_instance_id is not None:
+        raise ConfigError(
+            "offset_retention",
+            config.offset_retention,
+            "it must be None if group_instance_id is set, because the commits that carry a"
+            " retention (v4) carry no static identity and could not be fenced",
+        )
+
+
+def _check_backoff(config: GroupConfig) -> None:
+    if config.rejoin_backoff_max < config.rejoin_backoff:
+        raise ConfigError(
+            "rejoin_backoff_max",
+            config.rejoin_backoff_max,
+            f"it must be at least rejoin_backoff ({config.rejoin_backoff:g} s)"
+            + bounds.in_seconds(config.rejoin_backoff, config.rejoin_backoff_max),
+        )
+
+
+@final
+@attrs.frozen
+class Rule:
+    """A rule between settings.
+
+    Attributes:
+        words: the rule, for docs/configuration.md.
+        check: raises a ``ConfigError`` for settings that break it.
+    """
+
+    words: str
+    check: Callable[[GroupConfig], None]
+
+
 RULES: Final = (
-    (
+    Rule(
         "`heartbeat_interval` is at most a third of `session_timeout`, so that one lost heartbeat"
-        " does not cost the membership."
+        " does not cost the membership.",
+        _check_heartbeats_of_a_session,
     ),
-    (
+    Rule(
         "`heartbeat_interval` is at most two thirds of `rebalance_timeout`, so that a member learns"
-        " of a rebalance in time to finish its work and join again."
+        " of a rebalance in time to finish its work and join again.",
+        _check_heartbeats_of_a_rebalance,
     ),
-    (
+    Rule(
         "`offset_retention` is None if `group_instance_id` is set: the commits that carry a"
-        " retention (v4) carry no static identity and could not be fenced."
+        " retention (v4) carry no static identity and could not be fenced.",
+        _check_retention,
     ),
-    "`rejoin_backoff_max` is at least `rejoin_backoff`.",
+    Rule("`rejoin_backoff_max` is at least `rejoin_backoff`.", _check_backoff),
 )
-"""The rules between settings, which ``GroupConfig`` checks, in words."""
+"""What ``GroupConfig`` checks once each setting has passed its own check."""
