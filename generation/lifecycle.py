@@ -43,8 +43,8 @@ scopes forward to its own; without that, a shielded commit would keep the genera
 ``commit_timeout`` after the drain. Closing the group does the same whatever ended the generation
 before; but a group that is closed by a cancellation of the scope around it does not notice that
 while it waits for such a commit. So a loss, which has no drain, gives the commits under way the
-time of the longest drain. Once the state is ENDED no commit is sent, not even a repeated attempt:
-the next JoinGroup may be on its way.
+time of the longest one, and of the wait before it. Once the state is ENDED no commit is sent, not
+even a repeated attempt: the next JoinGroup may be on its way.
 
 **Traps.**
 
@@ -245,7 +245,8 @@ class Lifecycle:
         for scope in self._until_ending:
             scope.cancel()
         if self.state is State.ENDED:
-            self._bound_commits(trio.current_time() + self._longest_drain())
+            longest = self._member.config.heartbeat_interval + max(0.0, self._longest_drain())
+            self._bound_commits(trio.current_time() + longest)
             if self._nursery is not None:
                 self._nursery.cancel_scope.cancel()
             self._cancel_until_ended()

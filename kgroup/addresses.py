@@ -90,7 +90,7 @@ def _international_fault(host: str) -> str | None:
     if len(host) > LONGEST_HOST:
         return f"has {len(host)} characters, more than {LONGEST_HOST}"
     try:
-        names = {host.encode("idna"), idna.encode(host, uts46=True)}
+        names = {host.encode("idna").lower(), idna.encode(host, uts46=True)}
     except UnicodeError:  # also for lone surrogates
         return "cannot be encoded as a host's name (IDNA)"
     if len(names) > 1:

@@ -539,7 +539,7 @@ def _check_backoff(config: GroupConfig) -> None:
 
 @final
 @attrs.frozen
-class Rule:
+class SettingsRule:
     """A rule between settings.
 
     Attributes:
@@ -552,21 +552,21 @@ class Rule:
 
 
 RULES: Final = (
-    Rule(
+    SettingsRule(
         "`heartbeat_interval` is at most a third of `session_timeout`, so that one lost heartbeat"
         " does not cost the membership.",
         _check_heartbeats_of_a_session,
     ),
-    Rule(
+    SettingsRule(
         "`heartbeat_interval` is at most two thirds of `rebalance_timeout`, so that a member learns"
         " of a rebalance in time to finish its work and join again.",
         _check_heartbeats_of_a_rebalance,
     ),
-    Rule(
+    SettingsRule(
         "`offset_retention` is None if `group_instance_id` is set: the commits that carry a"
         " retention (v4) carry no static identity and could not be fenced.",
         _check_retention,
     ),
-    Rule("`rejoin_backoff_max` is at least `rejoin_backoff`.", _check_backoff),
+    SettingsRule("`rejoin_backoff_max` is at least `rejoin_backoff`.", _check_backoff),
 )
 """What ``GroupConfig`` checks once each setting has passed its own check."""

@@ -22,6 +22,7 @@ GOOD = [
     "my_broker",
     "b-1.example.com",
     "bücher.example",
+    "Bücher.Kafka.Example",
     "a" * 63,
     ".".join(["a" * 63] * 3 + ["a" * 61]),
 ]

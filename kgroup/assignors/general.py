@@ -20,10 +20,10 @@ Where this differs from Kafka's code, and why the result is the same:
   first, and if its plan is not valid, a second one is made of only those claims that are possible.
 - Kafka can move partitions back and forth endlessly. Here such moves are bounded.
 - Any member can subscribe, and claim, so that balancing takes very long; the leader would then lose
-  its membership, and each leader after it. INVARIANT: balancing ends after ``MOST_STEPS`` steps and
-  some more in large groups, which is ten times what groups need that were not made to take long.
-  Its plan is valid at any time; what is missing then is balance. Kafka's way with impossible claims
-  is given up after as many.
+  its membership, and each leader after it. INVARIANT: the number of steps is limited, by
+  ``MOST_STEPS`` at most, and no step takes longer in a larger group. The plan is valid at any time;
+  what is missing after the last step is balance. Kafka's way with impossible claims is given up
+  after as many.
 - Where Kafka takes the first element of a hash set, the lowest index is taken here.
 
 Source: Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (``performReassignments``) and
@@ -35,7 +35,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, final
 
 from kgroup.assignors.ownership import NO_GENERATION, MemberClaim, Ownership
@@ -45,10 +45,13 @@ from kgroup.assignors.racks import Racks
 UNASSIGNED: Final = -1
 """The owner of a partition that no member has."""
 
-MOST_STEPS: Final = 10_000_000
-"""Steps that one balancing may take: it looks at a partition, or at a member's subscription."""
+MOST_STEPS: Final = 100_000_000
+"""The most steps that one balancing may take, looks at a partition or at a subscriber: seconds."""
+LEAST_STEPS: Final = 10_000_000
+"""The steps that it may take in any group."""
 MORE_STEPS: Final = 20
-"""Steps that it may take in addition, for each partition and for each subscription."""
+"""The steps that it may take in addition, for each partition and for each subscription. To these
+come the subscribers of each partition: each one can be moved once, by a look at all of them."""
 
 TopicIndexes = Sequence[tuple[int, Sequence[int]]]
 """Partitions to walk over: topics in the order of the walk, each with indexes of its partitions."""
@@ -277,7 +280,11 @@ class Balancing:
         self._balanced: bool | None = None
         """Whether the draft is balanced, if that is known since the last move."""
         self._size = len(draft.owner) + sum(map(len, draft.subscribed))
-        self.steps_left = MOST_STEPS + MORE_STEPS * self._size
+        move_all = sum(
+            len(draft.partition_index.span(topic)) * len(subscribers)
+            for topic, subscribers in enumerate(draft.subscribers)
+        )
+        self.steps_left = min(MOST_STEPS, LEAST_STEPS + MORE_STEPS * self._size + move_all)
 
     def run(self, topics: TopicIndexes) -> bool:
         """Walk over the partitions until none can be moved; return whether one was moved.
@@ -359,20 +366,22 @@ class Movements:
 
     def __init__(self) -> None:
         self._moved: dict[int, tuple[int, int]] = {}
-        self._between: dict[tuple[int, int, int], set[int]] = {}
+        self._between: dict[tuple[int, int, int], list[int]] = {}
+        """Heaps of partitions, by topic, first and present owner; some have moved on since."""
 
     def instead(self, topic: int, index: int, owner: int, to: int) -> int:
         """The partition to move if this one of the topic is to go from its owner to another."""
         origin = self._moved[index][0] if index in self._moved else owner
-        back = self._between.get((topic, to, origin))
-        return min(back) if back else index
+        back = self._between.get((topic, to, origin), [])
+        while back and self._moved.get(back[0]) != (to, origin):
+            heappop(back)
+        return back[0] if back else index
 
     def move(self, topic: int, index: int, owner: int, to: int) -> None:
         """Record a move."""
         origin = owner
         if index in self._moved:
-            origin, _ = pair = self._moved.pop(index)
-            self._between[topic, *pair].discard(index)
+            origin, _ = self._moved.pop(index)
         if origin != to:
             self._moved[index] = (origin, to)
-            self._between.setdefault((topic, origin, to), set()).add(index)
+            heappush(self._between.setdefault((topic, origin, to), []), index)

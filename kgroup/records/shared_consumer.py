@@ -223,7 +223,10 @@ class SharedConsumer:
                 del self._fetches[partition]
                 unread.append(partition)
                 continue
-            lowest = min(fetch.readers.values(), key=lambda reader: reader.next_offset)
+            # Of several there, one whose leader epoch is known.
+            lowest = min(
+                fetch.readers.values(), key=lambda one: (one.next_offset, -one.leader_epoch)
+            )
             # Only the one that leaves wanted what lies between.
             if fetch.next_offset < lowest.next_offset:
                 fetch = self._begin(partition, lowest.next_offset, fetch.readers)

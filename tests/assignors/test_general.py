@@ -113,13 +113,23 @@ def test_no_member_can_make_balancing_long(
     assert len(looks) <= most
 
 
+def test_a_group_that_doubles_is_balanced_to_the_end() -> None:
+    """The limit of steps is far beyond what a large group needs whose partitions all move."""
+    topics = PartitionIndex({f"t{number:02}": 1000 for number in range(20)})
+    all_but_one = [f"t{number:02}" for number in range(19)]
+    old = [MemberClaim(list(range(at, 20_000, 1000)), 5) for at in range(1000)]
+    listed = [*old, *[MemberClaim([], 5)] * 1000]
+    subscriptions = [frozenset(topics.names)] * 1999 + [frozenset(all_but_one)]
+    plan = general(topics, subscriptions, listed, settle_claims(topics, listed), None)
+    assert {len(share) for share in plan} == {10}
+
+
 @given(claiming(), st.integers(0, 30))
 def test_a_plan_is_valid_after_any_number_of_steps(group: Group, steps: int) -> None:
     """When balancing stops early, each partition has one owner, which subscribes to its topic."""
     topics, members = group
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(general_module, "MOST_STEPS", steps)
-        patch.setattr(general_module, "MORE_STEPS", 0)
         plan = StickyAssignor().assign(topics, members)
     owners = {partition: owner for owner, given in plan.items() for partition in given}
     assert sum(map(len, plan.values())) == len(owners)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kgroup.assignors.general import MORE_STEPS, MOST_STEPS
+from kgroup.assignors.general import LEAST_STEPS, MOST_STEPS
 from kgroup.assignors.partition_codec import _MAX_CACHED_NAMES
 from kgroup.client.cluster import PATIENCE
 from kgroup.client.coordinator import JOIN_GRACE
@@ -48,7 +48,7 @@ def test_the_page_has_the_longest_answer_of_each_request(api: str) -> None:
         f"| {_MAX_CACHED_NAMES:,}, none longer",
         f"| {MANY_TOPICS:,}; beyond",
         f"(SCRAM) | {LEAST_ITERATIONS:,} to {MOST_ITERATIONS:,} |",
-        f"| {MOST_STEPS:,} steps, and {MORE_STEPS} for each partition",
+        f"| {LEAST_STEPS:,} to {MOST_STEPS:,} steps",
     ],
 )
 def test_a_limit_is_that_of_the_code(words: str) -> None:

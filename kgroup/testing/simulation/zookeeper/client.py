@@ -225,7 +225,7 @@ class ZooKeeperClient:
             await self._send(Close())
 
     async def _done_unless(self, refusal: ZooKeeperError, operation: Operation) -> bool:
-        """ZooKeeperRequest an operation; False if it was refused for this reason."""
+        """Request an operation; False if it was refused for this reason."""
         try:
             await self._call(operation)
         except ZooKeeperRefusedError as error:
