@@ -16,7 +16,7 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from kgroup.broker import EmbeddedBroker, in_memory
+from kgroup.broker import BrokerSecurity, EmbeddedBroker, in_memory
 from kgroup.broker.faults import InjectedFault
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
@@ -280,6 +280,7 @@ class State:
         assignor_never_ends: whether dividing the partitions takes for ever.
         before: what happens on the broker before the member exists.
         silent: whether nothing is answered from the beginning.
+        logs_in: whether the broker has a login, and so a user ``a`` with the password ``b``.
     """
 
     calls_next: bool = True
@@ -297,6 +298,7 @@ class State:
     assignor_never_ends: bool = False
     before: Callable[[EmbeddedBroker], Awaitable[object]] | None = None
     silent: bool = False
+    logs_in: bool = False
 
 
 @final
@@ -521,7 +523,8 @@ def play(case: Case) -> Outcome:
     """Play a case in a virtual time of its own."""
 
     async def run() -> Outcome:
-        async with in_memory(AT_ONCE, random=random.Random(2)) as broker:
+        security = BrokerSecurity(users={"a": "b"}) if case.state.logs_in else None
+        async with in_memory(AT_ONCE, random=random.Random(2), security=security) as broker:
             await broker.create_topic("topic", 2)
             harness = Harness(case, broker)
             with trio.fail_after(5 * LONG):

@@ -123,6 +123,12 @@ async def _awaits_work(_: Harness, generation: Generation) -> None:
         await generation.run(trio.sleep_forever)
 
 
+LOGIN: Final = Security(
+    protocol="SASL_PLAINTEXT",
+    mechanism="SCRAM-SHA-512",
+    username="a",
+    password="b",  # noqa: S106
+)
 STATES: Final[Mapping[str, State]] = {
     "not entered": State(entered=False),
     "entering its source of records": State(source_never_begins=True),
@@ -155,16 +161,9 @@ STATES: Final[Mapping[str, State]] = {
         },
         reached=lambda event: isinstance(event, RequestFailed),
     ),
-    "in a login": State(
-        silent=True,
-        settings={
-            "security": Security(
-                protocol="SASL_PLAINTEXT",
-                mechanism="PLAIN",
-                username="a",
-                password="b",  # noqa: S106
-            )
-        },
+    "in a login": State(holds="sasl_authenticate", logs_in=True, settings={"security": LOGIN}),
+    "choosing the mechanism of a login": State(
+        holds="sasl_handshake", logs_in=True, settings={"security": LOGIN}
     ),
     "in a handshake of TLS": State(silent=True, settings={"security": Security(protocol="SSL")}),
     "looking up positions": State(holds="list_offsets", settings={"auto_offset_reset": "latest"}),

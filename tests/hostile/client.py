@@ -19,6 +19,7 @@ import logging
 import struct
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ from kio.static.constants import EntityType
 
 from kgroup.assignors import resolve
 from kgroup.assignors.validation import check_assignments
+from kgroup.broker.security.mechanisms import RefusedError, ScramServer
+from kgroup.broker.security.users import Users
 from kgroup.client.cluster import LATEST, PATIENCE, Cluster
 from kgroup.client.coordinator import JOIN_GRACE, CoordinatorClient
 from kgroup.config import BUILTIN_ASSIGNORS, GroupConfig
@@ -37,7 +40,7 @@ from kgroup.errors import KgroupError, ProtocolError
 from kgroup.generation.received_assignment import check_entries
 from kgroup.logs import LOGGER
 from kgroup.security.credentials import Token
-from kgroup.security.settings import Security
+from kgroup.security.settings import SaslMechanism, Security
 from kgroup.types import (
     EpochEnd,
     Membership,
@@ -110,6 +113,13 @@ KNOWN: Final[Mapping[str, Any]] = {
     "rack": None,
     "skip_assignment": False,
 }
+SCRAM_FIELDS: Final = (
+    *(f"i={number}" for number in (-1, 0, 1, 4095, 2**31, 2**63, "", "x", "9" * 5000)),
+    *["s=", "s=%%%", "r=", "r=x", "v=", "v=AAAA", "v=%", "e=other-error", "e=", "m=ext", "=,="],
+    "\ud7ff",
+)
+"""Fields of SCRAM messages that no honest broker sends."""
+HONEST: Final = 0.6
 BEFORE_ALL: Final = ("api_versions", "find_coordinator", "sasl_handshake", "sasl_authenticate")
 """Requests that the client sends before it can find the coordinator."""
 MEASURED: Final = 20
@@ -206,7 +216,7 @@ async def play_call(random: Random) -> tuple[str, str | None]:
     known = {**KNOWN, "metadata": ""} if api == "offset_fetch" else KNOWN
     change = choose(random, sample(kind, known))
     case = f"{api} v{version}, {change}"
-    brokers = _Brokers(api, version, change)
+    brokers = _Brokers(api, version, change, random)
     config = CONFIG
     if api.startswith("sasl"):
         config = attrs.evolve(CONFIG, security=random.choice(LOGINS))
@@ -237,10 +247,11 @@ async def play_call(random: Random) -> tuple[str, str | None]:
 class _Brokers:
     """Brokers at any address that answer honestly, except for one kind of request."""
 
-    def __init__(self, api: str, version: int, change: Change) -> None:
+    def __init__(self, api: str, version: int, change: Change, random: Random) -> None:
         self._api = api
         self._version = version
         self._change = change
+        self._scram = _ScramServer(random)
         self.hostile = False
 
     async def open(self, host: str, port: int) -> trio.abc.Stream:
@@ -256,11 +267,42 @@ class _Brokers:
         known = {**KNOWN, "metadata": ""} if frame.api == "offset_fetch" else KNOWN
         honest = sample(kind, known)
         change = None
+        if frame.api == "sasl_authenticate":
+            honest = replace(honest, auth_bytes=self._scram.answer(frame.entity))
         if self.hostile and frame.api == self._api:
             # ApiVersions is sent before any version is negotiated.
             same = frame.version == self._version
             change = self._change if same else choose(Random(frame.version), honest)
         return message(honest, change, correlation_id=frame.correlation_id)
+
+
+class _ScramServer:
+    """Logins by SCRAM: honest ones, and ones whose messages have a changed field."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._users = Users(random)
+        self._login: ScramServer | None = None
+
+    def answer(self, request: Any) -> bytes:
+        """The message that answers a client's; empty if it is none of SCRAM."""
+        given = bytes(request.auth_bytes)
+        if given.startswith(b"n,,n="):
+            self._users.put("user", "password")
+            self._login = ScramServer(SaslMechanism.SCRAM_SHA_256, self._users, "nonce")
+        elif not given.startswith(b"c="):
+            return b""
+        assert self._login is not None
+        try:
+            honest = self._login.answer(given).data.decode()
+        except RefusedError:  # the client has accepted a nonce that is not the server's
+            honest = "e=invalid-proof"
+        if self._random.random() < HONEST:
+            return honest.encode()
+        fields = honest.split(",")
+        at = self._random.randrange(len(fields))
+        fields[at] = self._random.choice((*SCRAM_FIELDS, f"{fields[at]}x", fields[at][:-1], ""))
+        return ",".join(fields).encode()
 
 
 def _wrong(api: str, given: Any) -> str | None:

@@ -19,12 +19,14 @@ from kgroup.broker import EmbeddedBroker, batches
 from kgroup.broker.records import NewRecord, _write_record
 from tests.broker.wire import Client
 
-MILLISECONDS: Final = (-(2**31), -1, 0, 1, 50, 10_000, 1_800_000, 2**31 - 1)
+SESSIONS: Final = (*(10_000,) * 4, 1_800_000, 50, 0, 2**31 - 1)
+REBALANCES: Final = (-(2**31), -1, 0, 1, 50, *(10_000,) * 4, 1_800_000, 2**31 - 1)
+"""Milliseconds that members name as time-outs."""
 NUMBERS: Final = (-(2**63), -(2**31), -2, -1, 0, 1, 5, 2**31 - 1, 2**31, 2**62, 2**63 - 1)
 PATIENCE: Final = 0.5
 """Virtual seconds to wait for an answer that may never come."""
 STEPS: Final = 20
-LONGEST_PAUSES: Final = (0.0, 0.1, 5.0, 70.0)
+PAUSES: Final = (*(0.0,) * 6, 0.1, 5.0, 70.0)
 
 
 @attrs.define(eq=False)
@@ -59,7 +61,7 @@ async def play_members(broker: EmbeddedBroker, random: Random) -> tuple[str, Non
                 members[number] = _Member(
                     await Client.open(broker), members[number].group_instance_id
                 )
-            await trio.sleep(random.choice(LONGEST_PAUSES))
+            await trio.sleep(random.choice(PAUSES))
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
             for member in members:
@@ -93,7 +95,7 @@ def _take(member: _Member, answer: Any) -> None:
 
 
 async def _join(member: _Member, random: Random) -> str:
-    session, rebalance = random.choice(MILLISECONDS), random.choice(MILLISECONDS)
+    session, rebalance = random.choice(SESSIONS), random.choice(REBALANCES)
     await _answer(
         member,
         "join_group",
@@ -200,8 +202,12 @@ async def play_batches(broker: EmbeddedBroker, random: Random) -> tuple[str, str
                 try:
                     await reader.request(api, version, **fields)
                 except EOFError:
-                    return case, f"{api} v{version} of another client was not answered"
-    return case, None
+                    break
+                continue
+            return case, f"{api} v{version} of another client was not answered"
+        else:
+            return case, None
+    return case, f"the connection of another client was closed at {api} v{version}"
 
 
 def _reads() -> list[tuple[str, int, dict[str, Any]]]:
