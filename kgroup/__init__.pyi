@@ -46,6 +46,7 @@ from .generation.record_stream import RecordStream as RecordStream
 from .generation.states import State as State
 from .group import ConsumerGroup as ConsumerGroup
 from .interfaces import Assignor as Assignor, Batch as Batch, Message as Message
+from .record_headers import headers_of as headers_of
 from .retries import retrying as retrying
 from .security.credentials import Credentials as Credentials, Token as Token
 from .security.oidc import OidcClientCredentials as OidcClientCredentials

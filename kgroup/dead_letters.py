@@ -31,6 +31,7 @@ from kgroup.errors import ArgumentError, DeadLetterError, UsageError, creation, 
 from kgroup.events import DeadLetterTopicMissing
 from kgroup.interfaces import Message
 from kgroup.permissions import to_grant
+from kgroup.record_headers import headers_of
 from kgroup.retry_policy import DELIVERIES
 from kgroup.types import topic_fault
 
@@ -188,7 +189,7 @@ class DeadLetters:
             UsageError: this group has parked the record in this topic before, and reads it there.
                 It would be parked and read again without end.
         """
-        own: Any = message.headers()
+        own = headers_of(message)
         if message.topic() == self._topic and (_GROUP, group_id.encode()) in (own or ()):
             raise UsageError(
                 f"record {message.offset()} of {message.topic()}-{message.partition()} is a dead"
@@ -325,7 +326,7 @@ def headers_for(
     message: Message, error: BaseException, attempts: int, group_id: str
 ) -> list[tuple[str, str | bytes | None]]:
     """The headers of a dead letter: the record's own, then where it came from and why."""
-    own: Any = message.headers()
+    own = headers_of(message)
     _, timestamp = message.timestamp()
     added = {
         "topic": message.topic(),

@@ -316,7 +316,8 @@ def _read_record(body: bytes, header: BatchHeader) -> StoredRecord:
     for _ in range(count):
         name, at = _read_bytes(body, at)
         content, at = _read_bytes(body, at)
-        headers.append(((name or b"").decode(), content))
+        # As in Java. Whoever writes a record may give its headers any names.
+        headers.append(((name or b"").decode(errors="replace"), content))
     if not 0 <= offset_delta <= header.last_offset_delta:
         raise ValueError(f"offset {offset_delta} of {header.last_offset_delta + 1}")
     append_time = header.has_append_time

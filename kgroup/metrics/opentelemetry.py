@@ -27,6 +27,7 @@ from kgroup.metrics.measuring import Labels, Measuring
 from kgroup.metrics.rebalances import RebalanceTimes
 from kgroup.metrics.table import ATTRIBUTES, BUCKETS, METRICS, SUCCESSES, SYSTEM, Metric, MetricKind
 from kgroup.monitors import Monitored
+from kgroup.record_headers import headers_of
 from kgroup.types import TopicPartition
 
 try:
@@ -320,14 +321,14 @@ def context_of(message: Message) -> Context:
 
     For a span of a record of its own: ``tracer.start_span(name, context=context_of(message))``.
     """
-    return propagate.extract(message.headers() or [], context=Context(), getter=_GETTER)
+    return propagate.extract(headers_of(message) or [], context=Context(), getter=_GETTER)
 
 
 def links_of(messages: Sequence[Message]) -> list[Link]:
     """A link to each different context of these records' producers."""
     found: dict[tuple[int, int], Link] = {}
     for message in messages:
-        if message.headers():
+        if headers_of(message):
             context = trace.get_current_span(context_of(message)).get_span_context()
             if context.is_valid:
                 found[context.trace_id, context.span_id] = Link(context)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import numpy
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
+from kgroup.record_headers import headers_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -78,6 +79,9 @@ def _binary(values: Iterable[bytes | str | None]) -> pyarrow.Array:
 
 def _timestamps(run: MessageRun) -> pyarrow.Array:
     _, stamps = run.timestamps
+    # Whoever writes a record may give it any timestamp; Spark's reach as far as microseconds do.
+    if max(stamps) > _LAST or min(stamps) < -_LAST:
+        stamps = [max(-_LAST, min(_LAST, one)) for one in stamps]
     return pyarrow.array(stamps, pyarrow.timestamp("ms", tz="UTC")).cast(_TIMESTAMP)
 
 
@@ -95,7 +99,7 @@ def _headers(run: MessageRun) -> pyarrow.Array:
     values: list[bytes | str | None] = []
     starts: list[int | None] = []
     for message in run.messages:
-        headers: Any = message.headers()
+        headers = headers_of(message)
         starts.append(len(keys) if headers else None)
         for key, value in headers or ():
             keys.append(key)
@@ -112,6 +116,8 @@ _STRING: Final = pyarrow.string()
 _INT: Final = pyarrow.int32()
 _LONG: Final = pyarrow.int64()
 _TIMESTAMP: Final = pyarrow.timestamp("us", tz="UTC")
+_LAST: Final = (2**63 - 1) // 1000
+"""The last millisecond that is a timestamp in microseconds."""
 _HEADER: Final = pyarrow.struct([("key", _STRING), ("value", _BINARY)])
 _HEADERS: Final = pyarrow.list_(_HEADER)
 

@@ -29,6 +29,7 @@ from confluent_kafka import TopicPartition as Position
 from kgroup.cli.admin_client import ClusterError, ConnectionErrors, Refusal, client_settings
 from kgroup.cli.consume.formats import Record
 from kgroup.permissions import to_grant
+from kgroup.record_headers import headers_of
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
 
@@ -252,7 +253,7 @@ def _record(message: Message) -> Record:
     assert topic is not None
     assert partition is not None
     assert offset is not None
-    headers: Any = message.headers()  # the stubs also allow what only producers are given
+    headers = headers_of(message)
     return Record(
         topic=topic,
         partition=partition,
