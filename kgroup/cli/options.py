@@ -265,10 +265,18 @@ def imported(path: str, wanted: str) -> Any:
         raise click.BadParameter(f"{short_repr(path)} cannot be imported: {reason}") from error
 
 
+def plain(text: str) -> str:
+    """Untrusted text without control characters for the terminal."""
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
 def one_line(error: BaseException) -> str:
-    """An error's text in one line, for a message; also if making the text raises."""
+    """An error's text in one line, for a message; also if making the text raises.
+
+    Names of clients and brokers' sentences may be in it, so it has no control characters.
+    """
     try:
-        text = " ".join(str(error).split())
+        text = plain(" ".join(str(error).split()))
     except Exception:  # noqa: BLE001 # whatever the exception's own __str__ raises
         text = ""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kgroup.cli.options import plain
 from kgroup.types import TopicPartition, by_topic
 
 __all__ = ["NOTHING", "console", "number", "plain", "ranges", "runs", "table"]
@@ -53,11 +54,6 @@ def table(
 def number(value: int | None) -> str:
     """A number as a command takes it, without separators, or an empty cell."""
     return "" if value is None else str(value)
-
-
-def plain(text: str) -> str:
-    """Untrusted text without control characters for the terminal."""
-    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def ranges(partitions: Iterable[TopicPartition]) -> str:

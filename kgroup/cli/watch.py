@@ -13,7 +13,7 @@ from rich.console import Console
 from kgroup.cli.admin_client import ClusterError
 from kgroup.cli.cluster_options import LIVE, write_json
 from kgroup.cli.options import Number
-from kgroup.cli.tables import console
+from kgroup.cli.tables import console, plain
 
 __all__ = ["show", "watch_option"]
 
@@ -55,7 +55,7 @@ def show(
         except ClusterError as error:
             if first:
                 raise
-            click.echo(f"{_now()}: {error}", err=True)
+            click.echo(plain(f"{_now()}: {error}"), err=True)
         else:
             if as_json:
                 write_json(found if every is None else {"at": _utc(), **found})

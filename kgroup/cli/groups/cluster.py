@@ -8,6 +8,7 @@ Source: KIP-396, KIP-518, KIP-848; Kafka's ``ConsumerGroupCommand`` for what the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, final
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
@@ -241,6 +242,12 @@ def _group(found: Any) -> Group:
 
 
 def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
-    return tuple(
-        sorted(TopicPartition(one.topic, one.partition) for one in assignment.topic_partitions)
-    )
+    """The partitions of a member, without those whose topic has an impossible name.
+
+    The group's leader has chosen the names; confluent-kafka fails at one that is no UTF-8.
+    """
+    found = []
+    for one in assignment.topic_partitions:
+        with suppress(UnicodeDecodeError):
+            found.append(TopicPartition(one.topic, one.partition))
+    return tuple(sorted(found))

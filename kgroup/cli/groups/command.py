@@ -44,7 +44,7 @@ from kgroup.cli.position_options import (
     position_or_shift,
     topic_choices,
 )
-from kgroup.cli.tables import console
+from kgroup.cli.tables import console, plain
 from kgroup.cli.watch import show, watch_option
 from kgroup.errors import short_list
 from kgroup.types import IsolationLevel, TopicPartition
@@ -220,7 +220,7 @@ def reset_offsets(
     else:
         print_changes(console(), group_id, changes, faults, executed=execute)
         if group is not None and group.live and not execute:
-            click.echo(f"{_live(group)}. --execute is refused until then.", err=True)
+            click.echo(plain(f"{_live(group)}. --execute is refused until then."), err=True)
     if faults:
         raise ClusterError(f"{len(faults)} of {len(effective)} partitions were refused")
 
@@ -259,7 +259,7 @@ def delete_groups(
         write_json({"groups": listed})
     else:
         for one, why in outcomes.items():
-            click.echo(f"Group {one}: {'deleted' if why is None else why}")
+            click.echo(plain(f"Group {one}: {'deleted' if why is None else why}"))
     faults = [one for one, why in outcomes.items() if why is not None]
     if faults:
         raise ClusterError(f"not deleted: {short_list(faults)}")
@@ -277,7 +277,8 @@ def _described(cluster: GroupCluster, group_ids: Sequence[str]) -> list[Group]:
 
 def _report_missing(errors: Sequence[str]) -> None:
     if errors:
-        click.echo(f"Some groups may be missing: {short_list(errors, between='; ')}", err=True)
+        missing = short_list(errors, between="; ")
+        click.echo(plain(f"Some groups may be missing: {missing}"), err=True)
 
 
 def _live(group: Group) -> str:
