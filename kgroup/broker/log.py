@@ -27,7 +27,6 @@ from kgroup.broker.leader_epochs import LeaderEpochs
 from kgroup.broker.producer_state import ProducerState
 from kgroup.broker.records import (
     UnreadableBatchError,
-    marker,
     records_in_steps,
     records_of,
 )
@@ -218,10 +217,19 @@ class PartitionLog:
         """Use other settings from the next batch on."""
         self._settings = settings
 
-    def end_transaction(self, producer_id: int, epoch: int, now: int, *, committed: bool) -> None:
-        """Write the marker that ends a producer's transaction here."""
+    def end_transaction(
+        self, producer_id: int, epoch: int, data: bytes, *, committed: bool
+    ) -> None:
+        """Write the marker that ends a producer's transaction here.
+
+        Args:
+            producer_id: the producer's.
+            epoch: from now on the lowest that is accepted.
+            data: from ``records.marker``.
+            committed: whether the transaction's records become visible.
+        """
         self._producer_state.transaction_ended(producer_id, epoch)
-        self._store(marker(producer_id, epoch, committed=committed, now=now))
+        self._store(data)
         first = self._open.pop(producer_id, None)
         if first is not None and not committed:
             self._aborted.append(AbortedTransaction(producer_id, first, self._end - 1))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.transaction_coordinator import TransactionCoordinator
+from kgroup.broker.transaction_coordinator import LAST_EPOCH, TransactionCoordinator
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
@@ -152,10 +152,74 @@ def test_a_producer_can_raise_its_own_epoch(transactions: TransactionCoordinator
 
 def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: TransactionCoordinator) -> None:
     """After the last epoch the transactional id continues with another producer."""
-    for _ in range(2**15 - 2):
+    for _ in range(LAST_EPOCH):
         transactions.init_producer("x", 60)
-    assert transactions.init_producer("x", 60) == (0, 2**15 - 2)
+    assert transactions.init_producer("x", 60) == (0, LAST_EPOCH)
     assert transactions.init_producer("x", 60) == (1, 0)
+
+
+def test_a_producer_past_the_last_epoch_gets_a_new_id_once(
+    transactions: TransactionCoordinator,
+) -> None:
+    """A producer that raises its own epoch gets the same new id again if the response was lost."""
+    transactions.init_producer("x", 60)
+    transactions.find("x").epoch = LAST_EPOCH
+    assert transactions.init_producer("x", 60, 0, LAST_EPOCH) == (1, 0)
+    assert transactions.init_producer("x", 60, 0, LAST_EPOCH) == (1, 0)
+    for epoch in (LAST_EPOCH - 1, LAST_EPOCH + 1):
+        old = partial(transactions.init_producer, "x", 60, 0, epoch)
+        assert code(old) is ErrorCode.PRODUCER_FENCED
+    assert transactions.init_producer("x", 60, 1, 0) == (1, 1)
+    old = partial(transactions.init_producer, "x", 60, 0, LAST_EPOCH)
+    assert code(old) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("ended_by", ["a time-out", "InitProducerId"])
+def test_the_fencing_epoch_is_refused_everywhere(
+    transactions: TransactionCoordinator, outcomes: Outcomes, ended_by: str
+) -> None:
+    """After an abort with the epoch past the last one, only a new producer id can follow."""
+    transactions.init_producer("x", 60)
+    transactions.find("x").epoch = LAST_EPOCH
+    transactions.add_partitions(0, "x", 0, LAST_EPOCH, [TP])
+    if ended_by == "a time-out":
+        transactions.expire(60)
+    else:
+        again = partial(transactions.init_producer, "x", 60)
+        assert code(again) is ErrorCode.CONCURRENT_TRANSACTIONS
+    fencing = LAST_EPOCH + 1
+    assert outcomes.seen == [(0, fencing, (TP,), (), False)]
+    for act, refusal in (
+        (lambda: transactions.init_producer("x", 60, 0, fencing), ErrorCode.PRODUCER_FENCED),
+        (
+            lambda: transactions.add_partitions(0, "x", 0, fencing, [TP]),
+            ErrorCode.PRODUCER_FENCED,
+        ),
+        (lambda: transactions.add_group(0, "x", 0, fencing, "g"), ErrorCode.PRODUCER_FENCED),
+        (
+            lambda: transactions.end("x", 0, fencing, committed=False),
+            ErrorCode.PRODUCER_FENCED,
+        ),
+        (
+            lambda: transactions.check_partition("x", 0, fencing, TP),
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+        ),
+    ):
+        assert code(act) is refusal
+    assert timer(transactions) is None
+    assert transactions.init_producer("x", 60) == (1, 0)
+
+
+def test_a_producer_id_needs_an_epoch_and_the_reverse(
+    transactions: TransactionCoordinator,
+) -> None:
+    """InitProducerId with one of the two is refused, and raises no epoch."""
+    transactions.init_producer("x", 60)
+    for name in ("x", None):
+        for producer_id, epoch in ((0, -1), (-1, 0)):
+            half = partial(transactions.init_producer, name, 60, producer_id, epoch)
+            assert code(half) is ErrorCode.INVALID_REQUEST
+    assert transactions.find("x").epoch == 0
 
 
 def test_writing_needs_an_added_partition_or_group(transactions: TransactionCoordinator) -> None:
