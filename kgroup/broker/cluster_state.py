@@ -225,7 +225,7 @@ class ClusterState:
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-        groups: Collection[str],
+        shards: Collection[int],
         *,
         committed: bool,
     ) -> None:
@@ -239,7 +239,7 @@ class ClusterState:
             log = self.topics.log(partition.topic, partition.partition)
             markers.append((partition, log.end_offset))
             log.end_transaction(producer_id, epoch, data, committed=committed)
-        if groups:
+        if shards:
             self.shards.complete_transaction(producer_id, committed=committed)
         if self.on_transaction_end is not None:
             self.on_transaction_end(producer_id, committed, markers)

@@ -49,6 +49,8 @@ class Transaction:
 
     Attributes:
         last: the producer's id and epoch before it requested the current ones (KIP-360), or None.
+        shards: the partitions of the offsets topic that it has added, each for all of its groups.
+            Unlike the ids of groups, they are few, whatever a client sends.
     """
 
     transactional_id: str
@@ -59,7 +61,7 @@ class Transaction:
     state: TransactionState = TransactionState.EMPTY
     deadline: float = 0.0
     partitions: dict[TopicPartition, None] = attrs.field(factory=dict)
-    groups: dict[str, None] = attrs.field(factory=dict)
+    shards: set[int] = attrs.field(factory=set)
 
 
 class Finish(Protocol):
@@ -70,11 +72,11 @@ class Finish(Protocol):
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-        groups: Collection[str],
+        shards: Collection[int],
         *,
         committed: bool,
     ) -> None:
-        """End the producer's transaction in these partitions and groups.
+        """End the producer's transaction in these partitions, and shards of groups.
 
         If it raises, the transaction stays open.
         """
@@ -241,16 +243,16 @@ class TransactionCoordinator:
         return known.deadline
 
     def add_group(
-        self, now: float, transactional_id: str, producer_id: int, epoch: int, group_id: str
+        self, now: float, transactional_id: str, producer_id: int, epoch: int, shard: int
     ) -> float:
-        """Add a group's offsets to the transaction, as ``add_partitions``.
+        """Add the offsets of a group, given by its shard, to the transaction: ``add_partitions``.
 
         Raises:
             RequestError: as ``add_partitions``.
         """
         known = self._coordinated(transactional_id, producer_id, epoch)
         self._begin(known, now)
-        known.groups[group_id] = None
+        known.shards.add(shard)
         return known.deadline
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool) -> None:
@@ -314,7 +316,7 @@ class TransactionCoordinator:
         epoch: int,
         group_id: str,
         *,
-        shares_log: Callable[[str], bool],
+        shard: int,
         is_open: bool,
     ) -> None:
         """Refuse offsets of a group that is not in the transaction.
@@ -328,7 +330,7 @@ class TransactionCoordinator:
             producer_id: from the request.
             epoch: from the request.
             group_id: the group.
-            shares_log: whether a group is in the same partition of the offsets topic.
+            shard: the partition of the offsets topic that holds it.
             is_open: whether a transaction of this producer is open there.
 
         Raises:
@@ -340,7 +342,7 @@ class TransactionCoordinator:
         if is_open and self._is_epoch(producer_id, epoch):
             return
         known = self._to_write(transactional_id, producer_id, epoch)
-        if known.state is not TransactionState.ONGOING or not any(map(shares_log, known.groups)):
+        if known.state is not TransactionState.ONGOING or shard not in known.shards:
             raise _outside(known, f"group {group_id!r}")
 
     # Queries.
@@ -449,14 +451,14 @@ class TransactionCoordinator:
             known.producer_id,
             epoch,
             tuple(known.partitions),
-            tuple(known.groups),
+            tuple(known.shards),
             committed=done is TransactionState.COMMITTED,
         )
         if epoch != known.epoch:
             known.epoch, known.last = epoch, None
         known.state = done
         known.partitions.clear()
-        known.groups.clear()
+        known.shards.clear()
 
 
 def _outside(known: Transaction, what: str) -> RequestError:

@@ -29,12 +29,12 @@ class Outcomes:
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-        groups: Collection[str],
+        shards: Collection[int],
         *,
         committed: bool,
     ) -> None:
         """Record the outcome of a transaction that has ended."""
-        self.seen.append((producer_id, epoch, tuple(partitions), tuple(groups), committed))
+        self.seen.append((producer_id, epoch, tuple(partitions), tuple(shards), committed))
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def test_a_commit_ends_all_that_was_added(
     """Its partitions and groups end together, and those of other transactions do not."""
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
-    transactions.add_group(0, "x", 0, 0, "g")
+    transactions.add_group(0, "x", 0, 0, 1)
     transactions.add_partitions(0, "x", 0, 0, [OTHER, TP])
     transactions.end("x", 0, 0, committed=True)
-    transactions.add_group(0, "x", 0, 0, "h")
+    transactions.add_group(0, "x", 0, 0, 2)
     transactions.end("x", 0, 0, committed=False)
-    assert outcomes.seen == [(0, 0, (TP, OTHER), ("g",), True), (0, 0, (), ("h",), False)]
+    assert outcomes.seen == [(0, 0, (TP, OTHER), (1,), True), (0, 0, (), (2,), False)]
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -123,7 +123,7 @@ def test_unknown_ids_are_refused(transactions: TransactionCoordinator) -> None:
     """An unknown transactional id, or another producer's id, has no transaction."""
     transactions.init_producer("x", 60)
     for name, producer in (("y", 0), ("x", 5)):
-        requested = code(partial(transactions.add_group, 0, name, producer, 0, "g"))
+        requested = code(partial(transactions.add_group, 0, name, producer, 0, 1))
         assert requested is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert code(lambda: transactions.end("", 0, 0, committed=True)) is ErrorCode.INVALID_REQUEST
 
@@ -195,7 +195,7 @@ def test_the_fencing_epoch_is_refused_everywhere(
             lambda: transactions.add_partitions(0, "x", 0, fencing, [TP]),
             ErrorCode.PRODUCER_FENCED,
         ),
-        (lambda: transactions.add_group(0, "x", 0, fencing, "g"), ErrorCode.PRODUCER_FENCED),
+        (lambda: transactions.add_group(0, "x", 0, fencing, 1), ErrorCode.PRODUCER_FENCED),
         (
             lambda: transactions.end("x", 0, fencing, committed=False),
             ErrorCode.PRODUCER_FENCED,
@@ -236,7 +236,7 @@ def test_writing_needs_an_added_partition_or_group(transactions: TransactionCoor
             producer_id,
             epoch,
             group_id,
-            shares_log=lambda other: other[0] == group_id[0],
+            shard=ord(group_id[0]),
             is_open=is_open,
         )
 
@@ -244,7 +244,7 @@ def test_writing_needs_an_added_partition_or_group(transactions: TransactionCoor
     assert code(lambda: check("x", 0, 1, TP)) is ErrorCode.TRANSACTION_ABORTABLE
     assert code(lambda: group("x", 0, 1, "g")) is ErrorCode.TRANSACTION_ABORTABLE
     transactions.add_partitions(0, "x", 0, 1, [TP])
-    transactions.add_group(0, "x", 0, 1, "g")
+    transactions.add_group(0, "x", 0, 1, ord("g"))
     check("x", 0, 1, TP)
     group("x", 0, 1, "g")
     assert code(lambda: check("x", 0, 1, OTHER)) is ErrorCode.TRANSACTION_ABORTABLE
@@ -295,9 +295,9 @@ def test_a_transaction_without_a_coordinator(outcomes: Outcomes) -> None:
     transactions = TransactionCoordinator(900.0, MANY, outcomes, has_coordinator=lambda _: led)
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
-    transactions.add_group(0, "x", 0, 0, "g")
+    transactions.add_group(0, "x", 0, 0, 1)
     check = partial(transactions.check_partition, "x", 0, 0, TP)
-    group = partial(transactions.check_group, "x", 0, 0, "g", shares_log="g".__eq__)
+    group = partial(transactions.check_group, "x", 0, 0, "g", shard=1)
     check()
     group(is_open=False)
     led = False

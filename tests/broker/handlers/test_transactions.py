@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from kgroup.broker import EmbeddedBroker, cluster_state
+from kgroup.broker import EmbeddedBroker, cluster_state, shards
+from kgroup.broker.groups import java_hashing, registry
 from kgroup.broker.transaction_coordinator import LAST_EPOCH, Transaction
 from kgroup.types import TopicPartition
 from tests.broker.handlers.test_produce_and_fetch import fetch, produce
@@ -284,3 +285,28 @@ async def test_a_failed_abort_is_tried_again(
     assert broker.cluster.internal_errors.seen == 1
     assert state_of(broker).epoch == producer.epoch + 1
     assert await stable(broker, client) == (2, 2)
+
+
+async def test_a_transaction_with_many_groups_keeps_their_shards_only(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A TxnOffsetCommit computes one shard, however many groups its transaction has."""
+    broker, _, producer = parts
+    for number in range(200):
+        assert await producer.add_group(f"g{number}") == 0
+    assert len(state_of(broker).shards) <= broker.cluster.settings.groups.offsets_topic_partitions
+    computed = set()
+
+    def shard_of(name: str, count: int) -> int:
+        computed.add(name)
+        return java_hashing.shard_of(name, count)
+
+    for module in (cluster_state, registry, shards):
+        monkeypatch.setattr(module, "shard_of", shard_of)
+    assert await producer.commit_offset(1, group_id="g199") == 0
+    assert computed == {"g199", "x"}
+    for number in range(200):
+        assert await producer.commit_offset(1, group_id=f"g{number}") == 0
+    computed.clear()
+    assert await producer.commit_offset(1, group_id="g7") == 0
+    assert computed == {"g7"}
