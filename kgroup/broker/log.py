@@ -14,7 +14,7 @@ Source: Kafka's ``UnifiedLog``, ``TransactionIndex``.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final, final
 
@@ -239,12 +239,18 @@ class PartitionLog:
         """Whether a producer has written here in an open transaction of this epoch."""
         return producer_id in self._open and self._producer_state.epoch_of(producer_id) == epoch
 
-    def producers(self) -> tuple[ActiveProducer, ...]:
-        """The idempotent producers that have written here, in the order of their first batch."""
-        return tuple(
-            ActiveProducer(producer_id, epoch, sequence, self._open.get(producer_id, -1))
-            for producer_id, epoch, sequence in self._producer_state.producers()
-        )
+    @property
+    def producer_count(self) -> int:
+        """How many idempotent producers have written here."""
+        return self._producer_state.count
+
+    def producers(self) -> Iterator[ActiveProducer]:
+        """The idempotent producers that have written here, in the order of their first batch.
+
+        The log may change while the iterator is used.
+        """
+        for producer_id, epoch, sequence in self._producer_state.producers():
+            yield ActiveProducer(producer_id, epoch, sequence, self._open.get(producer_id, -1))
 
     def delete_before(self, offset: int) -> int:
         """Move the start to an offset, -1 for the end, and return the new start.
