@@ -19,6 +19,7 @@ from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.broker.internal_errors import InternalErrors
 from kgroup.broker.node import Node
+from kgroup.broker.records import marker
 from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
 from kgroup.broker.security.settings import BrokerSecurity
 from kgroup.broker.security.state import SecurityState
@@ -224,19 +225,21 @@ class ClusterState:
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-        groups: Collection[str],
+        shards: Collection[int],
         *,
         committed: bool,
     ) -> None:
         now = self.now_ms()
+        # Built once, before any log has changed: if it cannot be, the transaction stays open.
+        data = marker(producer_id, epoch, committed=committed, now=now)
         markers = []
         for partition in partitions:
             if not self.topics.has(partition):
                 continue  # its topic was deleted meanwhile
             log = self.topics.log(partition.topic, partition.partition)
             markers.append((partition, log.end_offset))
-            log.end_transaction(producer_id, epoch, now, committed=committed)
-        if groups:
+            log.end_transaction(producer_id, epoch, data, committed=committed)
+        if shards:
             self.shards.complete_transaction(producer_id, committed=committed)
         if self.on_transaction_end is not None:
             self.on_transaction_end(producer_id, committed, markers)

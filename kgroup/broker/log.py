@@ -14,7 +14,7 @@ Source: Kafka's ``UnifiedLog``, ``TransactionIndex``.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final, final
 
@@ -27,7 +27,6 @@ from kgroup.broker.leader_epochs import LeaderEpochs
 from kgroup.broker.producer_state import ProducerState
 from kgroup.broker.records import (
     UnreadableBatchError,
-    marker,
     records_in_steps,
     records_of,
 )
@@ -218,10 +217,19 @@ class PartitionLog:
         """Use other settings from the next batch on."""
         self._settings = settings
 
-    def end_transaction(self, producer_id: int, epoch: int, now: int, *, committed: bool) -> None:
-        """Write the marker that ends a producer's transaction here."""
+    def end_transaction(
+        self, producer_id: int, epoch: int, data: bytes, *, committed: bool
+    ) -> None:
+        """Write the marker that ends a producer's transaction here.
+
+        Args:
+            producer_id: the producer's.
+            epoch: from now on the lowest that is accepted.
+            data: from ``records.marker``.
+            committed: whether the transaction's records become visible.
+        """
         self._producer_state.transaction_ended(producer_id, epoch)
-        self._store(marker(producer_id, epoch, committed=committed, now=now))
+        self._store(data)
         first = self._open.pop(producer_id, None)
         if first is not None and not committed:
             self._aborted.append(AbortedTransaction(producer_id, first, self._end - 1))
@@ -231,12 +239,18 @@ class PartitionLog:
         """Whether a producer has written here in an open transaction of this epoch."""
         return producer_id in self._open and self._producer_state.epoch_of(producer_id) == epoch
 
-    def producers(self) -> tuple[ActiveProducer, ...]:
-        """The idempotent producers that have written here, in the order of their first batch."""
-        return tuple(
-            ActiveProducer(producer_id, epoch, sequence, self._open.get(producer_id, -1))
-            for producer_id, epoch, sequence in self._producer_state.producers()
-        )
+    @property
+    def producer_count(self) -> int:
+        """How many idempotent producers have written here."""
+        return self._producer_state.count
+
+    def producers(self) -> Iterator[ActiveProducer]:
+        """The idempotent producers that have written here, in the order of their first batch.
+
+        The log may change while the iterator is used.
+        """
+        for producer_id, epoch, sequence in self._producer_state.producers():
+            yield ActiveProducer(producer_id, epoch, sequence, self._open.get(producer_id, -1))
 
     def delete_before(self, offset: int) -> int:
         """Move the start to an offset, -1 for the end, and return the new start.

@@ -8,7 +8,6 @@ Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStat
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Final, final
 
@@ -36,8 +35,10 @@ class Written:
 @final
 @attrs.define(eq=False)
 class _Producer:
+    """A producer; most have one batch or few, for which a tuple is a tenth of a deque."""
+
     epoch: int
-    batches: deque[Written] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
+    batches: tuple[Written, ...] = ()
 
 
 @final
@@ -81,16 +82,25 @@ class ProducerState:
     def written(self, batch: BatchHeader, base_offset: int) -> None:
         """Note a batch that was appended."""
         producer = self._at_epoch(batch.producer_id, batch.producer_epoch)
-        producer.batches.append(Written(batch.base_sequence, batch.last_sequence, base_offset))
+        new = Written(batch.base_sequence, batch.last_sequence, base_offset)
+        producer.batches = (*producer.batches, new)[-REMEMBERED:]
 
     def epoch_of(self, producer_id: int) -> int | None:
         """The epoch of a producer's last batch or marker, or None for an unknown producer."""
         known = self._producers.get(producer_id)
         return None if known is None else known.epoch
 
+    @property
+    def count(self) -> int:
+        """How many producers there are."""
+        return len(self._producers)
+
     def producers(self) -> Iterator[tuple[int, int, int]]:
-        """Id, epoch and last sequence number of each; -1 if it has written nothing in its epoch."""
-        for producer_id, known in self._producers.items():
+        """Id, epoch and last sequence number of each; -1 if it has written nothing in its epoch.
+
+        Producers that come while the iterator is used are left out.
+        """
+        for producer_id, known in tuple(self._producers.items()):
             last = known.batches[-1].last_sequence if known.batches else -1
             yield producer_id, known.epoch, last
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final, final
 
 import attrs
@@ -119,12 +118,8 @@ def batch_of(records: Sequence[NewRecord], now: int, **producer: Any) -> bytes:
     )
 
 
-@lru_cache(maxsize=1)
 def marker(producer_id: int, producer_epoch: int, *, committed: bool, now: int) -> bytes:
-    """The control batch that ends a transaction in a partition.
-
-    A transaction writes it to all its partitions, which can be tens of thousands.
-    """
+    """The control batch that ends a transaction in a partition."""
     body = bytearray()
     key, value = _MARKER_KEY.pack(0, 1 if committed else 0), _MARKER_VALUE.pack(0, 0)
     _write_record(body, NewRecord(value, key), 0, 0)

@@ -43,9 +43,9 @@ class UnloadedShards:
     to offsets is done here; Kafka does it when the shard has a leader again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shard_of: Callable[[str], int]) -> None:
         self._groups: dict[str, GroupRecord] = {}
-        self._offsets = OffsetStore()
+        self._offsets = OffsetStore(shard_of)
 
     def put(self, snapshot: Snapshot) -> None:
         """Add the records of a coordinator."""
@@ -87,7 +87,7 @@ class GroupShards:
     ) -> None:
         self.replicas: Final = tuple(replicas)
         self._purgatories = purgatories
-        self._unloaded = UnloadedShards()
+        self._unloaded = UnloadedShards(self.shard_of)
 
     def shard_of(self, group_id: str) -> int:
         """The shard of a group."""

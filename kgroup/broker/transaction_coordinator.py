@@ -25,8 +25,8 @@ from kgroup.types import TopicPartition
 
 NO_EPOCH: Final = -1
 NO_PRODUCER: Final = -1
-_LAST_EPOCH: Final = 2**15 - 2
-"""The highest epoch of a producer; the one after it is kept for fencing, as in Kafka."""
+LAST_EPOCH: Final = 2**15 - 2
+"""The highest epoch of a producer. The one after it only fences: no client may use it."""
 
 
 @final
@@ -42,17 +42,26 @@ class TransactionState(enum.Enum):
 @final
 @attrs.define(eq=False)
 class Transaction:
-    """A transactional id, its producer, and its current transaction."""
+    """A transactional id, its producer, and its current transaction.
+
+    INVARIANT: while the transaction is ongoing, its epoch is at most ``LAST_EPOCH``, so that there
+    is an epoch to abort it with.
+
+    Attributes:
+        last: the producer's id and epoch before it requested the current ones (KIP-360), or None.
+        shards: the partitions of the offsets topic that it has added, each for all of its groups.
+            Unlike the ids of groups, they are few, whatever a client sends.
+    """
 
     transactional_id: str
     producer_id: int
     epoch: int = NO_EPOCH
-    last_epoch: int = NO_EPOCH
+    last: tuple[int, int] | None = None
     timeout: float = 0.0
     state: TransactionState = TransactionState.EMPTY
     deadline: float = 0.0
     partitions: dict[TopicPartition, None] = attrs.field(factory=dict)
-    groups: dict[str, None] = attrs.field(factory=dict)
+    shards: set[int] = attrs.field(factory=set)
 
 
 class Finish(Protocol):
@@ -63,11 +72,14 @@ class Finish(Protocol):
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-        groups: Collection[str],
+        shards: Collection[int],
         *,
         committed: bool,
     ) -> None:
-        """End the producer's transaction in these partitions and groups."""
+        """End the producer's transaction in these partitions, and shards of groups.
+
+        If it raises, the transaction stays open.
+        """
         ...
 
 
@@ -148,10 +160,16 @@ class TransactionCoordinator:
             epoch: its epoch.
 
         Raises:
-            RequestError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR,
-                PRODUCER_FENCED, POLICY_VIOLATION if there are too many ids, and
-                CONCURRENT_TRANSACTIONS after an open transaction was aborted: the client retries.
+            RequestError: INVALID_REQUEST (also for an id without an epoch, or the reverse),
+                INVALID_TRANSACTION_TIMEOUT, NOT_COORDINATOR, PRODUCER_FENCED, POLICY_VIOLATION if
+                there are too many ids, and CONCURRENT_TRANSACTIONS after an open transaction was
+                aborted: the client retries.
         """
+        if (producer_id == NO_PRODUCER) is not (epoch == NO_EPOCH):
+            raise RequestError(
+                ErrorCode.INVALID_REQUEST,
+                f"producer {producer_id} at epoch {epoch}: one is missing",
+            )
         if transactional_id is None:
             return self._transaction_log.new_producer_id(), 0
         if not transactional_id:
@@ -172,28 +190,31 @@ class TransactionCoordinator:
                 )
             known = Transaction(transactional_id, self._transaction_log.new_producer_id())
             self._by_id[transactional_id] = known
-        if known.epoch != NO_EPOCH and producer_id not in (NO_PRODUCER, known.producer_id):
-            raise _fenced(known, producer_id, epoch)
+        claimed = None if producer_id == NO_PRODUCER else (producer_id, epoch)
+        if claimed is not None and known.epoch != NO_EPOCH:
+            repeats = claimed == known.last
+            if epoch > LAST_EPOCH or (producer_id != known.producer_id and not repeats):
+                raise _fenced(known, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
             self._abort_fenced(known)
             raise RequestError(
                 ErrorCode.CONCURRENT_TRANSACTIONS, "an open transaction was aborted; try again"
             )
         known.timeout = timeout
-        self._advance(known, producer_id, epoch)
+        self._advance(known, claimed)
         return known.producer_id, known.epoch
 
-    def _advance(self, known: Transaction, producer_id: int, epoch: int) -> None:
-        expected = producer_id != NO_PRODUCER
-        if expected and known.epoch not in (NO_EPOCH, epoch):
-            if epoch == known.last_epoch:
+    def _advance(self, known: Transaction, claimed: tuple[int, int] | None) -> None:
+        current = known.producer_id, known.epoch
+        if claimed is not None and known.epoch != NO_EPOCH and claimed != current:
+            if claimed == known.last:
                 return  # it repeats a request whose response was lost
-            raise _fenced(known, producer_id, epoch)
-        if known.epoch >= _LAST_EPOCH:
+            raise _fenced(known, *claimed)
+        known.last = current if claimed is not None and known.epoch != NO_EPOCH else None
+        if known.epoch >= LAST_EPOCH:
             known.producer_id = self._transaction_log.new_producer_id()
-            known.epoch, known.last_epoch = 0, NO_EPOCH
+            known.epoch = 0
         else:
-            known.last_epoch = known.epoch if expected else NO_EPOCH
             known.epoch += 1
         known.state = TransactionState.EMPTY
 
@@ -222,16 +243,16 @@ class TransactionCoordinator:
         return known.deadline
 
     def add_group(
-        self, now: float, transactional_id: str, producer_id: int, epoch: int, group_id: str
+        self, now: float, transactional_id: str, producer_id: int, epoch: int, shard: int
     ) -> float:
-        """Add a group's offsets to the transaction, as ``add_partitions``.
+        """Add the offsets of a group, given by its shard, to the transaction: ``add_partitions``.
 
         Raises:
             RequestError: as ``add_partitions``.
         """
         known = self._coordinated(transactional_id, producer_id, epoch)
         self._begin(known, now)
-        known.groups[group_id] = None
+        known.shards.add(shard)
         return known.deadline
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool) -> None:
@@ -249,7 +270,7 @@ class TransactionCoordinator:
                 ErrorCode.INVALID_TXN_STATE,
                 f"transaction {transactional_id!r} is {known.state.value}",
             )
-        self._complete(known, done)
+        self._complete(known, done, known.epoch)
 
     def check_partition(
         self,
@@ -295,7 +316,7 @@ class TransactionCoordinator:
         epoch: int,
         group_id: str,
         *,
-        shares_log: Callable[[str], bool],
+        shard: int,
         is_open: bool,
     ) -> None:
         """Refuse offsets of a group that is not in the transaction.
@@ -309,7 +330,7 @@ class TransactionCoordinator:
             producer_id: from the request.
             epoch: from the request.
             group_id: the group.
-            shares_log: whether a group is in the same partition of the offsets topic.
+            shard: the partition of the offsets topic that holds it.
             is_open: whether a transaction of this producer is open there.
 
         Raises:
@@ -321,7 +342,7 @@ class TransactionCoordinator:
         if is_open and self._is_epoch(producer_id, epoch):
             return
         known = self._to_write(transactional_id, producer_id, epoch)
-        if known.state is not TransactionState.ONGOING or not any(map(shares_log, known.groups)):
+        if known.state is not TransactionState.ONGOING or shard not in known.shards:
             raise _outside(known, f"group {group_id!r}")
 
     # Queries.
@@ -357,6 +378,8 @@ class TransactionCoordinator:
         """
         for known in self._ongoing():
             if known.deadline <= now:
+                # Should the abort fail, it is tried again later: the alarm must not spin.
+                known.deadline = now + known.timeout
                 self._abort_fenced(known)
                 return
 
@@ -391,7 +414,7 @@ class TransactionCoordinator:
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
                 f"transactional id {transactional_id!r} is not producer {producer_id}'s",
             )
-        if known.epoch != epoch:
+        if known.epoch != epoch or epoch > LAST_EPOCH:
             raise _fenced(known, producer_id, epoch)
         return known
 
@@ -420,21 +443,22 @@ class TransactionCoordinator:
             known.state, known.deadline = TransactionState.ONGOING, now + known.timeout
 
     def _abort_fenced(self, known: Transaction) -> None:
-        known.epoch, known.last_epoch = known.epoch + 1, NO_EPOCH
-        self._complete(known, TransactionState.ABORTED)
+        self._complete(known, TransactionState.ABORTED, known.epoch + 1)
 
-    def _complete(self, known: Transaction, done: TransactionState) -> None:
-        partitions, groups = tuple(known.partitions), tuple(known.groups)
-        known.state = done
-        known.partitions.clear()
-        known.groups.clear()
+    def _complete(self, known: Transaction, done: TransactionState, epoch: int) -> None:
+        # First the logs: if that fails, the transaction is still ongoing and can be ended again.
         self._finish(
             known.producer_id,
-            known.epoch,
-            partitions,
-            groups,
+            epoch,
+            tuple(known.partitions),
+            tuple(known.shards),
             committed=done is TransactionState.COMMITTED,
         )
+        if epoch != known.epoch:
+            known.epoch, known.last = epoch, None
+        known.state = done
+        known.partitions.clear()
+        known.shards.clear()
 
 
 def _outside(known: Transaction, what: str) -> RequestError:

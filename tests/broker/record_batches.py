@@ -7,7 +7,7 @@ from typing import Any
 
 from kgroup.broker import batches
 from kgroup.broker.log import AppendResult, PartitionLog
-from kgroup.broker.records import NewRecord, batch_of
+from kgroup.broker.records import NewRecord, batch_of, marker
 
 NOW = 1_700_000_000_000
 
@@ -45,3 +45,9 @@ def append(log: PartitionLog, data: bytes, now: int = NOW) -> AppendResult:
     """Check a batch and append it."""
     header, checked = batches.check(data)
     return log.append(checked, header, now)
+
+
+def end_transaction(log: PartitionLog, producer_id: int, *, committed: bool) -> None:
+    """End the transaction of a producer at epoch 0."""
+    data = marker(producer_id, 0, committed=committed, now=NOW)
+    log.end_transaction(producer_id, 0, data, committed=committed)

@@ -16,7 +16,7 @@ from kgroup.broker.records import NewRecord, batch_of
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.time_slices import TimeSlices, Work
 from kgroup.error_codes import ErrorCode
-from tests.broker.record_batches import NOW, append, batch, compressed
+from tests.broker.record_batches import NOW, append, batch, compressed, end_transaction
 
 
 def work() -> Work:
@@ -139,7 +139,7 @@ def test_an_open_transaction_holds_the_stable_offset() -> None:
     assert not log.has_open_transaction(1, 1)
     assert log.read(2, 1000, committed=True, at_least_one=True).data == []
     assert log.available(2, 1000, committed=True) == 0
-    log.end_transaction(1, 0, NOW, committed=True)
+    end_transaction(log, 1, committed=True)
     assert log.last_stable_offset == log.end_offset == 5
     assert log.records(0, 99, committed=True)[1] == 5
     assert [one.value for one in log.records(2, 99, committed=True)[0]] == [b"t", b"plain"]
@@ -153,7 +153,7 @@ def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
     with pytest.raises(RequestError) as refused:
         append(log, plain)
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
-    log.end_transaction(1, 0, NOW, committed=True)
+    end_transaction(log, 1, committed=True)
     assert append(log, plain).base_offset == 2
 
 
@@ -163,8 +163,8 @@ def test_an_aborted_transaction_is_listed_and_skipped() -> None:
     append(log, transactional(b"t1"))
     append(log, transactional(b"u1", producer_id=2))
     append(log, transactional(b"t2", sequence=1))
-    log.end_transaction(1, 0, NOW, committed=False)
-    log.end_transaction(2, 0, NOW, committed=True)
+    end_transaction(log, 1, committed=False)
+    end_transaction(log, 2, committed=True)
     read = log.read(0, 10_000, committed=True, at_least_one=True)
     assert read.aborted == (AbortedTransaction(1, 2, 5),)
     assert log.read(6, 10_000, committed=True, at_least_one=True).aborted == ()
@@ -181,16 +181,16 @@ def test_a_later_transaction_of_the_same_producer_is_its_own() -> None:
     """Committed records that follow a producer's aborted ones are returned."""
     log = PartitionLog(LogSettings())
     append(log, transactional(b"no"))
-    log.end_transaction(1, 0, NOW, committed=False)
+    end_transaction(log, 1, committed=False)
     append(log, transactional(b"yes", sequence=1))
-    log.end_transaction(1, 0, NOW, committed=True)
+    end_transaction(log, 1, committed=True)
     assert [one.value for one in log.records(0, 99, committed=True)[0]] == [b"yes"]
 
 
 def test_a_marker_without_records_is_no_aborted_transaction() -> None:
     """A transaction without records here leaves only its marker."""
     log = PartitionLog(LogSettings())
-    log.end_transaction(1, 0, NOW, committed=False)
+    end_transaction(log, 1, committed=False)
     assert log.end_offset == 1
     assert log.read(0, 1000, committed=True, at_least_one=True).aborted == ()
 

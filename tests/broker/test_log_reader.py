@@ -9,7 +9,7 @@ import trio.testing
 from kgroup.broker import in_memory
 from kgroup.errors import FetchError, OffsetOutOfRangeError
 from kgroup.types import IsolationLevel, TopicPartition
-from tests.broker.record_batches import append, batch, compressed
+from tests.broker.record_batches import append, batch, compressed, end_transaction
 
 TP = TopicPartition("t", 0)
 COMMITTED = IsolationLevel.READ_COMMITTED
@@ -74,7 +74,7 @@ async def test_waiting_for_committed_records(autojump_clock: trio.testing.MockCl
                 batch(b"t", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
             )
             await trio.sleep(1)
-            log.end_transaction(1, 0, 0, committed=True)
+            end_transaction(log, 1, committed=True)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from kgroup.broker.batches import BatchHeader, header_of
@@ -87,3 +89,22 @@ def test_a_marker_raises_the_epoch() -> None:
     assert error(sequences, sent(1, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert sequences.duplicate(sent(0, epoch=4)) is None
     assert error(sequences, sent(1, epoch=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_producer_costs_little_memory() -> None:
+    """Clients make up any number of producers: the state of one with one batch is small."""
+    many = 2_000
+    headers = [
+        header_of(batch(b"x", producer_id=n, producer_epoch=0, base_sequence=0))
+        for n in range(many)
+    ]
+    state = ProducerState()
+    tracemalloc.start()
+    try:
+        for offset, header in enumerate(headers):
+            state.written(header, offset)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert state.count == many
+    assert used / many < 400

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.transaction_coordinator import TransactionCoordinator
+from kgroup.broker.transaction_coordinator import LAST_EPOCH, TransactionCoordinator
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
@@ -29,12 +29,12 @@ class Outcomes:
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-        groups: Collection[str],
+        shards: Collection[int],
         *,
         committed: bool,
     ) -> None:
         """Record the outcome of a transaction that has ended."""
-        self.seen.append((producer_id, epoch, tuple(partitions), tuple(groups), committed))
+        self.seen.append((producer_id, epoch, tuple(partitions), tuple(shards), committed))
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def test_a_commit_ends_all_that_was_added(
     """Its partitions and groups end together, and those of other transactions do not."""
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
-    transactions.add_group(0, "x", 0, 0, "g")
+    transactions.add_group(0, "x", 0, 0, 1)
     transactions.add_partitions(0, "x", 0, 0, [OTHER, TP])
     transactions.end("x", 0, 0, committed=True)
-    transactions.add_group(0, "x", 0, 0, "h")
+    transactions.add_group(0, "x", 0, 0, 2)
     transactions.end("x", 0, 0, committed=False)
-    assert outcomes.seen == [(0, 0, (TP, OTHER), ("g",), True), (0, 0, (), ("h",), False)]
+    assert outcomes.seen == [(0, 0, (TP, OTHER), (1,), True), (0, 0, (), (2,), False)]
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -123,7 +123,7 @@ def test_unknown_ids_are_refused(transactions: TransactionCoordinator) -> None:
     """An unknown transactional id, or another producer's id, has no transaction."""
     transactions.init_producer("x", 60)
     for name, producer in (("y", 0), ("x", 5)):
-        requested = code(partial(transactions.add_group, 0, name, producer, 0, "g"))
+        requested = code(partial(transactions.add_group, 0, name, producer, 0, 1))
         assert requested is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert code(lambda: transactions.end("", 0, 0, committed=True)) is ErrorCode.INVALID_REQUEST
 
@@ -152,10 +152,74 @@ def test_a_producer_can_raise_its_own_epoch(transactions: TransactionCoordinator
 
 def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: TransactionCoordinator) -> None:
     """After the last epoch the transactional id continues with another producer."""
-    for _ in range(2**15 - 2):
+    for _ in range(LAST_EPOCH):
         transactions.init_producer("x", 60)
-    assert transactions.init_producer("x", 60) == (0, 2**15 - 2)
+    assert transactions.init_producer("x", 60) == (0, LAST_EPOCH)
     assert transactions.init_producer("x", 60) == (1, 0)
+
+
+def test_a_producer_past_the_last_epoch_gets_a_new_id_once(
+    transactions: TransactionCoordinator,
+) -> None:
+    """A producer that raises its own epoch gets the same new id again if the response was lost."""
+    transactions.init_producer("x", 60)
+    transactions.find("x").epoch = LAST_EPOCH
+    assert transactions.init_producer("x", 60, 0, LAST_EPOCH) == (1, 0)
+    assert transactions.init_producer("x", 60, 0, LAST_EPOCH) == (1, 0)
+    for epoch in (LAST_EPOCH - 1, LAST_EPOCH + 1):
+        old = partial(transactions.init_producer, "x", 60, 0, epoch)
+        assert code(old) is ErrorCode.PRODUCER_FENCED
+    assert transactions.init_producer("x", 60, 1, 0) == (1, 1)
+    old = partial(transactions.init_producer, "x", 60, 0, LAST_EPOCH)
+    assert code(old) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("ended_by", ["a time-out", "InitProducerId"])
+def test_the_fencing_epoch_is_refused_everywhere(
+    transactions: TransactionCoordinator, outcomes: Outcomes, ended_by: str
+) -> None:
+    """After an abort with the epoch past the last one, only a new producer id can follow."""
+    transactions.init_producer("x", 60)
+    transactions.find("x").epoch = LAST_EPOCH
+    transactions.add_partitions(0, "x", 0, LAST_EPOCH, [TP])
+    if ended_by == "a time-out":
+        transactions.expire(60)
+    else:
+        again = partial(transactions.init_producer, "x", 60)
+        assert code(again) is ErrorCode.CONCURRENT_TRANSACTIONS
+    fencing = LAST_EPOCH + 1
+    assert outcomes.seen == [(0, fencing, (TP,), (), False)]
+    for act, refusal in (
+        (lambda: transactions.init_producer("x", 60, 0, fencing), ErrorCode.PRODUCER_FENCED),
+        (
+            lambda: transactions.add_partitions(0, "x", 0, fencing, [TP]),
+            ErrorCode.PRODUCER_FENCED,
+        ),
+        (lambda: transactions.add_group(0, "x", 0, fencing, 1), ErrorCode.PRODUCER_FENCED),
+        (
+            lambda: transactions.end("x", 0, fencing, committed=False),
+            ErrorCode.PRODUCER_FENCED,
+        ),
+        (
+            lambda: transactions.check_partition("x", 0, fencing, TP),
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+        ),
+    ):
+        assert code(act) is refusal
+    assert timer(transactions) is None
+    assert transactions.init_producer("x", 60) == (1, 0)
+
+
+def test_a_producer_id_needs_an_epoch_and_the_reverse(
+    transactions: TransactionCoordinator,
+) -> None:
+    """InitProducerId with one of the two is refused, and raises no epoch."""
+    transactions.init_producer("x", 60)
+    for name in ("x", None):
+        for producer_id, epoch in ((0, -1), (-1, 0)):
+            half = partial(transactions.init_producer, name, 60, producer_id, epoch)
+            assert code(half) is ErrorCode.INVALID_REQUEST
+    assert transactions.find("x").epoch == 0
 
 
 def test_writing_needs_an_added_partition_or_group(transactions: TransactionCoordinator) -> None:
@@ -172,7 +236,7 @@ def test_writing_needs_an_added_partition_or_group(transactions: TransactionCoor
             producer_id,
             epoch,
             group_id,
-            shares_log=lambda other: other[0] == group_id[0],
+            shard=ord(group_id[0]),
             is_open=is_open,
         )
 
@@ -180,7 +244,7 @@ def test_writing_needs_an_added_partition_or_group(transactions: TransactionCoor
     assert code(lambda: check("x", 0, 1, TP)) is ErrorCode.TRANSACTION_ABORTABLE
     assert code(lambda: group("x", 0, 1, "g")) is ErrorCode.TRANSACTION_ABORTABLE
     transactions.add_partitions(0, "x", 0, 1, [TP])
-    transactions.add_group(0, "x", 0, 1, "g")
+    transactions.add_group(0, "x", 0, 1, ord("g"))
     check("x", 0, 1, TP)
     group("x", 0, 1, "g")
     assert code(lambda: check("x", 0, 1, OTHER)) is ErrorCode.TRANSACTION_ABORTABLE
@@ -231,9 +295,9 @@ def test_a_transaction_without_a_coordinator(outcomes: Outcomes) -> None:
     transactions = TransactionCoordinator(900.0, MANY, outcomes, has_coordinator=lambda _: led)
     transactions.init_producer("x", 60)
     transactions.add_partitions(0, "x", 0, 0, [TP])
-    transactions.add_group(0, "x", 0, 0, "g")
+    transactions.add_group(0, "x", 0, 0, 1)
     check = partial(transactions.check_partition, "x", 0, 0, TP)
-    group = partial(transactions.check_group, "x", 0, 0, "g", shares_log="g".__eq__)
+    group = partial(transactions.check_group, "x", 0, 0, "g", shard=1)
     check()
     group(is_open=False)
     led = False

@@ -97,8 +97,7 @@ class GroupCoordinatorService:
 
     def has_transaction(self, producer_id: int, shard: int) -> bool:
         """Whether a producer's open transaction has written offsets of a shard."""
-        groups = self._registry.store.written_by(producer_id)
-        return any(self.shard_of(group_id) == shard for group_id in groups)
+        return self._registry.store.has_written(producer_id, shard)
 
     def shut_down(self) -> None:
         """Answer COORDINATOR_NOT_AVAILABLE from now on. Parked requests stay unanswered."""

@@ -9,7 +9,7 @@ Source: Kafka's ``OffsetMetadataManager`` (``replay``, ``replayEndTransactionMar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import final
 
 from kgroup.broker.groups.records import OffsetRecord
@@ -22,11 +22,15 @@ _Offsets = dict[TopicPartition, OffsetRecord]
 class OffsetStore:
     """Offsets by group and partition, and pending ones also by producer."""
 
-    def __init__(self) -> None:
+    def __init__(self, shard_of: Callable[[str], int]) -> None:
+        """An empty store; ``shard_of`` says which shard has a group."""
+        self._shard_of = shard_of
         self._offsets: dict[str, _Offsets] = {}
         self._pending: dict[int, dict[str, _Offsets]] = {}
         self._pending_of: dict[str, frozenset[TopicPartition]] = {}
         """What ``pending_of`` has found since the last change of pending offsets."""
+        self._pending_shards: dict[int, set[int]] = {}
+        """The shards of each producer's groups in ``_pending``. To hash many ids takes seconds."""
         self._sequence = 0
 
     def next_sequence(self) -> int:
@@ -63,6 +67,10 @@ class OffsetStore:
         """Whether an open transaction has offsets of a group."""
         return any(groups.get(group_id) for groups in self._pending.values())
 
+    def has_written(self, producer_id: int, shard: int) -> bool:
+        """Whether a producer's open transaction has written offsets of groups of a shard."""
+        return shard in self._pending_shards.get(producer_id, ())
+
     def group_ids(self) -> list[str]:
         """The groups that have records."""
         return list(self._offsets)
@@ -73,10 +81,6 @@ class OffsetStore:
         """Commit an offset."""
         self._offsets.setdefault(group_id, {})[partition] = record
 
-    def written_by(self, producer_id: int) -> Collection[str]:
-        """The groups for which a producer's open transaction has offsets."""
-        return self._pending.get(producer_id, {}).keys()
-
     def commit_pending(
         self, producer_id: int, group_id: str, partition: TopicPartition, record: OffsetRecord
     ) -> None:
@@ -84,11 +88,18 @@ class OffsetStore:
         self._pending_of.clear()
         self._offsets.setdefault(group_id, {})
         groups = self._pending.setdefault(producer_id, {})
-        groups.setdefault(group_id, {})[partition] = record
+        if group_id not in groups:
+            groups[group_id] = {}
+            self._note_shards(producer_id, [group_id])
+        groups[group_id][partition] = record
+
+    def _note_shards(self, producer_id: int, group_ids: Iterable[str]) -> None:
+        self._pending_shards.setdefault(producer_id, set()).update(map(self._shard_of, group_ids))
 
     def complete(self, producer_id: int, *, committed: bool) -> None:
         """End a producer's transaction. A commit made after the pending one is kept."""
         self._pending_of.clear()
+        self._pending_shards.pop(producer_id, None)
         groups = self._pending.pop(producer_id, {})
         if not committed:
             return
@@ -145,6 +156,7 @@ class OffsetStore:
         for producer_id, groups in pending.items():
             mine = self._pending.setdefault(producer_id, {})
             mine.update({group_id: dict(known) for group_id, known in groups.items()})
+            self._note_shards(producer_id, groups)
         everything = (
             *(record for known in offsets.values() for record in known.values()),
             *(
@@ -157,14 +169,18 @@ class OffsetStore:
         self._sequence = max(self._sequence, *(record.sequence for record in everything), 0)
 
     def unload(self, group_ids: Collection[str]) -> None:
-        """Remove groups that another coordinator has now."""
+        """Remove all groups of some shards, which another coordinator has now."""
         self._pending_of.clear()
+        gone = set(map(self._shard_of, group_ids))
+        for shards in self._pending_shards.values():
+            shards.difference_update(gone)
         for group_id in group_ids:
             self._offsets.pop(group_id, None)
             for groups in self._pending.values():
                 groups.pop(group_id, None)
         for producer_id in [one for one, groups in self._pending.items() if not groups]:
             del self._pending[producer_id]
+            del self._pending_shards[producer_id]
 
 
 def _delete(some: Iterable[_Offsets], gone: set[TopicPartition]) -> None:

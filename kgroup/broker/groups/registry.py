@@ -50,7 +50,7 @@ class Registry:
     ) -> None:
         self.settings = settings
         self.machines: dict[str, GroupMachine] = {}
-        self.store = OffsetStore()
+        self.store = OffsetStore(self.shard_of)
         self.timers = Timers()
         self.write_faults = WriteFaults()
         self.shut_down = False

@@ -112,8 +112,7 @@ async def _producers(context: RequestContext, name: str, number: int) -> dict[st
             "error_message": error.message,
             "active_producers": (),
         }
-    producers = log.producers()
-    await context.work.include(len(producers))
+    await context.work.include(log.producer_count)
     return {
         "partition_index": number,
         "error_code": ErrorCode.NONE,
@@ -125,7 +124,7 @@ async def _producers(context: RequestContext, name: str, number: int) -> dict[st
                 "coordinator_epoch": -1,
                 "current_txn_start_offset": producer.transaction_start,
             }
-            for producer in producers
+            async for producer in context.work.each(log.producers())
         ],
     }
 

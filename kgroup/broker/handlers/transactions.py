@@ -124,7 +124,7 @@ async def add_offsets_to_txn(context: RequestContext) -> ResponseFields:
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
-            request.group_id,
+            context.cluster.shards.shard_of(request.group_id),
         ),
     )
     return {"error_code": code}
@@ -159,7 +159,7 @@ async def txn_offset_commit(context: RequestContext) -> ResponseFields:
                 request.producer_id,
                 request.producer_epoch,
                 request.group_id,
-                shares_log=lambda group_id: coordinator.shard_of(group_id) == shard,
+                shard=shard,
                 is_open=coordinator.has_transaction(request.producer_id, shard),
             )
         except RequestError as error:

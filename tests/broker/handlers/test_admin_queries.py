@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from kgroup.broker import EmbeddedBroker
+from kgroup.broker.log import PartitionLog
 from kgroup.types import TopicPartition
 from tests.broker.record_batches import append, batch
 from tests.broker.wire import Client, connected
@@ -54,6 +55,27 @@ async def test_producers_of_a_partition_are_listed() -> None:
             for one in known.active_producers
         ] == [(4, 2, 1, -1), (5, 0, 0, 2)]
         assert (int(unknown.error_code), unknown.active_producers) == (3, ())
+
+
+async def test_too_many_producers_are_counted_and_not_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer with more items than it may have is refused before any producer is looked at."""
+    async with connected(kgroup_answer_max_items=100) as (broker, client):
+        await broker.create_topic("t")
+        log = broker.cluster.topics.log("t", 0)
+        topics = [{"name": "t", "partition_indexes": [0]}]
+        for producer_id in range(100):
+            append(log, batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0))
+        (topic,) = (await client.request("describe_producers", 0, topics=topics)).topics
+        (part,) = topic.partitions
+        assert (int(part.error_code), len(part.active_producers)) == (0, 100)
+        append(log, batch(b"a", producer_id=100, producer_epoch=0, base_sequence=0))
+        monkeypatch.setattr(PartitionLog, "producers", None)
+        (topic,) = (await client.request("describe_producers", 0, topics=topics)).topics
+        (part,) = topic.partitions
+        assert (int(part.error_code), part.active_producers) == (44, ())
+        assert broker.cluster.internal_errors.seen == 0
 
 
 async def begun(broker: EmbeddedBroker, client: Client, name: str) -> int:

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from kgroup.broker import EmbeddedBroker, batches
-from tests.broker.record_batches import NOW, append, batch
+from tests.broker.record_batches import append, batch, end_transaction
 from tests.broker.wire import Client, connected
 
 PRODUCE = range(3, 12)
@@ -262,7 +262,7 @@ async def test_committed_reads_stop_at_the_stable_offset() -> None:
         own = {"producer_epoch": 0, "transactional": True}
         append(log, batch(b"a", producer_id=1, base_sequence=0, **own))
         append(log, batch(b"b", producer_id=2, base_sequence=0, **own))
-        log.end_transaction(1, 0, NOW, committed=False)
+        end_transaction(log, 1, committed=False)
         (part,) = parts(await fetch(broker, client, isolation_level=1))
         assert (offsets(part.records), part.last_stable_offset, part.high_watermark) == ([0], 1, 3)
         assert [(one.producer_id, one.first_offset) for one in part.aborted_transactions] == [

@@ -7,10 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
-from kgroup.broker import EmbeddedBroker
+from kgroup.broker import EmbeddedBroker, cluster_state, shards
+from kgroup.broker.groups import java_hashing, registry
+from kgroup.broker.transaction_coordinator import LAST_EPOCH, Transaction
 from kgroup.types import TopicPartition
-from tests.broker.handlers.test_produce_and_fetch import produce
+from tests.broker.handlers.test_produce_and_fetch import fetch, produce
 from tests.broker.record_batches import batch
 from tests.broker.wire import Client, connected
 
@@ -205,3 +209,104 @@ async def test_a_deleted_topic_is_no_hindrance(parts: Parts) -> None:
     assert (log.last_stable_offset, log.end_offset) == (0, 1)
     assert await producer.end(committed=True) == 0
     assert (log.last_stable_offset, log.end_offset) == (2, 2)
+
+
+def state_of(broker: EmbeddedBroker) -> Transaction:
+    """What the coordinator knows of transactional id x."""
+    node = broker.cluster.transaction_coordinator_of("x")
+    assert node is not None
+    return node.transactions.find("x")
+
+
+async def stable(broker: EmbeddedBroker, client: Client) -> tuple[int, int]:
+    """The last stable offset and the end of t-0, as a read_committed consumer sees them."""
+    answer = await fetch(broker, client, isolation_level=1)
+    (part,) = answer.responses[0].partitions
+    return part.last_stable_offset, part.high_watermark
+
+
+async def refused(producer: Producer) -> list[int]:
+    """The errors of every request of a transaction."""
+    return [
+        *await producer.add(0),
+        await producer.add_group("g"),
+        await producer.write(b"no", 0),
+        await producer.commit_offset(5),
+        await producer.end(committed=True),
+    ]
+
+
+async def test_no_client_may_use_the_epoch_that_only_fences(
+    parts: Parts, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Up to the last epoch and beyond, an expired transaction is aborted and blocks no reader."""
+    broker, client, producer = parts
+    first_id = producer.producer_id
+    state_of(broker).epoch = LAST_EPOCH - 3
+    seen, end = [], 0
+    other = await Client.open(broker)
+    async with other.stream:
+        for _ in range(4):
+            assert await producer.init() == 0
+            seen.append((producer.producer_id == first_id, producer.epoch))
+            assert await producer.add(0) == [0]
+            assert await producer.add_group("g") == 0
+            assert await producer.write(b"x", 0) == 0
+            fenced = Producer(other)
+            fenced.producer_id, fenced.epoch = producer.producer_id, producer.epoch + 1
+            assert await refused(fenced) == [90, 90, 47, 47, 90]
+            assert await stable(broker, other) == (end, end + 1)
+            await trio.sleep(61)
+            end += 2
+            assert await stable(broker, other) == (end, end)
+            assert await refused(producer) == [90, 90, 47, 47, 90]
+            if state_of(broker).epoch > LAST_EPOCH:
+                assert await refused(fenced) == [90, 90, 47, 47, 90]
+            await trio.sleep(61)
+            assert await stable(broker, client) == (end, end)
+    assert seen == [(True, LAST_EPOCH - 2), (True, LAST_EPOCH), (False, 0), (False, 2)]
+    assert broker.cluster.internal_errors.seen == 0
+
+
+async def test_a_failed_abort_is_tried_again(
+    parts: Parts, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If no marker can be built, the transaction stays as it was until the next time-out."""
+    broker, client, producer = parts
+    assert await producer.add(0) == [0]
+    assert await producer.write(b"x", 0) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_state, "marker", None)
+        await trio.sleep(61)
+        assert broker.cluster.internal_errors.seen == 1
+        assert state_of(broker).epoch == producer.epoch
+        assert await stable(broker, client) == (0, 1)
+    await trio.sleep(60)
+    assert broker.cluster.internal_errors.seen == 1
+    assert state_of(broker).epoch == producer.epoch + 1
+    assert await stable(broker, client) == (2, 2)
+
+
+async def test_a_transaction_with_many_groups_keeps_their_shards_only(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A TxnOffsetCommit computes one shard, however many groups its transaction has."""
+    broker, _, producer = parts
+    for number in range(200):
+        assert await producer.add_group(f"g{number}") == 0
+    assert len(state_of(broker).shards) <= broker.cluster.settings.groups.offsets_topic_partitions
+    computed = set()
+
+    def shard_of(name: str, count: int) -> int:
+        computed.add(name)
+        return java_hashing.shard_of(name, count)
+
+    for module in (cluster_state, registry, shards):
+        monkeypatch.setattr(module, "shard_of", shard_of)
+    assert await producer.commit_offset(1, group_id="g199") == 0
+    assert computed == {"g199", "x"}
+    for number in range(200):
+        assert await producer.commit_offset(1, group_id=f"g{number}") == 0
+    computed.clear()
+    assert await producer.commit_offset(1, group_id="g7") == 0
+    assert computed == {"g7"}
