@@ -253,8 +253,7 @@ class _Membership:
         """Take in the next event."""
         if entry.event == "Joined":
             self._number, self._partitions, self.is_fenced = entry.generation_id, (), False
-            given = entry.fields.get("session_timeout")
-            self._timeout = float(given) if isinstance(given, int | float) else None
+            self._timeout = entry.fields.get("session_timeout")
             self._instance = entry.instance
         elif entry.event == "Assigned":
             self._partitions = partitions_of(entry)
@@ -295,7 +294,7 @@ def _stops(
                 stop = None
             last = entry.event
         seconds = entry.fields.get("seconds") if entry.event == "LoopBlocked" else None
-        if now.works and isinstance(seconds, int | float):
+        if now.works and seconds is not None:
             yield now.stop(
                 max(now.since, entry.at - seconds),
                 _FROZEN.format(seconds),
