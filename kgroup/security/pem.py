@@ -9,7 +9,7 @@ from typing import Final
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
-from kgroup.security.secret import Secret, secret
+from kgroup.security.secret import Secret, encodable, secret
 
 _BEGINNING: Final = "-----BEGIN "
 
@@ -54,13 +54,21 @@ def secret_place(value: str | Path | Secret | None) -> Secret | None:
     return found
 
 
-def _not_empty(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+def _can_be_read(value: object) -> bool:
+    """Whether files and OpenSSL can be given this text; OpenSSL's interface takes PEM in ASCII."""
+    return (
+        isinstance(value, str)
+        and bool(value.strip())
+        and "\0" not in value
+        and (value.isascii() if is_pem(value) else encodable(value))
+    )
 
 
-FILE: Final = bounds.optional(bounds.Bound(_not_empty, "it must be the path of a file"))
-PLACE: Final = bounds.optional(
-    bounds.Bound(_not_empty, "it must be the path of a file, or text in PEM")
+_PLACE: Final = "it must be the path of a file in UTF-8, or text in PEM, which is ASCII"
+FILE: Final = bounds.optional(bounds.Bound(_can_be_read, "it must be the path of a file in UTF-8"))
+PLACE: Final = bounds.optional(bounds.Bound(_can_be_read, _PLACE))
+SECRET_PLACE: Final = bounds.optional(
+    bounds.Bound(lambda value: value.usable and _can_be_read(value.reveal()), _PLACE)
 )
 
 

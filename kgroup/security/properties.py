@@ -20,7 +20,7 @@ from kgroup.errors import ConfigError, short_repr
 from kgroup.security.config_providers import resolve
 from kgroup.security.jaas import LoginModule, parse_jaas
 from kgroup.security.other_logins import instead_of
-from kgroup.security.pem import form_of
+from kgroup.security.pem import FILE, form_of
 from kgroup.security.properties_file import decode, parse
 from kgroup.security.property_errors import FieldNames
 from kgroup.security.property_table import BY_NAME, Property, PropertyKind
@@ -247,14 +247,19 @@ def _pem_store(store: str, place: str, kind: str | None) -> str:
     """The path of a store in PEM.
 
     Raises:
-        ConfigError: it is of a kind that only Java reads; the error has the command to convert it.
+        ConfigError: it is no path of a file; or it is of a kind that only Java reads, and the error
+            has the command to convert it.
     """
+    name = f"ssl.{store}.location"
+    FILE.check(name, place)
+    if not Path(place).name:
+        raise ConfigError(name, place, "it is a folder; give the path of a file")
     if (kind or "").upper() == "PEM":
         return place
     suffix = Path(place).suffix.lower()
     if suffix == ".pem":
         raise ConfigError(
-            f"ssl.{store}.location",
+            name,
             place,
             f"without a type it is a store that only Java reads; for a file that is PEM give"
             f" ssl.{store}.type=PEM too",
@@ -276,7 +281,7 @@ def _pem_store(store: str, place: str, kind: str | None) -> str:
             )
         after = f"ssl.certificate.location={written} and ssl.key.password"
     raise ConfigError(
-        f"ssl.{store}.location",
+        name,
         place,
         f"only Java reads a store of type {kind or 'JKS or PKCS12'}; convert it with `{command}`,"
         f" then give {after} (a file that is PEM already needs ssl.{store}.type=PEM)",

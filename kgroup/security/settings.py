@@ -24,7 +24,7 @@ from kgroup.security.credentials import (
     TokenProvider,
 )
 from kgroup.security.other_logins import instead_of
-from kgroup.security.pem import PLACE, place, secret_place
+from kgroup.security.pem import PLACE, SECRET_PLACE, place, secret_place
 from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.secret import Secret, sealed, secret
 from kgroup.security.setting_names import names_checked
@@ -136,9 +136,7 @@ class Security:
     )
     ca: str | None = attrs.field(default=None, converter=place, validator=PLACE)
     certificate: str | None = attrs.field(default=None, converter=place, validator=PLACE)
-    key: Secret | None = attrs.field(
-        default=None, converter=secret_place, validator=bounds.optional(SECRET)
-    )
+    key: Secret | None = attrs.field(default=None, converter=secret_place, validator=SECRET_PLACE)
     key_password: Secret | None = attrs.field(
         default=None, converter=secret, validator=bounds.optional(SECRET)
     )

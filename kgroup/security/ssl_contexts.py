@@ -90,5 +90,5 @@ def _as_file(place: str, file: Path) -> str:
     if not is_pem(place):
         return place
     file.touch(mode=0o600)
-    file.write_text(place)
+    file.write_text(place, encoding="ascii")
     return str(file)

@@ -41,7 +41,7 @@ def gaps_of(entries: Sequence[Entry]) -> Iterator[Gap]:
         number = entry.generation_id
         seen.setdefault(number, set()).add(instances.get(entry.member) or entry.member)
         given = entry.fields.get("members") if entry.event == "Joined" else None
-        if entry.fields.get("leader") is True and isinstance(given, int):
+        if entry.fields.get("leader") is True and given is not None:
             members[number] = given
     for number, given in members.items():
         missing = given - len(seen[number] | static)

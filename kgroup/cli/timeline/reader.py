@@ -1,15 +1,22 @@
-"""Reads files of events, as ``GroupConfig.events_to`` writes them."""
+"""Reads files of events, as ``GroupConfig.events_to`` writes them.
+
+INVARIANT: each field that the timeline uses is checked here, and nowhere else: an `Entry` has no
+value of another type or out of range, and its texts can be written in HTML and SVG. A line with a
+value that it cannot have is no event.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
+
+from kgroup import bounds
+from kgroup.types import INT32_MAX
 
 _MEMBER_ID: Final = re.compile(r"(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """A member id as Kafka makes it."""
@@ -29,6 +36,46 @@ _KINDS: Final = (
 )
 """How files begin that are often given by mistake, and what is said of them."""
 
+_UNWRITABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Lone surrogates, which UTF-8 does not have, and control characters, which XML does not."""
+_REPLACEMENT: Final = "\ufffd"
+_LATEST: Final = 253_402_300_799
+"""The end of the year 9999, in seconds since 1970."""
+_TEXT: Final = bounds.instance(str, "a text")
+_COUNT: Final = bounds.whole(0, INT32_MAX)
+_SECONDS: Final = bounds.number(0, _LATEST)
+_REQUIRED: Final[Mapping[str, bounds.Bound]] = {
+    "at": _SECONDS,
+    "client_id": _TEXT,
+    "host": _TEXT,
+    "pid": bounds.whole(0, 2**63 - 1),
+    "member": _COUNT,
+    "group_id": _TEXT,
+    "generation_id": bounds.whole(-1, INT32_MAX),
+    "event": _TEXT,
+}
+_OPTIONAL: Final[Mapping[str, bounds.Bound]] = {
+    "level": _TEXT,
+    "message": _TEXT,
+    "member_id": _TEXT,
+    "group_instance_id": bounds.optional(_TEXT),
+    "session_timeout": _SECONDS,
+    "seconds": _SECONDS,
+    "assignment": bounds.Bound(
+        lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+        "a list of texts",
+    ),
+    "end": bounds.Bound(
+        lambda value: isinstance(value, dict) and isinstance(value.get("cause", ""), str),
+        "a cause, and more",
+    ),
+    "cut_short": bounds.flag(),
+    "leader": bounds.flag(),
+    "members": _COUNT,
+    "notified": bounds.flag(),
+}
+"""The fields that lines may lack: those of some events, and those that older files do not have."""
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -42,7 +89,7 @@ class Entry:
         group_id: the group.
         generation_id: the generation; -1 without one.
         event: the class of the event.
-        fields: all fields of the line.
+        fields: the fields of the line that the timeline uses.
     """
 
     at: float
@@ -55,7 +102,7 @@ class Entry:
     @property
     def message(self) -> str:
         """What happened."""
-        return str(self.fields.get("message", ""))
+        return self.fields.get("message", "")  # type: ignore[no-any-return] # checked as read
 
     @property
     def is_warning(self) -> bool:
@@ -105,7 +152,8 @@ def read(paths: Iterable[Path]) -> tuple[list[Entry], list[Source]]:
     for path in paths:
         before, refused = len(entries), 0
         content = path.read_bytes()
-        for line in content.decode(errors="replace").splitlines():
+        # A message may have other ends of lines, such as U+2028: they are not escaped in JSON.
+        for line in content.decode(errors="replace").split("\n"):
             entry = _entry(line)
             if entry is None:
                 refused += bool(line.strip())
@@ -126,21 +174,35 @@ def kind_of(content: bytes) -> str:
 
 def _entry(line: str) -> Entry | None:
     try:
-        fields = json.loads(line)
-        at = float(fields["at"])
-        number = int(fields["member"])
-        process = f"{fields['host']}, {fields['pid']}"
-        entry = Entry(
-            at=at,
-            member=f"{fields['client_id']} ({process}{f', member {number}' if number > 1 else ''})",
-            group_id=str(fields["group_id"]),
-            generation_id=int(fields["generation_id"]),
-            event=str(fields["event"]),
-            fields=fields,
-        )
-    except (ValueError, TypeError, KeyError, RecursionError):
+        given = json.loads(line)
+    except (ValueError, RecursionError):
         return None
-    return entry if math.isfinite(at) else None
+    if not isinstance(given, dict) or not _is_event(given):
+        return None
+    fields = {name: _writable(given[name]) for name in (*_REQUIRED, *_OPTIONAL) if name in given}
+    number = fields["member"]
+    process = f"{fields['host']}, {fields['pid']}"
+    return Entry(
+        at=float(fields["at"]),
+        member=f"{fields['client_id']} ({process}{f', member {number}' if number > 1 else ''})",
+        group_id=fields["group_id"],
+        generation_id=fields["generation_id"],
+        event=fields["event"],
+        fields=fields,
+    )
+
+
+def _is_event(given: Mapping[str, Any]) -> bool:
+    return all(
+        name in given and bound.holds(given[name]) for name, bound in _REQUIRED.items()
+    ) and all(bound.holds(given[name]) for name, bound in _OPTIONAL.items() if name in given)
+
+
+def _writable(value: Any) -> Any:
+    """The value of a field, in whose texts each character that cannot be written is replaced."""
+    if isinstance(value, str):
+        return _UNWRITABLE.sub(_REPLACEMENT, value)
+    return [_writable(one) for one in value] if isinstance(value, list) else value
 
 
 def groups_of(entries: Iterable[Entry]) -> list[str]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final, final
 
@@ -121,28 +122,34 @@ def _foundings(entries: Sequence[Entry]) -> list[float]:
     last = {entry.member: place for place, entry in enumerate(entries)}
     founded = [entries[0].at]
     until: dict[str, float] = {}
+    latest: list[tuple[float, str]] = []  # a heap of (-until, member), also of former values
     sessions: dict[str, float] = {}
     for place, entry in enumerate(entries):
         if entry.event not in _SIGNS_OF_LIFE:
             continue
-        if until and max(until.values()) < entry.at:
+        while latest and until[latest[0][1]] != -latest[0][0]:
+            heappop(latest)
+        if latest and -latest[0][0] < entry.at:
             until.clear()
+            latest.clear()
             founded.append(entry.at)
         if entry.event == "Joined":
-            given = entry.fields.get("session_timeout")
-            sessions[entry.member] = float(given) if isinstance(given, int | float) else math.inf
+            sessions[entry.member] = entry.fields.get("session_timeout", math.inf)
         if entry.event == "Left" and entry.fields.get("notified") is not False:
-            until[entry.member] = entry.at
+            end = entry.at
         elif entry.event == "Left" or last[entry.member] == place:
-            until[entry.member] = entry.at + sessions.get(entry.member, math.inf)
+            end = entry.at + sessions.get(entry.member, math.inf)
         else:
-            until[entry.member] = math.inf
+            end = math.inf
+        if until.get(entry.member) != end:
+            until[entry.member] = end
+            heappush(latest, (-end, entry.member))
     return founded
 
 
 def partitions_of(assigned: Entry) -> Sequence[str]:
     """The partitions of an ``Assigned``."""
-    return tuple(map(str, assigned.fields.get("assignment") or ()))
+    return tuple(assigned.fields.get("assignment", ()))
 
 
 def _starts(entries: Sequence[Entry]) -> tuple[dict[int, list[Entry]], list[Rejoin], set[int]]:
@@ -207,8 +214,7 @@ def _untold(entries: Sequence[Entry], quiet: set[int]) -> set[int]:
 
 def cause_of(entry: Entry) -> str:
     """The cause in an end or a drain of a generation; empty if the line has none."""
-    end = entry.fields.get("end")
-    return str(end.get("cause", "")) if isinstance(end, Mapping) else ""
+    return str(entry.fields.get("end", {}).get("cause", ""))
 
 
 def _ends_after_the_next_start(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final, final
 
 import attrs
@@ -139,6 +139,12 @@ class Silences:
         self._rejoins: dict[tuple[int, Sequence[str]], list[Rejoin]] = {}
         for one in rejoins:
             self._rejoins.setdefault((one.generation_id, one.partitions), []).append(one)
+        # They are in the order of their ends; the first that began after a moment is found by the
+        # latest begin up to each of them.
+        self._latest_begins = {
+            key: list(accumulate((one.begin for one in found), max))
+            for key, found in self._rejoins.items()
+        }
         self._end = entries[-1].at
         self._instances = _instances(entries)
 
@@ -191,10 +197,12 @@ class Silences:
 
     def _of_rejoin(self, stop: _Stop) -> _End | None:
         """The return of the member, maybe as another process: with its partitions, unchanged."""
-        found: Iterable[Rejoin] = self._rejoins.get((stop.generation_id, stop.partitions), ())
-        one = next((one for one in found if one.begin > stop.at), None)
-        if one is None:
+        key = stop.generation_id, stop.partitions
+        found: Sequence[Rejoin] = self._rejoins.get(key, ())
+        place = bisect_right(self._latest_begins.get(key, ()), stop.at)
+        if place == len(found):
             return None
+        one = found[place]
         text = f"{one.member} continued with its partitions, without a rebalance"
         return _End(one.begin, one.end, text)
 
@@ -253,8 +261,7 @@ class _Membership:
         """Take in the next event."""
         if entry.event == "Joined":
             self._number, self._partitions, self.is_fenced = entry.generation_id, (), False
-            given = entry.fields.get("session_timeout")
-            self._timeout = float(given) if isinstance(given, int | float) else None
+            self._timeout = entry.fields.get("session_timeout")
             self._instance = entry.instance
         elif entry.event == "Assigned":
             self._partitions = partitions_of(entry)
@@ -295,7 +302,7 @@ def _stops(
                 stop = None
             last = entry.event
         seconds = entry.fields.get("seconds") if entry.event == "LoopBlocked" else None
-        if now.works and isinstance(seconds, int | float):
+        if now.works and seconds is not None:
             yield now.stop(
                 max(now.since, entry.at - seconds),
                 _FROZEN.format(seconds),

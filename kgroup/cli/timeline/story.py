@@ -13,6 +13,7 @@ has a million commits and thousands of generations.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, final
 
@@ -249,8 +250,6 @@ def _with_silences(spans: list[Span], silences: Sequence[Silence]) -> list[Span]
     if silences and spans and spans[-1].kind == UNKNOWN:
         # A killed member worked, and had nothing to report, until the earliest possible moment.
         spans[-1] = attrs.evolve(spans[-1], end=max(spans[-1].end, silences[-1].begin))
-    for one in silences:
-        spans = list(_without(spans, one))
     gone = [
         Span(
             begin=one.begin,
@@ -263,26 +262,31 @@ def _with_silences(spans: list[Span], silences: Sequence[Silence]) -> list[Span]
         )
         for one in silences
     ]
-    return sorted([*spans, *gone], key=lambda span: span.begin)
+    return sorted([*_without(spans, silences), *gone], key=lambda span: span.begin)
 
 
-def _without(spans: Sequence[Span], silence: Silence) -> Iterator[Span]:
-    """The phases of a member, of which it was in none during a silence.
+def _without(spans: Sequence[Span], silences: Sequence[Silence]) -> Iterator[Span]:
+    """The phases of a member, of which it was in none during its silences.
 
-    If it had lost its partitions then, it was in none until it joined again.
+    If it had lost its partitions in one, it was in none until it joined again. Both the spans and
+    the silences are in order, and no two spans or silences overlap; so one pass is enough.
     """
-    again = next(
-        (one.begin for one in spans if one.begin >= silence.end and one.phase == JOINING), math.inf
-    )
-    until = again if silence.lost else silence.end
-    for span in spans:
-        if span.end <= silence.begin or span.begin >= until:
-            yield span
-            continue
-        if span.begin < silence.begin:
-            yield attrs.evolve(span, end=silence.begin)
-        if span.end > until:
-            yield attrs.evolve(span, begin=until)
+    joins = [one.begin for one in spans if one.phase == JOINING]
+    rest = list(reversed(spans))
+    for silence in silences:
+        until = silence.end
+        if silence.lost:
+            again = bisect_left(joins, silence.end)
+            until = joins[again] if again < len(joins) else math.inf
+        while rest and rest[-1].end <= silence.begin:
+            yield rest.pop()
+        while rest and rest[-1].begin < until:
+            span = rest.pop()
+            if span.begin < silence.begin:
+                yield attrs.evolve(span, end=silence.begin)
+            if span.end > until:
+                rest.append(attrs.evolve(span, begin=until))
+    yield from reversed(rest)
 
 
 def _generation_before(entry: Entry, phase: str, spans: Sequence[Span]) -> int:
