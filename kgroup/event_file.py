@@ -76,7 +76,10 @@ class EventFile:
         if self._file is not None:
             return
         try:
-            self._file = open(self._path, "a", encoding="utf-8")  # noqa: PTH123, SIM115 - see close
+            # A lone surrogate, such as those in names of files, becomes an escape of JSON.
+            self._file = open(  # noqa: PTH123, SIM115 - see close
+                self._path, "a", encoding="utf-8", errors="backslashreplace"
+            )
         except OSError as error:
             raise ConfigError(
                 "events_to", self._path, f"it must be a file that can be written ({error.strerror})"

@@ -15,6 +15,7 @@ import kgroup
 from kgroup.cli.timeline.reader import read
 from kgroup.cli.timeline.story import RUNNING, story_of
 from kgroup.errors import ConfigError
+from kgroup.events import Left
 from tests.group.harness import harness
 
 
@@ -37,6 +38,18 @@ async def test_a_member_writes_its_events(tmp_path: Path, autojump_clock: MockCl
     assert source.refused == 0
     (member,) = story_of(entries).members
     assert [one.generation_id for one in member.spans if one.phase == RUNNING] == [1]
+
+
+async def test_a_text_that_is_no_unicode_is_written_too(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A lone surrogate, which the name of a file can have, is an escape in its line."""
+    file = tmp_path / "events"
+    async with harness() as here, here.group(events_to=file) as group:
+        generation = await group.next()
+        generation.emit(Left, reason="of \udcff", notified=True)
+    lines = [json.loads(one) for one in file.read_text(encoding="utf-8").splitlines()]
+    assert "of \udcff" in [one.get("reason") for one in lines]
 
 
 async def test_members_share_a_file(tmp_path: Path, autojump_clock: MockClock) -> None:

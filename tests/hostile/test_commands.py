@@ -35,7 +35,7 @@ WORK: Final = {
     "groups": ("kgroup.cli.groups.command.connect",),
     "simulate": (
         "kgroup.cli.simulate.check",
-        "kgroup.cli.simulate.run",
+        "kgroup.testing.simulation.simulate",
         "kgroup.cli.simulate.find",
         "kgroup.cli.simulate.record",
     ),
