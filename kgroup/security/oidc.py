@@ -205,8 +205,9 @@ def _object(body: bytes) -> Mapping[str, Any] | None:
 
 
 def _number(value: object) -> float | None:
+    number: object = value
     if isinstance(value, str) and value.isascii() and value.isdigit():
-        return float(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e11:
-        return float(value)
+        number = float(value)
+    if isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < 1e11:
+        return float(number)
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, Final, final
@@ -18,6 +19,8 @@ _EXTENSION: Final = "unsecuredLoginExtension_"
 _STRING: Final = "unsecuredLoginStringClaim_"
 _NUMBER: Final = "unsecuredLoginNumberClaim_"
 _LIST: Final = "unsecuredLoginListClaim_"
+_LONGEST: Final = 1e9
+"""Seconds: thirty years."""
 
 
 @final
@@ -68,6 +71,8 @@ def read_unsecured(options: Mapping[str, str]) -> UnsecuredToken:
     lifetime = _number(
         "unsecuredLoginLifetimeSeconds", options.get("unsecuredLoginLifetimeSeconds", "3600")
     )
+    if not 0 < lifetime <= _LONGEST:
+        raise ValueError(f"unsecuredLoginLifetimeSeconds must be over 0, and {_LONGEST:g} at most")
     principal = claims.get(options.get("unsecuredLoginPrincipalClaimName", "sub"))
     if not isinstance(principal, str):
         raise ValueError("it has no unsecuredLoginStringClaim_sub, the user's name")
@@ -81,9 +86,12 @@ def read_unsecured(options: Mapping[str, str]) -> UnsecuredToken:
 
 def _number(name: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise ValueError(f"{name} must be a number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a number")
+    return number
 
 
 def jwt_part(value: object) -> str:

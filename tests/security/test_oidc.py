@@ -76,6 +76,8 @@ def test_without_a_lifetime_the_tokens_own_claim_counts() -> None:
         (200, b'{"access_token": "opaque"}', "does not say when its token expires"),
         (200, b'{"access_token": "a b", "expires_in": 5}', "cannot be used"),
         (200, b'{"access_token": "a.%.c", "expires_in": true}', "does not say when"),
+        (200, b'{"access_token": "a.%.c", "expires_in": 1e999}', "does not say when"),
+        (200, b'{"access_token": "a.%.c", "expires_in": "' + b"9" * 400 + b'"}', "does not say"),
     ],
 )
 def test_what_a_failure_says(status: int, body: bytes, expected: str) -> None:

@@ -465,6 +465,15 @@ def test_a_token_that_the_program_gives() -> None:
             {"sasl.jaas.config": f"{OAUTH} unsecuredLoginLifetimeSeconds=x;"},
             "must be a number",
         ),
+        *(
+            ({"sasl.jaas.config": f"{OAUTH} {option}={text};"}, "must be a number")
+            for option in ("unsecuredLoginLifetimeSeconds", "unsecuredLoginNumberClaim_n")
+            for text in ("nan", "inf", "1e999", "9" * 400)
+        ),
+        (
+            {"sasl.jaas.config": f"{OAUTH} unsecuredLoginLifetimeSeconds=0;"},
+            "must be over 0, and 1e.09 at most",
+        ),
         (
             {"sasl.jaas.config": f"{OAUTH} unsecuredLoginLifetimeSeconds=1;"},
             "no unsecuredLoginStringClaim_sub",
