@@ -35,12 +35,12 @@ from kgroup.client.error_policy import (
     reaction_to_code,
 )
 from kgroup.client.retry import find_coordinator, must_wait
-from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     BrokerError,
     CommitFailedError,
     CommitUnknownError,
     KgroupError,
+    NotSentError,
     StaleGenerationError,
     TransportError,
 )
@@ -71,6 +71,7 @@ class CommitRequest:
 
     Attributes:
         unanswered: whether the coordinator may yet receive a request that got no answer.
+        reached: whether the coordinator has answered.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class CommitRequest:
         self._failure: Exception | None = None
         self._began = member.clock.now()
         self.unanswered = False
+        self.reached = False
 
     async def run(self) -> None:
         """Send until nothing is open, or nothing can be done for what is."""
@@ -123,7 +125,7 @@ class CommitRequest:
             self._emit_refused(left, "no answer came; the outcome is unknown")
             return unknown_error(self._membership, left)
         refused = {
-            name: self._refused.get(name) or self._retried.get(name) or _never_sent(name)
+            name: self._refused.get(name) or self._retried.get(name) or NotSentError(name)
             for name in offsets
             if name in self._refused or name in left
         }
@@ -191,11 +193,12 @@ class CommitRequest:
             self._give_up(error)
             return None
         for name in self._open:
-            self._refused[name] = error if isinstance(error, BrokerError) else _never_sent(name)
+            self._refused[name] = error if isinstance(error, BrokerError) else NotSentError(name)
         self._open.clear()
         return None
 
     def _answered(self, codes: Mapping[TopicPartition, int], sent_at: float) -> Reaction | None:
+        self.reached = True
         applied = {
             name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED
         }
@@ -292,12 +295,3 @@ def unknown_error(
 def numbers(offsets: CommitOffsets) -> dict[TopicPartition, int]:
     """The bare offsets, as events have them."""
     return {name: position.offset for name, position in offsets.items()}
-
-
-def _never_sent(partition: TopicPartition) -> BrokerError:
-    return broker_error(
-        Request.COMMIT,
-        ErrorCode.NETWORK_EXCEPTION,
-        str(partition),
-        "the coordinator could not be reached in time, and nothing was sent",
-    )

@@ -27,6 +27,7 @@ import confluent_kafka
 import trio
 from confluent_kafka import Consumer, KafkaException
 
+from kgroup.client.backoff import Backoff
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
 from kgroup.errors import (
     CommitUnknownError,
@@ -59,6 +60,8 @@ _MAGIC: Final = b"CGMDv2:"
 _NO_GENERATION: Final = -1
 _GROUP: Final = "kgroup-format-check"
 _INSTANCE: Final = "instance"
+_LONGEST_PAUSE_PART: Final = 0.25
+"""The most of the time that is left for commits for which one waits after another that failed."""
 
 
 @final
@@ -94,6 +97,9 @@ class Committer:
         self._waiting: list[_Entry] = []
         self._turn = trio.StrictFIFOLock()
         self._limiter = unlimited_threads()
+        self._backoff: Backoff | None = None
+        """What the next request waits by, if the last one did not reach the coordinator. A caller
+        may repeat its commit without a pause of its own, and for a long time."""
         self.unanswered = False
 
     async def commit(self, offsets: CommitOffsets) -> None:
@@ -181,6 +187,8 @@ class Committer:
 
     async def _send_waiting(self) -> None:
         """Send all that waits, as one request. Raises Cancelled only before it takes any."""
+        if self._backoff is not None:
+            await self._pause(self._backoff.next())
         expired = await self._lease_is_over()
         entries, self._waiting = self._waiting, []
         for entry in entries:
@@ -199,6 +207,12 @@ class Committer:
         finally:
             for entry in entries:
                 entry.done.set()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait; not beyond the end of the generation, and for a part of what its end leaves."""
+        left = self._lifecycle.commit_deadline() - trio.current_time()
+        with self._lifecycle.until_ended():
+            await trio.sleep(max(0.0, min(seconds, left * _LONGEST_PAUSE_PART)))
 
     async def _lease_is_over(self) -> bool:
         """Wait for a heartbeat to confirm membership; True if none did in time."""
@@ -219,6 +233,10 @@ class Committer:
                 await request.run()
         finally:
             self.unanswered |= request.unanswered
+        if request.reached:
+            self._backoff = None
+        elif self._backoff is None:
+            self._backoff = self._member.new_backoff()
         if (end := self._lifecycle.commits_are_over()) is not None:
             request.cut_off(end)
         for entry in entries:

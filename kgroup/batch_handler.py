@@ -14,10 +14,11 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
+    FatalGroupError,
+    NotSentError,
     OffsetBehindCommitError,
     UsageError,
     in_one_line,
@@ -204,11 +205,12 @@ def committing_sought(
 def can_commit_again(error: CommitUnknownError | CommitFailedError) -> bool:
     """Whether a commit failed only because the coordinator was not reached, or did not answer.
 
-    Once its generation has ended, no commit is sent again.
+    Once its generation has ended, no commit is sent again; nor if the coordinator may not even be
+    looked up.
     """
     if isinstance(error, CommitUnknownError):
-        return error.end is None
-    return all(one.code == ErrorCode.NETWORK_EXCEPTION for one in error.partitions.values())
+        return error.end is None and not isinstance(error.__cause__, FatalGroupError)
+    return all(isinstance(one, NotSentError) for one in error.partitions.values())
 
 
 @contextmanager

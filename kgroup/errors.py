@@ -275,6 +275,23 @@ class BrokerError(KgroupError):
 
 
 @final
+class NotSentError(BrokerError):
+    """A commit was not sent, because the coordinator could not be reached in time.
+
+    It is a value of ``CommitFailedError.partitions``, whose other values are what a broker has
+    answered. Its code is that of Kafka's clients for this, which a broker can send as well.
+    """
+
+    def __init__(self, partition: TopicPartition) -> None:
+        super().__init__(
+            13,
+            "NETWORK_EXCEPTION",
+            "OffsetCommit",
+            f"{partition}: the coordinator could not be reached in time, and nothing was sent",
+        )
+
+
+@final
 class MemberIdRequiredError(BrokerError):
     """The coordinator assigned a member id, and the member joins again with it (KIP-394).
 

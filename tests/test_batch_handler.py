@@ -11,7 +11,13 @@ import pytest
 from kgroup.batch_handler import BatchProgress, can_commit_again, explained, left_of, processed
 from kgroup.client.error_policy import Request, broker_error
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import CommitFailedError, CommitUnknownError, UsageError
+from kgroup.errors import (
+    BrokerError,
+    CommitFailedError,
+    CommitUnknownError,
+    NotSentError,
+    UsageError,
+)
 from kgroup.interfaces import Batch
 from kgroup.types import TopicPartition
 
@@ -96,22 +102,30 @@ def test_an_exception_says_for_which_records() -> None:
     )
 
 
+NOT_SENT = NotSentError(TopicPartition("t", 0))
+
+
 @pytest.mark.parametrize(
-    ("codes", "again"),
+    ("errors", "again"),
     [
-        ([ErrorCode.NETWORK_EXCEPTION], True),
-        ([ErrorCode.NETWORK_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED], False),
-        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], False),
+        ([NOT_SENT], True),
+        ([NOT_SENT, broker_error(Request.COMMIT, ErrorCode.TOPIC_AUTHORIZATION_FAILED)], False),
+        ([broker_error(Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)], False),
+        ([broker_error(Request.COMMIT, NOT_SENT.code)], False),  # a broker has answered it
     ],
 )
-def test_what_a_worker_commits_again(codes: list[ErrorCode], again: bool) -> None:
+def test_what_a_worker_commits_again(errors: list[BrokerError], again: bool) -> None:
     """Only what did not reach the coordinator, or was not answered, is committed again."""
-    refused = {
-        TopicPartition("t", number): broker_error(Request.COMMIT, code)
-        for number, code in enumerate(codes)
-    }
+    refused = {TopicPartition("t", number): error for number, error in enumerate(errors)}
     assert can_commit_again(CommitFailedError("refused", refused)) is again
-    assert can_commit_again(CommitUnknownError("no answer"))
+
+
+def test_an_unanswered_commit_is_repeated_unless_the_coordinator_is_out_of_bounds() -> None:
+    """If the coordinator may not be looked up, repeating would go on for ever."""
+    unknown = CommitUnknownError("no answer")
+    assert can_commit_again(unknown)
+    unknown.__cause__ = broker_error(Request.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert not can_commit_again(unknown)
 
 
 def test_a_function_for_records_that_is_called_with_a_batch() -> None:

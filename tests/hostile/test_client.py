@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import final
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
+import kgroup
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import CoordinatorClient
 from kgroup.client.error_policy import REACTIONS, Request
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import BrokerError, MemberIdRequiredError, UsageError
+from kgroup.errors import BrokerError, CommitUnknownError, MemberIdRequiredError, UsageError
 from kgroup.events import AssignmentRefused, Event, TopicsRefused
 from kgroup.group import ConsumerGroup
-from kgroup.interfaces import JoinResult
+from kgroup.interfaces import Batch, JoinResult
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import Membership, TopicPartition
+from kgroup.wire.codec import decode_request
 from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.group.harness import P0, Harness, harness
 from tests.hostile.client import CALLS, play
@@ -52,14 +55,19 @@ def test_every_request_of_the_client_is_attacked() -> None:
 
 
 def failures() -> list[tuple[Request, int]]:
-    """Every error that the error policy names for a request, and an unknown one."""
+    """Every error that the error policy names for a request, and an unknown one; for commits all.
+
+    A program may repeat a commit by itself, because of any of them.
+    """
     named = [
         (request, int(code))
         for request, reactions in REACTIONS.items()
         for code in reactions
         if isinstance(code, ErrorCode) and request in APIS
     ]
-    return [*named, *((request, UNKNOWN) for request in REACTIONS if request in APIS)]
+    unknown = [(request, UNKNOWN) for request in REACTIONS if request in APIS]
+    commits = [(Request.COMMIT, int(code)) for code in ErrorCode if code]
+    return sorted({*named, *unknown, *commits}, key=lambda one: (one[0].value, one[1]))
 
 
 async def until_over(group: ConsumerGroup) -> None:
@@ -78,25 +86,104 @@ async def read(generation: object) -> None:
             continue
 
 
-async def count(here: Harness, group: ConsumerGroup) -> float:
+async def serve(group: ConsumerGroup) -> None:
+    """A worker, which commits again if the coordinator was not reached."""
+
+    async def handle(generation: object, batch: Batch) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async with group:
+        await kgroup.serve(group, handle)
+
+
+Program = Callable[[ConsumerGroup], Awaitable[None]]
+
+
+async def count(here: Harness, group: ConsumerGroup, program: Program = until_over) -> float:
     """The requests a second of a program that runs for this long."""
     with trio.move_on_after(SECONDS):
         try:
-            await until_over(group)
+            await program(group)
         except Exception:  # noqa: BLE001 # a fatal refusal may end it
             return 0.0
     return len(here.requests) / SECONDS
 
 
+@pytest.mark.parametrize("program", [until_over, serve])
 @pytest.mark.parametrize(("request_", "code"), failures(), ids=str)
 async def test_no_lasting_error_causes_a_storm_of_requests(
-    autojump_clock: MockClock, request_: Request, code: int
+    autojump_clock: MockClock, request_: Request, code: int, program: Program
 ) -> None:
     """A request that always fails with the same error is not repeated too often."""
     async with harness() as here:
         await here.append(3)
         here.broker.inject(APIS[request_], code, times=1_000_000)
-        assert await count(here, here.group(request_timeout=3.0)) < PER_SECOND
+        assert await count(here, here.group(request_timeout=3.0), program) < PER_SECOND
+
+
+class _HalfAnswers(trio.abc.Stream):
+    """A connection that ends in the middle of the answer to an OffsetCommit."""
+
+    def __init__(self, inner: trio.abc.Stream) -> None:
+        self._inner = inner
+        self._commits = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self._commits = decode_request(bytes(data), 4).api == "offset_commit"
+        await self._inner.send_all(data)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        received = await self._inner.receive_some(max_bytes)
+        if self._commits:
+            await self._inner.aclose()
+            return received[: len(received) // 2]
+        return received
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._inner.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, None])
+async def test_commits_that_are_never_answered_cause_no_storm(
+    autojump_clock: MockClock, code: int | None
+) -> None:
+    """A worker repeats them with pauses, and ends if the coordinator may not be looked up."""
+    async with harness() as here:
+        await here.append(3)
+        group = here.group(request_timeout=3.0)
+        opener = here.broker.open_stream
+
+        async def open_stream(host: str, port: int) -> trio.abc.Stream:
+            return _HalfAnswers(await opener(host, port))
+
+        group._runtime = attrs.evolve(group._runtime, open_stream=open_stream)
+
+        async def refuse_later() -> None:
+            await trio.sleep(1)
+            await here.append(1)
+            if code is not None:
+                here.broker.inject("find_coordinator", code, times=None)
+
+        raised: list[BaseException] = []
+
+        async def program(group: ConsumerGroup) -> None:
+            try:
+                await serve(group)
+            except BaseExceptionGroup as error:
+                raised.extend(error.exceptions)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(refuse_later)
+            assert await count(here, group, program) < PER_SECOND
+        sent = len(here.requests_for("offset_commit"))
+    if code is None:
+        assert sent > 5
+        assert not [one for one in raised if not isinstance(one, trio.Cancelled)]
+    else:
+        assert [type(one) for one in raised] == [CommitUnknownError]
 
 
 @final

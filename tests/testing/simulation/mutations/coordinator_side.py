@@ -97,8 +97,8 @@ COORDINATOR: Final = (
         description="Anyone may commit as tools do, which name neither member nor generation.",
         module=f"{_GROUPS}.rule_tables",
         within="OFFSET_COMMIT: Final[Table] = (",
-        old="Row(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25",
-        new="Row(_WITH_MEMBERS, (if_.is_not_a_member,)),",
+        old="Rule(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25",
+        new="Rule(_WITH_MEMBERS, (if_.is_not_a_member,)),",
         seed=4,
     ),
     Mutation(
@@ -113,8 +113,8 @@ COORDINATOR: Final = (
         description="Commits are refused as soon as a rebalance begins.",
         module=f"{_GROUPS}.rule_tables",
         within="OFFSET_COMMIT: Final[Table] = (",
-        old="Row({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27",
-        new="Row({PREPARING, COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),",
+        old="Rule({COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27",
+        new="Rule({PREPARING, COMPLETING}, error=ErrorCode.REBALANCE_IN_PROGRESS),",
         seed=1,
     ),
     Mutation(
@@ -164,8 +164,8 @@ COORDINATOR: Final = (
         breaks=12,
         description="The end of a session is ignored.",
         module=f"{_GROUPS}.rule_tables",
-        old="Row(_WITH_MEMBERS, (if_.has_satisfied_heartbeat,)),",
-        new="Row(_WITH_MEMBERS),",
+        old="Rule(_WITH_MEMBERS, (if_.has_satisfied_heartbeat,)),",
+        new="Rule(_WITH_MEMBERS),",
         seed=1,
     ),
     Mutation(
@@ -203,8 +203,8 @@ COORDINATOR: Final = (
         breaks=12,
         description="Requests parked at a coordinator that unloads the group are not answered.",
         module=f"{_GROUPS}.rule_tables",
-        old="Row(ANY, then=(do.fail_all_parked, do.mark_dead), to=DEAD),",
-        new="Row(ANY, then=(do.mark_dead,), to=DEAD),",
+        old="Rule(ANY, then=(do.fail_all_parked, do.mark_dead), to=DEAD),",
+        new="Rule(ANY, then=(do.mark_dead,), to=DEAD),",
         seed=1,
     ),
     Mutation(
