@@ -72,6 +72,7 @@ class CommitRequest:
     Attributes:
         unanswered: whether the coordinator may yet receive a request that got no answer.
         reached: whether the coordinator has answered.
+        unreached: whether an attempt to reach it failed.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class CommitRequest:
         self._failure: Exception | None = None
         self._began = member.clock.now()
         self.unanswered = False
-        self.reached = False
+        self.reached = self.unreached = False
 
     async def run(self) -> None:
         """Send until nothing is open, or nothing can be done for what is."""
@@ -151,9 +152,11 @@ class CommitRequest:
             codes = await self._member.coordinator.commit(self._membership, self._open, sending)
         except trio.Cancelled:
             self.unanswered |= sent
+            self.unreached = True
             raise
         except (BrokerError, TransportError) as error:
             self.unanswered |= sent
+            self.unreached |= isinstance(error, TransportError)
             return self._failed(error)
         except (KgroupError, ValueError) as error:
             self._give_up(error)
@@ -169,6 +172,7 @@ class CommitRequest:
             try:
                 await find_coordinator(member.coordinator.find, backoff, member.emitter.failed)
             except (BrokerError, TransportError) as error:
+                self.unreached = True
                 self._give_up(error)
         await self._lifecycle.wait_to_commit()
 

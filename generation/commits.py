@@ -17,6 +17,7 @@ Source: KIP-447; librdkafka's ``rd_kafka_consumer_group_metadata_write``.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from functools import cache, partial
@@ -27,7 +28,6 @@ import confluent_kafka
 import trio
 from confluent_kafka import Consumer, KafkaException
 
-from kgroup.client.backoff import Backoff
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
 from kgroup.errors import (
     CommitUnknownError,
@@ -60,8 +60,10 @@ _MAGIC: Final = b"CGMDv2:"
 _NO_GENERATION: Final = -1
 _GROUP: Final = "kgroup-format-check"
 _INSTANCE: Final = "instance"
-_LONGEST_PAUSE_PART: Final = 0.25
-"""The most of the time that is left for commits for which one waits after another that failed."""
+_PAUSE_IN_A_DRAIN: Final = 0.5
+_MOST_OF_A_DRAIN: Final = 0.25
+"""In a drain, a commit waits after one that did not reach the coordinator for so many seconds, and
+for this part of the drain at most."""
 
 
 @final
@@ -97,9 +99,10 @@ class Committer:
         self._waiting: list[_Entry] = []
         self._turn = trio.StrictFIFOLock()
         self._limiter = unlimited_threads()
-        self._backoff: Backoff | None = None
-        """What the next request waits by, if the last one did not reach the coordinator. A caller
-        may repeat its commit without a pause of its own, and for a long time."""
+        self._backoff = member.new_backoff()
+        self._not_before = -math.inf
+        """When the next request may be sent, by trio's clock. One that follows a request which did
+        not reach the coordinator waits: a caller may repeat its commit without a pause."""
         self.unanswered = False
 
     async def commit(self, offsets: CommitOffsets) -> None:
@@ -187,8 +190,8 @@ class Committer:
 
     async def _send_waiting(self) -> None:
         """Send all that waits, as one request. Raises Cancelled only before it takes any."""
-        if self._backoff is not None:
-            await self._pause(self._backoff.next())
+        if trio.current_time() < self._not_before:
+            await self._pause()
         expired = await self._lease_is_over()
         entries, self._waiting = self._waiting, []
         for entry in entries:
@@ -208,11 +211,13 @@ class Committer:
             for entry in entries:
                 entry.done.set()
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait; not beyond the end of the generation, and for a part of what its end leaves."""
-        left = self._lifecycle.commit_deadline() - trio.current_time()
-        with self._lifecycle.until_ended():
-            await trio.sleep(max(0.0, min(seconds, left * _LONGEST_PAUSE_PART)))
+    async def _pause(self) -> None:
+        """Wait until the next request may be sent; once the generation ends, only for a moment."""
+        latest = min(self._not_before, self._lifecycle.commit_deadline())
+        with self._lifecycle.until_ended(), trio.move_on_at(latest):
+            await self._lifecycle.ending.wait()
+            drain = self._member.config.drain_timeout
+            await trio.sleep(min(_PAUSE_IN_A_DRAIN, drain * _MOST_OF_A_DRAIN))
 
     async def _lease_is_over(self) -> bool:
         """Wait for a heartbeat to confirm membership; True if none did in time."""
@@ -234,9 +239,10 @@ class Committer:
         finally:
             self.unanswered |= request.unanswered
         if request.reached:
-            self._backoff = None
-        elif self._backoff is None:
-            self._backoff = self._member.new_backoff()
+            self._backoff.reset()
+            self._not_before = -math.inf
+        elif request.unreached:
+            self._not_before = trio.current_time() + self._backoff.next()
         if (end := self._lifecycle.commits_are_over()) is not None:
             request.cut_off(end)
         for entry in entries:

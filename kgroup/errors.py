@@ -223,10 +223,10 @@ class LeaseExpiredError(StaleGenerationError):
 
 @final
 class CommitFailedError(KgroupError):
-    """The coordinator refused some partitions of a commit; the others were committed.
+    """Some partitions of a commit were refused, or not sent; the others were committed.
 
     Attributes:
-        partitions: for each refused partition, the broker's error.
+        partitions: for each of them the broker's error, or a ``NotSentError``.
     """
 
     def __init__(self, message: str, partitions: Mapping[TopicPartition, BrokerError]) -> None:

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from kgroup.client.error_policy import Request, broker_error
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
+    ConnectionLostError,
     LeaseExpiredError,
     OffsetBehindCommitError,
     StaleGenerationError,
@@ -25,6 +27,7 @@ from kgroup.generation.commits import group_metadata
 from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 from tests.generation.fakes import MEMBERSHIP, P0, P1, P2, FakeGeneration, at
 
+FORBIDDEN = ErrorCode.GROUP_AUTHORIZATION_FAILED
 OVER = End(Cause.MEMBERSHIP_LOST, "forgotten")
 
 
@@ -115,6 +118,87 @@ async def test_an_earlier_deadline_holds_for_commits_that_were_sent(
     with pytest.raises(CommitFailedError, match="NETWORK_EXCEPTION"):
         await fake.commit(p0=2)
     assert trio.current_time() - began == pytest.approx(3)
+
+
+LOST = ConnectionLostError("gone", sent=True)
+
+
+async def fail_once(fake: FakeGeneration, times: int) -> None:
+    """Commits that are never answered, and whose coordinator may not be looked up after that."""
+    for _ in range(times):
+        fake.coordinator.replies = [LOST]
+        fake.coordinator.finds = [broker_error(Request.FIND_COORDINATOR, FORBIDDEN)]
+        with pytest.raises(CommitUnknownError):
+            await fake.commit(p0=1)
+
+
+async def test_a_repeated_commit_waits_if_the_coordinator_was_not_reached(
+    autojump_clock: MockClock,
+) -> None:
+    """The waits grow as all others do; the first answer ends them."""
+    fake = FakeGeneration()
+    began = trio.current_time()
+    await fail_once(fake, 1)
+    first = trio.current_time() - began
+    await fail_once(fake, 5)
+    longest = fake.member.config.rejoin_backoff * 2**4
+    assert longest / 2 < trio.current_time() - began - first < 4 * longest
+    fake.coordinator.replies = []
+    await fake.commit(p0=1)
+    began = trio.current_time()
+    await fake.commit(p0=2)
+    assert trio.current_time() == began
+
+
+async def test_cancelled_commits_do_not_make_others_wait_longer(autojump_clock: MockClock) -> None:
+    """The time that passes counts, whoever waits; a commit long after a failure is sent at once."""
+    fake = FakeGeneration()
+    await fail_once(fake, 6)
+    began = trio.current_time()
+    fake.coordinator.replies = []
+    for _ in range(100):
+        with trio.move_on_after(0.1):
+            await fake.commit(p0=1)
+            break
+    assert 0.5 < trio.current_time() - began <= 1.2 * fake.member.config.rejoin_backoff * 2**5
+    await fail_once(fake, 4)
+    await trio.sleep(5)
+    began = trio.current_time()
+    await fake.commit(p0=1)
+    assert trio.current_time() == began
+
+
+async def test_a_commit_does_not_wait_through_a_drain(autojump_clock: MockClock) -> None:
+    """Once the generation ends, a commit waits for a moment, so that it is sent in the drain."""
+    fake = FakeGeneration()
+    await fail_once(fake, 6)
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: fake.commit(p0=1))
+        await trio.sleep(0.1)
+        fake.lifecycle.end(End(Cause.REBALANCE, "a rebalance"))
+    assert trio.current_time() - began <= 0.1 + 0.5 + 0.01
+
+
+async def test_only_what_failed_to_reach_the_coordinator_makes_others_wait(
+    autojump_clock: MockClock,
+) -> None:
+    """A commit that is refused before it is sent, or by the coordinator, does not."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P0: int(ErrorCode.OFFSET_METADATA_TOO_LARGE)}]
+    with pytest.raises(CommitFailedError):
+        await fake.commit(p0=5)
+    fake.coordinator.replies = [for_a_second]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fake.commit_first)
+        await trio.sleep(0.1)
+        nursery.start_soon(lambda: fake.commit(p0=100))
+        await trio.sleep(0.1)
+        with pytest.raises(OffsetBehindCommitError):
+            await fake.commit(p0=99)
+    began = trio.current_time()
+    await fake.commit(p0=101)
+    assert trio.current_time() == began
 
 
 async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(

@@ -202,6 +202,8 @@ def _writable(value: Any) -> Any:
     """The value of a field, in whose texts each character that cannot be written is replaced."""
     if isinstance(value, str):
         return _UNWRITABLE.sub(_REPLACEMENT, value)
+    if isinstance(value, dict):
+        return {name: _writable(one) for name, one in value.items()}
     return [_writable(one) for one in value] if isinstance(value, list) else value
 
 

@@ -17,6 +17,7 @@ import attrs
 from kgroup.broker import EmbeddedCluster, batches
 from kgroup.broker.records import NewRecord, batch_of
 from kgroup.interfaces import Message
+from kgroup.record_headers import headers_of
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.observer import Recorder
 from kgroup.types import TopicPartition
@@ -169,7 +170,7 @@ class SimulatedTopics:
         """The creation of its topic that a record belongs to, from 1."""
         number = message.value()
         if self._value is not None:
-            number = dict(message.headers() or ())[NUMBER]
+            number = dict(headers_of(message) or ())[NUMBER]
         assert number is not None  # every record was written by `append`
         return bisect_right(self._first_numbers[message.topic()], int(number))
 
