@@ -14,6 +14,7 @@ import pytest
 from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES
 from kgroup.metrics.table import METRICS
+from kgroup.record_headers import UNREADABLE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHANGELOG: Final = ROOT / "CHANGELOG.md"
@@ -32,7 +33,7 @@ HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 STEP: Final = re.compile(r"^\| `([\w/]+\.py)` \| (`.+?`) \|", re.MULTILINE)
 PLACEHOLDER: Final = re.compile(r"[A-Z]{4}")
 OTHER_NAMES: Final = {
-    *(*PROPERTIES, *GROUP_PROPERTIES, "kgroup.librdkafka", "kgroup.zip"),
+    *(*PROPERTIES, *GROUP_PROPERTIES, UNREADABLE[0], "kgroup.librdkafka", "kgroup.zip"),
     *(metric.opentelemetry for metric in METRICS),
 }
 """Properties of the embedded broker, a logger, a file, and metrics."""
