@@ -245,8 +245,10 @@ class Lifecycle:
         for scope in self._until_ending:
             scope.cancel()
         if self.state is State.ENDED:
-            longest = self._member.config.heartbeat_interval + max(0.0, self._longest_drain())
-            self._bound_commits(trio.current_time() + longest)
+            config = self._member.config
+            self._bound_commits(
+                trio.current_time() + config.heartbeat_interval + config.longest_drain
+            )
             if self._nursery is not None:
                 self._nursery.cancel_scope.cancel()
             self._cancel_until_ended()
@@ -578,13 +580,9 @@ class Lifecycle:
 
     def _drain_limit(self) -> float:
         """Seconds that a drain which begins now may take."""
-        return max(0.0, self._longest_drain(self.lease.unconfirmed_for))
-
-    def _longest_drain(self, unconfirmed_for: float = 0.0) -> float:
-        """Seconds that a drain may take, so long after the last confirmed heartbeat."""
         config = self._member.config
-        rebalance = config.rebalance_timeout - unconfirmed_for - DRAIN_MARGIN
-        return min(config.drain_timeout, rebalance)
+        rebalance = config.rebalance_timeout - self.lease.unconfirmed_for - DRAIN_MARGIN
+        return max(0.0, min(config.drain_timeout, rebalance))
 
 
 @contextmanager

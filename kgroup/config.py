@@ -437,8 +437,15 @@ class GroupConfig:
         wait for longer than that. Tasks of the program that continue after their cancellation add
         their own time.
         """
-        drain = min(self.drain_timeout, max(0.0, self.rebalance_timeout - DRAIN_MARGIN))
-        return self.heartbeat_interval + drain + self.close_timeout + CLOSING_MARGIN
+        return self.heartbeat_interval + self.longest_drain + self.close_timeout + CLOSING_MARGIN
+
+    @property
+    def longest_drain(self) -> float:
+        """The most seconds that a drain takes with these settings.
+
+        That is ``drain_timeout``, or ``rebalance_timeout`` less 1 s if that is shorter.
+        """
+        return min(self.drain_timeout, max(0.0, self.rebalance_timeout - DRAIN_MARGIN))
 
     def __attrs_post_init__(self) -> None:
         """Check the rules between settings."""

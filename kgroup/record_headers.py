@@ -1,6 +1,6 @@
 """``headers_of``: the headers of a record, also of one whose headers confluent-kafka cannot read.
 
-Kafka admits any bytes as the name of a header; confluent-kafka reads names as UTF-8. Of a record
+Kafka allows any bytes as the name of a header; confluent-kafka reads names as UTF-8. Of a record
 with another name, ``Message.headers()`` returns a broken list, and leaves an exception set that a
 later call raises: to go through the list ends the process.
 
@@ -22,11 +22,11 @@ check for one, once they have become quick."""
 
 
 def headers_of(message: Any) -> Headers | None:
-    """The headers of a record, or None, also if whoever wrote it has given them impossible names.
+    """The headers of a record, or None. A producer may have given them names that are no UTF-8.
 
-    Kafka admits any bytes as a header's name, and ``message.headers()`` ends the process for a name
-    that is no UTF-8. This function replaces such headers by one, ``kgroup.unreadable_headers``, in
-    the record too. Use it if not all who write to the topic are known.
+    Kafka allows that, and ``message.headers()`` then ends the process. This function replaces such
+    headers by one, ``kgroup.unreadable_headers``, in the record too. Use it if you do not know all
+    producers of the topic.
 
     Args:
         message: a record, as a batch has it.

@@ -285,8 +285,7 @@ class ClientConnection:
             return await self._encode_in_slices(context, answer, correlation_id)
         # As in `_handle`: what one client has sent may be in the response to another one.
         except Exception as error:  # noqa: BLE001
-            self._cluster.internal_errors.record(f"{context.api} v{context.version}", error)
-            answer = ERROR_RESPONSES[context.api](context.request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            answer = self._internal_error(context, error)
             return self._encode(context.api, context.version, answer, correlation_id)
 
     async def _decoded(self, frame: bytes, work: Work) -> codec.RequestFrame:
@@ -339,8 +338,12 @@ class ClientConnection:
             return error_response(context.request, error.code)
         # Kafka answers an unexpected exception with this code, too.
         except Exception as error:  # noqa: BLE001
-            self._cluster.internal_errors.record(f"{context.api} v{context.version}", error)
-            return error_response(context.request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return self._internal_error(context, error)
+
+    def _internal_error(self, context: RequestContext, error: Exception) -> ResponseFields:
+        """Record an exception that no request should cause, and answer the request."""
+        self._cluster.internal_errors.record(f"{context.api} v{context.version}", error)
+        return ERROR_RESPONSES[context.api](context.request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def _encode_in_slices(
         self, context: RequestContext, answer: ResponseFields, correlation_id: int
