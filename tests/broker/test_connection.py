@@ -6,7 +6,6 @@ import logging
 import struct
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import trio
@@ -18,22 +17,9 @@ from kgroup.broker.handlers import metadata
 from kgroup.wire.codec import encode_request
 from kgroup.wire.versions import API_KEYS
 from tests.broker.record_batches import batch
-from tests.broker.wire import LENGTH, Client, connected
+from tests.broker.wire import LENGTH, Client, connected, joining
 
 PREFIX = struct.Struct(">hhih")
-
-
-def join(**details: Any) -> dict[str, Any]:
-    """A JoinGroup of a new member of group g."""
-    return {
-        "group_id": "g",
-        "session_timeout": timedelta(seconds=10),
-        "rebalance_timeout": timedelta(seconds=10),
-        "member_id": "",
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": b""}],
-        **details,
-    }
 
 
 @pytest.fixture
@@ -57,7 +43,7 @@ async def test_a_parked_join_delays_later_requests(
     """A heartbeat behind a JoinGroup on its connection waits; on another one it does not."""
     async with connected() as (broker, client):
         other = await Client.open(broker)
-        await client.send("join_group", 3, **join())
+        await client.send("join_group", 3, **joining())
         await client.send("metadata", 1, topics=[])
         await trio.testing.wait_all_tasks_blocked()
         await other.request("metadata", 1, topics=[])
@@ -200,11 +186,11 @@ async def test_what_kafka_never_answers_is_never_answered(
     """
     async with connected() as (broker, first):
         second = await Client.open(broker)
-        given = (await first.request("join_group", 4, **join())).member_id
-        await first.send("join_group", 4, **join(member_id=given))
+        given = (await first.request("join_group", 4, **joining())).member_id
+        await first.send("join_group", 4, **joining(member_id=given))
         await first.send("metadata", 1, topics=[])
         await trio.testing.wait_all_tasks_blocked()
-        answer = await second.request("join_group", 4, **join(member_id=given))
+        answer = await second.request("join_group", 4, **joining(member_id=given))
         assert answer.generation_id == 1
         with trio.move_on_after(590) as scope:
             await first.frame()
@@ -217,7 +203,7 @@ async def test_a_client_that_hangs_up_while_parked_stays_a_member(
 ) -> None:
     """Its JoinGroup completes, and the member is removed when its session ends."""
     async with connected() as (broker, client):
-        await client.send("join_group", 3, **join())
+        await client.send("join_group", 3, **joining())
         await trio.testing.wait_all_tasks_blocked()
         await client.stream.aclose()
         await trio.sleep(5)

@@ -17,8 +17,7 @@ from kgroup.broker import BrokerSettings, EmbeddedBroker, NewRecord, in_memory, 
 from kgroup.broker.replicas import NO_LEADER
 from kgroup.errors import ConfigError, UsageError
 from kgroup.types import OffsetAndMetadata, TopicPartition
-from tests.broker.test_connection import join
-from tests.broker.wire import Client, commit, connected
+from tests.broker.wire import Client, commit, connected, joining
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ async def test_a_broker_ends_when_it_is_cancelled(
     """Cancellation from outside closes its connections at once."""
     with trio.move_on_after(5) as scope:
         async with connected() as (_, client):
-            await client.send("join_group", 3, **join())
+            await client.send("join_group", 3, **joining())
             await trio.sleep_forever()
     assert scope.cancelled_caught
     assert trio.current_time() == 5
@@ -216,7 +215,7 @@ async def test_an_answer_that_was_due_while_unreachable_comes_later(
 ) -> None:
     """A parked JoinGroup completes meanwhile, and its response arrives when the network is back."""
     async with connected() as (broker, client):
-        await client.send("join_group", 3, **join())
+        await client.send("join_group", 3, **joining())
         await trio.testing.wait_all_tasks_blocked()
         broker.set_reachable(reachable=False)
         with trio.move_on_after(5) as scope:
@@ -256,7 +255,7 @@ async def test_the_coordinator_fails_over_to_itself(
     """While it is away, all requests get NOT_COORDINATOR; then it loads its groups."""
     async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
         await broker.create_topic("t")
-        member = (await client.request("join_group", 3, **join())).member_id
+        member = (await client.request("join_group", 3, **joining())).member_id
         sync = {
             "group_id": "g",
             "generation_id": 1,
@@ -265,7 +264,7 @@ async def test_the_coordinator_fails_over_to_itself(
         }
         assert int((await client.request("sync_group", 3, **sync)).error_code) == 0
         parked = await Client.open(broker)
-        await parked.send("join_group", 3, **join())
+        await parked.send("join_group", 3, **joining())
         await trio.testing.wait_all_tasks_blocked()
         beat = {"group_id": "g", "generation_id": 1, "member_id": member}
         sync["assignments"] = []
@@ -283,7 +282,7 @@ async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.Moc
     """A commit and an assignment that cannot be written get Kafka's errors."""
     async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
         await broker.create_topic("t")
-        member = (await client.request("join_group", 3, **join())).member_id
+        member = (await client.request("join_group", 3, **joining())).member_id
         broker.fail_coordinator_writes(19)
         sync = {
             "group_id": "g",
@@ -292,7 +291,7 @@ async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.Moc
             "assignments": [{"member_id": member, "assignment": b"all"}],
         }
         assert int((await client.request("sync_group", 3, **sync)).error_code) == 15
-        again = await client.request("join_group", 3, **{**join(), "member_id": member})
+        again = await client.request("join_group", 3, **{**joining(), "member_id": member})
         assert (int(again.error_code), again.generation_id) == (0, 2)
         with pytest.raises(ValueError, match="not with 27"):
             broker.fail_coordinator_writes(27)
@@ -368,7 +367,7 @@ async def test_in_memory_everything_follows_from_seed_and_clock(
             await broker.create_topic("t")
             client = await Client.open(broker)
             answer = await client.request("metadata", 10, topics=None, **plain)
-            member = (await client.request("join_group", 4, **join())).member_id
+            member = (await client.request("join_group", 4, **joining())).member_id
             await trio.sleep(1.5)
             await broker.append("t", 0, [b"a"])
             time = broker.log.read(TopicPartition("t", 0), 0, 1).records[0].timestamp

@@ -24,7 +24,7 @@ from tests.broker.clusters import (
     metadata,
     to,
 )
-from tests.broker.test_connection import join
+from tests.broker.wire import joining
 
 
 async def test_what_a_stopped_broker_leads_moves_to_replicas(
@@ -76,7 +76,7 @@ async def test_the_same_seed_gives_the_same_ids(autojump_clock: trio.testing.Moc
             at = cluster.coordinator_of("g")
             assert at is not None
             client = await to(cluster, at)
-            given = (await client.request("join_group", 4, **join())).member_id
+            given = (await client.request("join_group", 4, **joining())).member_id
             return cluster.cluster.cluster_id, given, trio.current_time()
 
     first = await play()

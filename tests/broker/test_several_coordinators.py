@@ -25,8 +25,7 @@ from tests.broker.clusters import (
     to,
 )
 from tests.broker.handlers.test_transactions import Producer
-from tests.broker.test_connection import join
-from tests.broker.wire import commit
+from tests.broker.wire import commit, joining
 
 NOT_ENOUGH_REPLICAS = 19
 
@@ -41,8 +40,8 @@ async def test_a_coordinator_fails_over(
     client = await to(cluster, at)
     assert await commit(client, partition=1) == 0
     first, second = await to(cluster, at), await to(cluster, at)
-    await first.request("join_group", 3, **join())
-    await second.send("join_group", 3, **join())
+    await first.request("join_group", 3, **joining())
+    await second.send("join_group", 3, **joining())
     await trio.testing.wait_all_tasks_blocked()
     if killed:
         cluster.nodes[at].kill(loading=1)
@@ -56,10 +55,10 @@ async def test_a_coordinator_fails_over(
     assert now is not None
     other = await to(cluster, now)
     assert await find(other, "g") == (0, now)
-    await other.send("join_group", 3, **join())
+    await other.send("join_group", 3, **joining())
     assert int((await other.answer("join_group", 3)).error_code) == LOADING
     await trio.sleep(1)
-    assert (await other.request("join_group", 3, **join())).error_code == 0
+    assert (await other.request("join_group", 3, **joining())).error_code == 0
     assert await cluster.committed("g") == {T1: OffsetAndMetadata(7, -1, "m")}
     assert cluster.coordinator_epoch("g") == 1
     assert [group.group_id for group in await cluster.groups()] == ["g"]

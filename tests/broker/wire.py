@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, Final
 
 import trio
@@ -70,6 +71,19 @@ class Client:
             self._bytes += chunk
         taken, self._bytes = self._bytes[:size], self._bytes[size:]
         return taken
+
+
+def joining(**details: Any) -> dict[str, Any]:
+    """The fields of a JoinGroup of a new member of group g."""
+    return {
+        "group_id": "g",
+        "session_timeout": timedelta(seconds=10),
+        "rebalance_timeout": timedelta(seconds=10),
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+        **details,
+    }
 
 
 async def commit(

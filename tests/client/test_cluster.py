@@ -26,7 +26,7 @@ from kgroup.types import BrokerAddress, EpochEnd, IsolationLevel, TopicInfo, Top
 from kgroup.wire.codec import RequestFrame
 from kgroup.wire.port_hints import login_expected
 from kgroup.wire.versions import SUPPORTED_REQUESTS
-from tests.fake_brokers import SILENCE, FakeBrokers, metadata
+from tests.fake_brokers import SILENCE, FakeBroker, FakeBrokers, metadata
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 ALONE = {1: "a:1"}
@@ -749,15 +749,20 @@ async def test_addresses_of_every_form(
     assert opened[0] == address
 
 
+def silent_cluster(nodes: FakeBrokers, brokers: int) -> FakeBroker:
+    """A broker ``a:1`` that answers, and lists so many others, which do not; returns the first."""
+    listed = {number: f"b{number}:1" for number in range(brokers)}
+    for address in listed.values():
+        nodes.add(address, metadata=SILENCE)
+    return nodes.add("a:1", metadata=metadata(listed, {"t": [1]}))
+
+
 async def test_a_request_has_one_deadline_however_many_brokers_are_unavailable(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A hundred silent brokers cost three request timeouts; a bootstrap server is the second."""
     nodes = FakeBrokers(nursery)
-    many = {number: f"b{number}:1" for number in range(100)}
-    node = nodes.add("a:1", metadata=metadata(many, {"t": [1]}))
-    for address in many.values():
-        nodes.add(address, metadata=SILENCE)
+    node = silent_cluster(nodes, 100)
     cluster = nodes.cluster(request_timeout=10.0)
     await cluster.metadata({"t"})
     began = trio.current_time()
@@ -777,10 +782,7 @@ async def test_no_bootstrap_server_waits_for_all_brokers(
 ) -> None:
     """Bootstrap servers and listed brokers take turns, also after failures of both."""
     nodes = FakeBrokers(nursery)
-    listed = {number: f"b{number}:1" for number in range(1000)}
-    first = nodes.add("a:1", metadata=metadata(listed, {"t": [1]}))
-    for address in listed.values():
-        nodes.add(address, metadata=SILENCE)
+    first = silent_cluster(nodes, 1000)
     nodes.add("c:1", metadata=SILENCE)
     last = nodes.add("d:1", metadata=SILENCE)
     servers = ["a:1", "c:1", "d:1"]

@@ -123,7 +123,7 @@ async def test_an_earlier_deadline_holds_for_commits_that_were_sent(
 LOST = ConnectionLostError("gone", sent=True)
 
 
-async def fail_once(fake: FakeGeneration, times: int) -> None:
+async def fail(fake: FakeGeneration, times: int) -> None:
     """Commits that are never answered, and whose coordinator may not be looked up after that."""
     for _ in range(times):
         fake.coordinator.replies = [LOST]
@@ -132,28 +132,33 @@ async def fail_once(fake: FakeGeneration, times: int) -> None:
             await fake.commit(p0=1)
 
 
+async def commit_at_once(fake: FakeGeneration, offset: int) -> None:
+    """A commit that must not wait."""
+    began = trio.current_time()
+    await fake.commit(p0=offset)
+    assert trio.current_time() == began
+
+
 async def test_a_repeated_commit_waits_if_the_coordinator_was_not_reached(
     autojump_clock: MockClock,
 ) -> None:
     """The waits grow as all others do; the first answer ends them."""
     fake = FakeGeneration()
     began = trio.current_time()
-    await fail_once(fake, 1)
+    await fail(fake, 1)
     first = trio.current_time() - began
-    await fail_once(fake, 5)
+    await fail(fake, 5)
     longest = fake.member.config.rejoin_backoff * 2**4
     assert longest / 2 < trio.current_time() - began - first < 4 * longest
     fake.coordinator.replies = []
     await fake.commit(p0=1)
-    began = trio.current_time()
-    await fake.commit(p0=2)
-    assert trio.current_time() == began
+    await commit_at_once(fake, 2)
 
 
 async def test_cancelled_commits_do_not_make_others_wait_longer(autojump_clock: MockClock) -> None:
-    """The time that passes counts, whoever waits; a commit long after a failure is sent at once."""
+    """The wait counts from the failure; a commit long after that is sent at once."""
     fake = FakeGeneration()
-    await fail_once(fake, 6)
+    await fail(fake, 6)
     began = trio.current_time()
     fake.coordinator.replies = []
     for _ in range(100):
@@ -161,17 +166,15 @@ async def test_cancelled_commits_do_not_make_others_wait_longer(autojump_clock: 
             await fake.commit(p0=1)
             break
     assert 0.5 < trio.current_time() - began <= 1.2 * fake.member.config.rejoin_backoff * 2**5
-    await fail_once(fake, 4)
+    await fail(fake, 4)
     await trio.sleep(5)
-    began = trio.current_time()
-    await fake.commit(p0=1)
-    assert trio.current_time() == began
+    await commit_at_once(fake, 1)
 
 
 async def test_a_commit_does_not_wait_through_a_drain(autojump_clock: MockClock) -> None:
     """Once the generation ends, a commit waits for a moment, so that it is sent in the drain."""
     fake = FakeGeneration()
-    await fail_once(fake, 6)
+    await fail(fake, 6)
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: fake.commit(p0=1))
@@ -196,9 +199,7 @@ async def test_only_what_failed_to_reach_the_coordinator_makes_others_wait(
         await trio.sleep(0.1)
         with pytest.raises(OffsetBehindCommitError):
             await fake.commit(p0=99)
-    began = trio.current_time()
-    await fake.commit(p0=101)
-    assert trio.current_time() == began
+    await commit_at_once(fake, 101)
 
 
 async def test_waiters_behind_a_stuck_commit_give_up_at_the_deadline(

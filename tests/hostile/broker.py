@@ -34,7 +34,7 @@ from kgroup.errors import ProtocolError
 from kgroup.wire import codec
 from kgroup.wire.versions import API_KEYS
 from tests.broker.record_batches import batch
-from tests.broker.wire import Client
+from tests.broker.wire import Client, joining
 from tests.hostile import extremes
 from tests.hostile.stories import play_batches, play_members
 
@@ -299,16 +299,7 @@ async def serve_honest_client(broker: EmbeddedBroker) -> None:
 
 
 async def _be_honest(client: Client) -> None:
-    joined = await client.request(
-        "join_group",
-        3,
-        group_id="honest",
-        session_timeout=timedelta(seconds=10),
-        rebalance_timeout=timedelta(seconds=10),
-        member_id="",
-        protocol_type="consumer",
-        protocols=[{"name": "range", "metadata": b""}],
-    )
+    joined = await client.request("join_group", 3, **joining(group_id="honest"))
     assert int(joined.error_code) == 0, joined
     who = {"group_id": "honest", "member_id": joined.member_id}
     given = [{"member_id": joined.member_id, "assignment": b"a"}]

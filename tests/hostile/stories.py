@@ -17,7 +17,7 @@ import trio
 
 from kgroup.broker import EmbeddedBroker, batches
 from kgroup.broker.records import NewRecord, _write_record
-from tests.broker.wire import Client
+from tests.broker.wire import Client, joining
 
 SESSIONS: Final = (*(10_000,) * 4, 1_800_000, 50, 0, 2**31 - 1)
 REBALANCES: Final = (-(2**31), -1, 0, 1, 50, *(10_000,) * 4, 1_800_000, 2**31 - 1)
@@ -94,49 +94,39 @@ def _take(member: _Member, answer: Any) -> None:
         member.others = [one.member_id for one in answer.members]
 
 
+def _membership(member: _Member) -> dict[str, Any]:
+    """The fields by which a request names its member and its generation."""
+    return {
+        "group_id": "group",
+        "generation_id": member.generation_id,
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+    }
+
+
 async def _join(member: _Member, random: Random) -> str:
     session, rebalance = random.choice(SESSIONS), random.choice(REBALANCES)
-    await _answer(
-        member,
-        "join_group",
-        5,
+    fields = joining(
         group_id="group",
         session_timeout=timedelta(milliseconds=session),
         rebalance_timeout=timedelta(milliseconds=rebalance),
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
-        protocol_type="consumer",
-        protocols=[{"name": "range", "metadata": b""}],
     )
+    await _answer(member, "join_group", 5, **fields)
     return f" (session {session} ms, rebalance {rebalance} ms)"
 
 
 async def _sync(member: _Member, random: Random) -> str:
     given = [{"member_id": one, "assignment": b"a"} for one in member.others]
-    await _answer(
-        member,
-        "sync_group",
-        3,
-        group_id="group",
-        generation_id=member.generation_id,
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        assignments=given if member.leads or random.random() < 0.1 else [],
-    )
+    assignments = given if member.leads or random.random() < 0.1 else []
+    await _answer(member, "sync_group", 3, **_membership(member), assignments=assignments)
     return ""
 
 
 async def _beat(member: _Member, random: Random) -> str:
     del random
-    await _answer(
-        member,
-        "heartbeat",
-        3,
-        group_id="group",
-        generation_id=member.generation_id,
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-    )
+    await _answer(member, "heartbeat", 3, **_membership(member))
     return ""
 
 

@@ -24,7 +24,7 @@ from kgroup.errors import FetchError
 from kgroup.types import TopicPartition
 from kgroup.wire.versions import API_KEYS
 from tests.broker.record_batches import NOW, batch
-from tests.broker.wire import LENGTH, Client, commit
+from tests.broker.wire import LENGTH, Client, commit, joining
 from tests.hostile import broker as hostile
 
 CASES: Final = 10_000
@@ -261,16 +261,9 @@ async def test_others_are_served_beside_a_fetch_of_many_partitions(
 
 async def join(client: Client, protocols: int = 1) -> Any:
     """Join a group with so many protocols."""
-    return await client.request(
-        "join_group",
-        3,
-        group_id="group",
-        session_timeout=timedelta(seconds=10),
-        rebalance_timeout=timedelta(seconds=10),
-        member_id="",
-        protocol_type="consumer",
-        protocols=[{"name": f"{number}", "metadata": b""} for number in range(protocols)],
-    )
+    offered = [{"name": f"{number}", "metadata": b""} for number in range(protocols)]
+    fields = joining(group_id="group", protocols=offered)
+    return await client.request("join_group", 3, **fields)
 
 
 async def test_parked_requests_hold_up_no_long_request(

@@ -14,8 +14,7 @@ import trio.testing
 
 from kgroup.broker import EmbeddedBroker
 from kgroup.types import OffsetAndMetadata, TopicPartition
-from tests.broker.test_connection import join
-from tests.broker.wire import Client, commit, connected
+from tests.broker.wire import Client, commit, connected, joining
 
 AT_ONCE = {"group_initial_rebalance_delay_ms": 0}
 TP = TopicPartition("t", 0)
@@ -23,7 +22,7 @@ TP = TopicPartition("t", 0)
 
 async def joined(client: Client, version: int, **details: Any) -> Any:
     """Join alone in group g; join again if a member id is required."""
-    fields = join(**details)
+    fields = joining(**details)
     if version == 0:
         del fields["rebalance_timeout"]
     answer = await client.request("join_group", version, **fields)
@@ -91,11 +90,11 @@ async def test_a_sync_sent_again_is_answered_once(autojump_clock: trio.testing.M
     """Of two copies of a parked Sync only the later is answered, as in Kafka."""
     async with connected() as (broker, leader):
         older, later = [await Client.open(broker, "follower") for _ in range(2)]
-        leads = await leader.request("join_group", 4, **join())
-        follows = await older.request("join_group", 4, **join())
-        await leader.send("join_group", 4, **join(member_id=leads.member_id))
+        leads = await leader.request("join_group", 4, **joining())
+        follows = await older.request("join_group", 4, **joining())
+        await leader.send("join_group", 4, **joining(member_id=leads.member_id))
         await trio.testing.wait_all_tasks_blocked()
-        await older.request("join_group", 4, **join(member_id=follows.member_id))
+        await older.request("join_group", 4, **joining(member_id=follows.member_id))
         await leader.answer("join_group", 4)
         sync = {"group_id": "g", "generation_id": 1, "assignments": []}
         for client in (older, later):

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from kgroup.broker import EmbeddedBroker, serve
 from kgroup.cli import main
-from tests.broker.wire import Client
+from tests.broker.wire import Client, joining
 
 SUBSCRIPTION = b"\0\0" + struct.pack(">i", 1) + b"\0\1t" + struct.pack(">i", -1)
 ASSIGNMENT = (
@@ -30,17 +30,12 @@ async def join(broker: EmbeddedBroker) -> None:
     await broker.create_topic("t", 1)
     client = Client(await trio.open_tcp_stream(broker.host, broker.port), name=NAME)
     async with client.stream:
-        joined = await client.request(
-            "join_group",
-            6,
-            group_id="g",
+        fields = joining(
             session_timeout=timedelta(seconds=300),
-            rebalance_timeout=timedelta(seconds=30),
-            member_id="",
             group_instance_id="i",
-            protocol_type="consumer",
             protocols=[{"name": "range", "metadata": SUBSCRIPTION}],
         )
+        joined = await client.request("join_group", 6, **fields)
         await client.request(
             "sync_group",
             3,
