@@ -111,6 +111,7 @@ class Generation(MembershipView):
         self._member = parts.member
         self._lifecycle = parts.lifecycle
         self._positions = parts.positions
+        self._searches = parts.searches
         self._committer = parts.committer
         self._streams: set[RecordStream | OffsetStream] = set()
         self._asked_when_over = frozenset[TopicPartition]()
@@ -318,6 +319,7 @@ class Generation(MembershipView):
         with undisturbed(source):
             self._positions.seek(partition, position)
             source.seek(self.epoch, partition, position)
+        self._searches.sought(partition)
         if (observer := self._member.runtime.observer) is not None:
             observer.sought(self._membership, partition, position)
 

@@ -11,7 +11,7 @@ from typing import final
 
 import attrs
 
-from kgroup.client.backoff import Backoff
+from kgroup.client.backoff import Backoff, RateLimit
 from kgroup.client.beat import Beat
 from kgroup.client.cluster import Cluster
 from kgroup.client.subscription import Subscription
@@ -36,6 +36,7 @@ class MemberContext:
         coordinator: the group's coordinator.
         cluster: the brokers and the leaders of partitions.
         beat: when the group's members send their heartbeats.
+        search_limit: how often positions are searched for after hand-overs.
         subscription: the topics to which the member subscribes; the program may replace them.
         group: the `ConsumerGroup`. Tasks of its generations are marked with it, so that a call to
             `next()` from one of them can be refused.
@@ -52,6 +53,7 @@ class MemberContext:
     coordinator: Coordinator
     cluster: Cluster
     beat: Beat
+    search_limit: RateLimit
     subscription: Subscription
     group: object
     assignor_thread: Compute

@@ -53,26 +53,38 @@ class OffsetStream(PartitionStream):
 
         Cancellation: nothing changes.
         """
-        await self._starts.locate(self.partitions, None)
+        unlocated = self._positions.unlocated & self.partitions
+        self._starts.check_rule(unlocated)
+        await self._searches.find(dict.fromkeys(sorted(unlocated)))
         return {name: self._positions.lower_bound(name) for name in sorted(self.partitions)}
 
-    async def reset(self, partition: TopicPartition, offset: int) -> int:
-        """Where to continue after an offset that is not in the log, by ``auto_offset_reset``.
+    async def reset(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Where to continue after offsets that are not in the logs, by ``auto_offset_reset``.
+
+        Args:
+            offsets: of each partition the offset that its log does not have.
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refused the request, and would refuse it again.
-            StaleGenerationError: the generation began to end before the leader answered.
+            StaleGenerationError: the generation began to end before a leader answered.
+
+        Cancellation: a partition that was not reset yet keeps its position.
         """
-        error = OffsetOutOfRangeError(
-            f"{self._lifecycle.membership}: offset {offset} of {partition} is not in the log, and"
-            " auto_offset_reset is 'error'; seek to an offset in the log, or set it to 'earliest'"
-            " or 'latest'",
-            partition,
-            offset,
-        )
-        await self._starts.locate([partition], error)
-        return self._positions.lower_bound(partition)
+        errors = {
+            name: OffsetOutOfRangeError(
+                f"{self._lifecycle.membership}: offset {offset} of {name} is not in the log, and"
+                " auto_offset_reset is 'error'; seek to an offset in the log, or set it to"
+                " 'earliest' or 'latest'",
+                name,
+                offset,
+            )
+            for name, offset in offsets.items()
+        }
+        for name, error in errors.items():
+            self._starts.check_rule([name], error)
+        await self._searches.find(errors)
+        return {name: self._positions.lower_bound(name) for name in offsets}
 
     async def first(self) -> Mapping[TopicPartition, int]:
         """The first offset of each partition's log.

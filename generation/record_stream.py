@@ -269,9 +269,7 @@ class RecordStream(PartitionStream):
         """The next batch, or None at the end."""
         while self._is_running():
             try:
-                if self._stream_positions.must_search:
-                    await self._stream_positions.search()
-                    continue
+                self._stream_positions.open()
                 await self._lifecycle.wait_to_read()
                 batch = await self._receive()
             except StaleGenerationError:
@@ -287,24 +285,15 @@ class RecordStream(PartitionStream):
         return None
 
     async def _receive(self) -> Batch | None:
-        """The source's next batch; None where a position has to be reset before there is one."""
+        """The source's next batch; None if it has to be called again."""
         readable = self._stream_positions.readable()
         try:
             if readable is self.partitions:
                 return await self._member.source.receive(self._epoch, readable, self._limit)
-            return await self._receive_until_reset(readable)
+            with self._stream_positions.until_found():
+                if readable:
+                    return await self._member.source.receive(self._epoch, readable, self._limit)
+                await self._lifecycle.ending.wait()
         except OffsetOutOfRangeError as error:
             self._stream_positions.reset(error)
-            return None
-
-    async def _receive_until_reset(self, readable: frozenset[TopicPartition]) -> Batch | None:
-        """The next batch of these partitions; None where another one is to be reset before."""
-        batch: Batch | None = None
-        with trio.move_on_at(self._stream_positions.next_reset):
-            if readable:
-                batch = await self._member.source.receive(self._epoch, readable, self._limit)
-            else:
-                await self._lifecycle.ending.wait()
-        if batch is None and self._is_running():
-            self._stream_positions.begin_reset()
-        return batch
+        return None

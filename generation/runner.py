@@ -46,6 +46,7 @@ from kgroup.generation.member_context import CompletedJoin, MemberContext, Previ
 from kgroup.generation.missing_commits import never_committed, report_missing_commits
 from kgroup.generation.missing_topics import report_missing_topics, report_unmatched_patterns
 from kgroup.generation.pauses import Pauses
+from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.positions import Positions
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.generation.received_assignment import (
@@ -405,6 +406,7 @@ class GenerationRunner:
             lifecycle=self.lifecycle,
             positions=self._positions,
             starts=self._starts,
+            searches=PositionSearches(self._member, self.lifecycle, self._positions, self._starts),
             committer=self._committer,
             pauses=Pauses(self._member.source, self._membership.epoch),
         )

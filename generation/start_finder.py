@@ -11,10 +11,11 @@ If the log was truncated, both rules continue where it was cut, as Kafka's clien
 the member has it.
 
 The hand-over waits for partition leaders for `EAGER` seconds only. A leader that is away must not
-keep the other partitions waiting, so what is still unknown then is found when it is first read.
+keep the other partitions waiting. What is still unknown then is found when it is first read
+(``position_searches``).
 
-`StartFinder` keeps no position. What it finds it enters in `Positions`, against which commits are
-checked, and in the record source, which reads from there.
+`StartFinder` keeps no position. What it finds before the hand-over it enters in `Positions`,
+against which commits are checked, and in the record source, which reads from there.
 
 Source: KIP-447 (stable offsets), KIP-32 (ListOffsets); Kafka's ``ConsumerCoordinator`` and
 ``OffsetFetcher``.
@@ -22,9 +23,9 @@ Source: KIP-447 (stable offsets), KIP-32 (ListOffsets); Kafka's ``ConsumerCoordi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Final, TypeVar, final
+from typing import Final, TypeAlias, final
 from uuid import UUID
 
 import attrs
@@ -61,10 +62,25 @@ from kgroup.types import (
 EAGER: Final = 2.0
 """Seconds for which a hand-over waits for leaders to answer where their partitions begin."""
 
-T = TypeVar("T")
-
+Failure: TypeAlias = BrokerError | TransportError
 _NO_EPOCH: Final = -1
 _TIMESTAMPS: Final = {AutoOffsetReset.EARLIEST: EARLIEST, AutoOffsetReset.LATEST: LATEST}
+
+
+@final
+@attrs.frozen
+class _StartRule:
+    """By which rule the position of a partition is chosen.
+
+    Attributes:
+        rule: the end of the log.
+        reason: why.
+        skipped: whether there was a position that is no longer in the log.
+    """
+
+    rule: AutoOffsetReset
+    reason: str
+    skipped: bool = False
 
 
 @final
@@ -92,6 +108,20 @@ class StartPosition:
     def skips_unless_committed(self) -> bool:
         """Whether a restart would begin further on, and skip records, if nothing is committed."""
         return self.rule is AutoOffsetReset.LATEST or self.truncated
+
+
+@final
+@attrs.frozen
+class SearchResult:
+    """What one search has found; a partition that is in neither can be searched for again.
+
+    Attributes:
+        found: the positions.
+        refused: what a leader would answer again.
+    """
+
+    found: Mapping[TopicPartition, StartPosition]
+    refused: Mapping[TopicPartition, Failure]
 
 
 _FROM_ZERO: Final = StartPosition(
@@ -181,7 +211,7 @@ class StartFinder:
             else:
                 found[name] = self._where_cut(cut.error.offset, cut.end)
                 epochs[name] = cut.end.leader_epoch
-        self._emit(found)
+        self.emit(found)
         known |= {name: start.offset for name, start in found.items()}
         self._positions.begin(assignment, known, epochs)
         # A partition whose position is still unknown gets one before its first stream opens it.
@@ -193,40 +223,68 @@ class StartFinder:
             source.seek(epoch, name, known.get(name, 0))
         return found
 
-    async def locate(
-        self, partitions: Collection[TopicPartition], error: OffsetOutOfRangeError | None
+    def check_rule(
+        self, partitions: Collection[TopicPartition], error: OffsetOutOfRangeError | None = None
     ) -> None:
-        """Find positions for a stream that begins, or that met an offset that is not there.
+        """Check that ``auto_offset_reset`` allows to search for positions.
 
-        A partition that the program sought, before or meanwhile, keeps the position it was given.
-        A request to a leader ends when the generation's end begins; the commit of a position that
-        was found does not, because the drain waits for it.
+        Args:
+            partitions: whose position is not known.
+            error: the offset that a log does not have.
 
         Raises:
-            NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses the request, and would refuse it again.
-            StaleGenerationError: the generation's end began before the leaders had answered; the
-                partitions keep the positions they had.
+            OffsetOutOfRangeError: it does not; the error that was given, or that of a commit.
+            NoOffsetError: it does not, and nothing is committed.
         """
-        if error is not None:
-            wanted = [error.partition]
-            before = self._positions.moves(wanted)
-            start = await self._until_ending(partial(self.out_of_range, error))
-            found: Mapping[TopicPartition, StartPosition] = {error.partition: start}
-        else:
-            wanted = sorted(self._positions.unlocated.intersection(partitions))
-            if not wanted:
-                await trio.lowlevel.checkpoint()
-                return
-            before = self._positions.moves(wanted)
-            found = await self._until_ending(partial(self._unlocated, wanted))
-        after = self._positions.moves(found)
-        starts = {name: start for name, start in found.items() if after[name] == before[name]}
-        for name, start in starts.items():
-            self._positions.reset(name, start.offset)
-            self._member.source.seek(self._membership.epoch, name, start.offset)
-        self._emit(starts)
-        await self.commit_initial(starts)
+        if self._rule is not AutoOffsetReset.ERROR or not partitions:
+            return
+        lost = [self._lost[name] for name in sorted(partitions) if name in self._lost]
+        for one in (error, *lost):
+            if one is not None:
+                raise one
+        names = ", ".join(map(str, sorted(partitions)))
+        raise NoOffsetError(
+            f"{self._membership}: no offset is committed for {names}, and auto_offset_reset is"
+            " 'error'; commit an offset first, or set it to 'earliest' or 'latest'"
+        )
+
+    async def search(
+        self, wanted: Mapping[TopicPartition, OffsetOutOfRangeError | None]
+    ) -> SearchResult:
+        """Search for positions once, after the hand-over.
+
+        If a log was truncated, the position is the point where it was cut, by either rule: all
+        before it has been read, and nothing of what the log has after it.
+
+        Args:
+            wanted: the partitions, each with the error that names an offset which its log does not
+                have; None where the start is not known.
+
+        Raises:
+            BrokerError | TransportError: with ``latest``, what the error policy does not retry.
+            UnsupportedVersionError: a leader has no version in common with kgroup.
+
+        Cancellation: requests that were sent break their connections; nothing else changes.
+        """
+        found: dict[TopicPartition, StartPosition] = {}
+        rules: dict[TopicPartition, _StartRule] = {}
+        without_commit = []
+        for name, error in wanted.items():
+            if error is None:
+                if (lost := self._lost.get(name)) is None:
+                    without_commit.append(name)
+                else:
+                    rules[name] = self._after_loss(f"what was read before offset {lost.offset}")
+            elif error.divergent_offset is not None:
+                end = EpochEnd(error.divergent_offset, _NO_EPOCH)
+                found[name] = self._where_cut(error.offset, end)
+            else:
+                at = f"offset {error.offset}" if error.offset >= 0 else "its position"
+                rules[name] = self._after_loss(at)
+        rules.update(await self._rules_without_commit(without_commit))
+        listed, failed = await self._list_once(rules)
+        found.update(listed)
+        return SearchResult(found, self._report(failed))
 
     async def commit_initial(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
         """Commit those positions without which a restart would skip records.
@@ -273,48 +331,58 @@ class StartFinder:
     async def without_commit(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, StartPosition]:
-        """Positions of partitions for which nothing is committed.
+        """Positions of partitions for which nothing is committed, however long it takes.
 
         Raises:
             NoOffsetError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refuses the request, and would refuse it again.
         """
-        if self._rule is AutoOffsetReset.ERROR:
-            names = ", ".join(map(str, sorted(partitions)))
-            raise NoOffsetError(
-                f"{self._membership}: no offset is committed for {names}, and auto_offset_reset is"
-                " 'error'; commit an offset first, or set it to 'earliest' or 'latest'"
-            )
-        rule = self._rule
-        late: Collection[TopicPartition] = ()
-        if rule is AutoOffsetReset.LATEST:
-            late = await self._added_later(partitions)
+        self.check_rule(partitions)
+        rules = await self._rules_without_commit(partitions)
         found: dict[TopicPartition, StartPosition] = {}
-        reason = f"no offset is committed, so auto_offset_reset chose the {rule.value} offset"
-        for name, offset in (await self._list(set(partitions).difference(late), rule)).items():
-            found[name] = StartPosition(offset, rule, reason)
-        reason = "no offset is committed, and the partition was added later, so all of it is read"
-        for name, offset in (await self._list(late, AutoOffsetReset.EARLIEST)).items():
-            found[name] = StartPosition(offset, AutoOffsetReset.EARLIEST, reason)
+        knows_leaders = self._verifier.knows_leaders
+
+        async def send() -> None:
+            nonlocal knows_leaders
+            use_cached, knows_leaders = knows_leaders, False
+            left = {name: rule for name, rule in rules.items() if name not in found}
+            listed, failed = await self._list_once(left, use_cached=use_cached)
+            found.update(listed)
+            if failed:
+                raise min(failed.values(), key=_can_be_retried)
+
+        await until_answered(
+            Request.LIST_OFFSETS,
+            send,
+            find=None,
+            backoff=self._member.new_backoff(),
+            report=self._member.emitter.failed,
+        )
         return found
 
-    async def out_of_range(self, error: OffsetOutOfRangeError) -> StartPosition:
-        """The position after one that the log does not have.
-
-        If the log was truncated, it is the point where it was cut, by either rule: all before it
-        has been read, and nothing of what the log has after it.
-
-        Raises:
-            OffsetOutOfRangeError: the very one, where ``auto_offset_reset`` is ``error``.
-            BrokerError: a leader refuses the request, and would refuse it again.
-        """
-        if self._rule is AutoOffsetReset.ERROR:
-            raise error
-        if error.divergent_offset is not None:
+    async def _rules_without_commit(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, _StartRule]:
+        if not partitions:
             await trio.lowlevel.checkpoint()
-            return self._where_cut(error.offset, EpochEnd(error.divergent_offset, _NO_EPOCH))
-        at = f"offset {error.offset}" if error.offset >= 0 else "its position"
-        return (await self._by_policy({error.partition: at}))[error.partition]
+            return {}
+        late: Collection[TopicPartition] = ()
+        if self._rule is AutoOffsetReset.LATEST:
+            late = await self._added_later(partitions)
+        usual = _StartRule(
+            self._rule,
+            f"no offset is committed, so auto_offset_reset chose the {self._rule.value} offset",
+        )
+        added = _StartRule(
+            AutoOffsetReset.EARLIEST,
+            "no offset is committed, and the partition was added later, so all of it is read",
+        )
+        return {name: added if name in late else usual for name in partitions}
+
+    def _after_loss(self, absent: str) -> _StartRule:
+        """The rule for a position that is not in the log."""
+        reason = f"is not in the log, so auto_offset_reset chose the {self._rule.value} offset"
+        return _StartRule(self._rule, f"{absent} {reason}", skipped=True)
 
     def _where_cut(self, offset: int, end: EpochEnd) -> StartPosition:
         """The position at the end of what a truncated log still has of the records before one."""
@@ -330,33 +398,6 @@ class StartFinder:
             skipped=True,
             leader_epoch=end.leader_epoch,
         )
-
-    async def _by_policy(
-        self, absent: Mapping[TopicPartition, str]
-    ) -> Mapping[TopicPartition, StartPosition]:
-        """The positions that ``auto_offset_reset`` chooses, with what of each is not in the log."""
-        rule = self._rule
-        reason = f"is not in the log, so auto_offset_reset chose the {rule.value} offset"
-        return {
-            name: StartPosition(offset, rule, f"{absent[name]} {reason}", skipped=True)
-            for name, offset in (await self._list(absent, rule)).items()
-        }
-
-    async def _unlocated(
-        self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, StartPosition]:
-        """Positions of partitions for which nothing is committed, or nothing that is in the log."""
-        lost = {name: self._lost[name] for name in partitions if name in self._lost}
-        if lost and self._rule is AutoOffsetReset.ERROR:
-            raise next(iter(lost.values()))
-        found = dict(
-            await self._by_policy(
-                {name: f"what was read before offset {one.offset}" for name, one in lost.items()}
-            )
-        )
-        if others := [name for name in partitions if name not in lost]:
-            found.update(await self.without_commit(others))
-        return found
 
     async def list_offsets(
         self,
@@ -379,8 +420,7 @@ class StartFinder:
 
         Cancellation: nothing changes.
         """
-        found: dict[TopicPartition, int] = {}
-        report = self._member.emitter.failed
+        answers: Mapping[TopicPartition, int | Failure]
         try:
             answers = await self._member.cluster.list_offsets(
                 sorted(partitions),
@@ -389,22 +429,13 @@ class StartFinder:
                 use_cached=True,
             )
         except TransportError as error:
-            report(Request.LIST_OFFSETS, error, reaction_to(Request.LIST_OFFSETS, error))
-            return found
-        reported: set[TransportError] = set()
-        for name, answer in answers.items():
-            if isinstance(answer, int):
-                found[name] = answer
-                continue
-            if answer in reported:  # a connection fails once for all partitions of its leader
-                continue
-            reaction = reaction_to(Request.LIST_OFFSETS, answer)
-            if reaction.action is not Action.RETRY:
-                raise answer
-            report(Request.LIST_OFFSETS, answer, reaction)
-            if isinstance(answer, TransportError):
-                reported.add(answer)
-        return found
+            answers = dict.fromkeys(partitions, error)
+        refused = self._report(
+            {name: answer for name, answer in answers.items() if not isinstance(answer, int)}
+        )
+        for refusal in refused.values():
+            raise refusal
+        return {name: answer for name, answer in answers.items() if isinstance(answer, int)}
 
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID]:
         """The ids of topics; without those that do not exist, and of brokers that have no ids.
@@ -445,52 +476,44 @@ class StartFinder:
         begun.update(name.topic for name, offset in committed.items() if offset is not None)
         return frozenset(name for name in partitions if name.topic in begun)
 
-    async def _list(
-        self, partitions: Collection[TopicPartition], rule: AutoOffsetReset
-    ) -> dict[TopicPartition, int]:
-        """Offsets from the leaders, however long it takes for all to answer."""
-        found: dict[TopicPartition, int] = {}
-        knows_leaders = self._verifier.knows_leaders
-
-        async def send() -> None:
-            nonlocal knows_leaders
-            use_cached, knows_leaders = knows_leaders, False
+    async def _list_once(
+        self, rules: Mapping[TopicPartition, _StartRule], *, use_cached: bool = False
+    ) -> tuple[dict[TopicPartition, StartPosition], dict[TopicPartition, Failure]]:
+        """Request the offsets that rules choose, once; what was found, and what failed."""
+        found: dict[TopicPartition, StartPosition] = {}
+        failed: dict[TopicPartition, Failure] = {}
+        for rule, timestamp in _TIMESTAMPS.items():
             # Sorted, so that the same partitions make the same requests in every run.
-            wanted = sorted(set(partitions) - found.keys())
-            answers = await self._member.cluster.list_offsets(
-                wanted, _TIMESTAMPS[rule], use_cached=use_cached
-            )
-            failed: BrokerError | TransportError | None = None
+            names = sorted(name for name, chosen in rules.items() if chosen.rule is rule)
+            answers: Mapping[TopicPartition, int | Failure]
+            try:
+                answers = await self._member.cluster.list_offsets(
+                    names, timestamp, use_cached=use_cached
+                )
+            except (BrokerError, TransportError) as error:
+                answers = dict.fromkeys(names, error)
             for name, answer in answers.items():
                 if isinstance(answer, int):
-                    found[name] = answer
+                    chosen = rules[name]
+                    found[name] = StartPosition(answer, rule, chosen.reason, skipped=chosen.skipped)
                 else:
-                    failed = answer
-            if failed is not None:
-                raise failed
+                    failed[name] = answer
+        return found, failed
 
-        if partitions:
-            await until_answered(
-                Request.LIST_OFFSETS,
-                send,
-                find=None,
-                backoff=self._member.new_backoff(),
-                report=self._member.emitter.failed,
-            )
-        return found
+    def _report(self, failed: Mapping[TopicPartition, Failure]) -> dict[TopicPartition, Failure]:
+        """Report failures, each kind once, and return those that are worth no other request."""
+        reported: set[object] = set()
+        for error in failed.values():
+            # A connection fails once for all partitions of its leader.
+            kind = error.code if isinstance(error, BrokerError) else error
+            if kind not in reported:
+                reported.add(kind)
+                reaction = reaction_to(Request.LIST_OFFSETS, error)
+                self._member.emitter.failed(Request.LIST_OFFSETS, error, reaction)
+        return {name: error for name, error in failed.items() if not _can_be_retried(error)}
 
-    async def _until_ending(self, find: Callable[[], Awaitable[T]]) -> T:
-        if (found := await self._lifecycle.until_ending(find)) is not None:
-            return found.value
-        why = self._lifecycle.recorded_end
-        raise StaleGenerationError(
-            f"{self._membership}: the generation ended ({why}) before the partitions' leaders"
-            " answered with a start offset; nothing was read or committed. Continue with the next"
-            " generation",
-            why,
-        )
-
-    def _emit(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
+    def emit(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
+        """Report positions that no commit gave."""
         for name, start in sorted(starts.items()):
             self._member.emitter.emit(
                 OffsetReset,
@@ -499,3 +522,7 @@ class StartFinder:
                 reason=start.reason,
                 skipped=start.skipped,
             )
+
+
+def _can_be_retried(error: Failure) -> bool:
+    return reaction_to(Request.LIST_OFFSETS, error).action is Action.RETRY

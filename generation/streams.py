@@ -15,6 +15,7 @@ from kgroup.generation.commits import Committer
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.pauses import Pauses
+from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.positions import Positions
 from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
@@ -31,6 +32,7 @@ class GenerationParts:
         lifecycle: the generation's state, lease and tasks.
         positions: where its partitions start, and what may be committed.
         starts: finds positions that are not known, or that do not exist.
+        searches: when it does so, after the hand-over.
         committer: sends its commits.
         pauses: the partitions of which nothing is handed out.
     """
@@ -39,6 +41,7 @@ class GenerationParts:
     lifecycle: Lifecycle
     positions: Positions
     starts: StartFinder
+    searches: PositionSearches
     committer: Committer
     pauses: Pauses
 
@@ -65,6 +68,7 @@ class PartitionStream:
         self._lifecycle = parts.lifecycle
         self._positions = parts.positions
         self._starts = parts.starts
+        self._searches = parts.searches
         self._open_streams = open_streams
         self._closed = False
         self._held_since: dict[TopicPartition | None, float] = {}

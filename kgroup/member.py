@@ -53,6 +53,10 @@ JOINS_AT_ONCE: Final = 20
 """This many JoinGroups in a row are sent without extra waits, because rebalances come in bursts."""
 JOINS_PER_SECOND: Final = 2.0
 """The most JoinGroups a second after the first ``JOINS_AT_ONCE`` in a row."""
+SEARCHES_AT_ONCE: Final = 10
+SEARCHES_PER_SECOND: Final = 1.0
+"""The most searches a second for positions that partitions need after they were read, after the
+first ``SEARCHES_AT_ONCE`` in a row. One search is for all partitions that need one by then."""
 _FIRST: Final = "the member has started"
 _WITH_ID: Final = "the coordinator has given the member an id"
 _LOOP: Final = (
@@ -99,6 +103,7 @@ class Member:
                 config.group_id,
                 longest=config.rebalance_timeout * LONGEST_HEARTBEAT_PART,
             ),
+            search_limit=RateLimit(SEARCHES_AT_ONCE, SEARCHES_PER_SECOND),
             subscription=subscription,
             group=group,
             assignor_thread=assignor_thread,

@@ -10,7 +10,7 @@ nor without a valid lease.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, final
 
 import trio
@@ -186,9 +186,10 @@ class OffsetPoller:
         now = trio.current_time()
         if now - self._loss_checked_at >= LOSS_CHECK_INTERVAL:
             self._loss_checked_at = now
-            for name, first in sorted((await self._offsets.first()).items()):
-                if self._positions[name] < first:
-                    await self._reset(name)
+            first = await self._offsets.first()
+            await self._reset(
+                [name for name in sorted(first) if self._positions[name] < first[name]]
+            )
         lost = [
             name for name, since in self._beyond_since.items() if now - since >= BEYOND_END_TIMEOUT
         ]
@@ -197,13 +198,14 @@ class OffsetPoller:
             # still within the log, so it is compared with the high watermark.
             ends = await self._offsets.end(IsolationLevel.READ_UNCOMMITTED)
             lost = [name for name in lost if ends.get(name, 2**63) < self._positions[name]]
-        for name in sorted(lost):
-            await self._reset(name)
+        await self._reset(sorted(lost))
 
-    async def _reset(self, name: TopicPartition) -> None:
-        self._beyond_since.pop(name, None)
-        position = await self._offsets.reset(name, self._positions[name])
-        self._positions[name] = self._reset_positions[name] = position
+    async def _reset(self, lost: Collection[TopicPartition]) -> None:
+        for name in lost:
+            self._beyond_since.pop(name, None)
+        found = await self._offsets.reset({name: self._positions[name] for name in lost})
+        self._positions.update(found)
+        self._reset_positions.update(found)
 
     def _record_beyond(self, beyond: Iterable[PositionBeyondEnd], now: float) -> None:
         found = {one.partition for one in beyond}

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, Self, final
 import attrs
 import trio
 
-from kgroup.client.backoff import Backoff
+from kgroup.client.backoff import Backoff, RateLimit
 from kgroup.client.beat import Beat
 from kgroup.client.error_policy import Reaction, Request
 from kgroup.client.lease import Lease
@@ -273,6 +273,7 @@ def member_context(**parts: Any) -> MemberContext:
         "coordinator": FakeCoordinator(),
         "cluster": None,
         "beat": Beat(TrioClock(), "g"),
+        "search_limit": RateLimit(10, 1.0),
         "subscription": None,
         "group": object(),
         "assignor_thread": compute_inline,

@@ -21,6 +21,7 @@ from kgroup.errors import (
 from kgroup.generation.commits import group_metadata
 from kgroup.generation.generation import MAX_RECORDS, Generation, MembershipView
 from kgroup.generation.pauses import Pauses
+from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
@@ -46,6 +47,7 @@ class Made:
             lifecycle=fake.lifecycle,
             positions=fake.positions,
             starts=starts,
+            searches=PositionSearches(fake.member, fake.lifecycle, fake.positions, starts),
             committer=fake.committer,
             pauses=Pauses(fake.source, MEMBERSHIP.epoch),
         )

@@ -57,12 +57,12 @@ async def test_reset_of_an_offset_that_is_not_in_the_log(autojump_clock: MockClo
         async with here.group() as group:
             generation = await group.next()
             await generation.commit({TOPIC_0: 9}, beyond_read=True)
-            assert await generation.offsets().reset(TOPIC_0, 9) == 0
+            assert await generation.offsets().reset({TOPIC_0: 9}) == {TOPIC_0: 0}
             await generation.commit({TOPIC_0: 3})
         async with here.group(auto_offset_reset="error") as group:
             offsets = (await group.next()).offsets()
             with pytest.raises(OffsetOutOfRangeError, match="offset 3 of topic-0 is not in"):
-                await offsets.reset(TOPIC_0, 3)
+                await offsets.reset({TOPIC_0: 3})
 
 
 async def test_begin_without_any_offset(autojump_clock: MockClock) -> None:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from kgroup.client.error_policy import Request, broker_error
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
+    AuthorizationError,
+    BrokerError,
     FetchError,
-    NoOffsetError,
     OffsetOutOfRangeError,
     StaleGenerationError,
     UsageError,
 )
+from kgroup.generation.lifecycle import Finished
 from kgroup.generation.pauses import Pauses
+from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.positions import Positions
 from kgroup.generation.record_stream import RecordStream
+from kgroup.generation.start_finder import SearchResult, StartPosition
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
 from kgroup.interfaces import Batch
-from kgroup.types import Assignment, TopicPartition
+from kgroup.types import Assignment, AutoOffsetReset, TopicPartition
 from tests.generation.fakes import (
     MEMBERSHIP,
     P0,
@@ -32,7 +38,10 @@ from tests.generation.fakes import (
     member_context,
 )
 
+T = TypeVar("T")
+
 EPOCH = MEMBERSHIP.epoch
+REFUSAL = broker_error(Request.LIST_OFFSETS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "t")
 TOPIC_0, TOPIC_1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 
@@ -57,6 +66,10 @@ class FakeLifecycle:
         """See ``Lifecycle``."""
         trio.lowlevel.spawn_system_task(fn, *args)
 
+    async def until_ending(self, fn: Callable[[], Awaitable[T]]) -> Finished[T]:
+        """See ``Lifecycle``."""
+        return Finished(await fn())
+
     async def wait_to_read(self) -> None:
         """See ``Lifecycle``."""
         while self.lease.left <= 0 and self.state is State.RUNNING:
@@ -71,15 +84,18 @@ class Around:
         self.source = source or FakeSource()
         self.member = member_context(source=self.source)
         self.lifecycle: Any = FakeLifecycle()
-        self.located: list[Any] = []
-        self.locating: Exception | None = None
+        self.searched: list[Any] = []
+        """The partitions of each search, with their errors."""
+        self.refused: BrokerError | None = None
+        self.raised: Exception | None = None
         self.answers_after = 0.0
-        self.given_up: list[Any] = []
         self.open: set[Any] = set()
         self.made: list[RecordStream] = []
         self.pauses = Pauses(self.source, MEMBERSHIP.epoch)
         self.positions = Positions(MEMBERSHIP)
         self.positions.begin(Assignment((P0, P1)), {})
+        fake: Any = self
+        self.searches = PositionSearches(self.member, fake.lifecycle, self.positions, fake)
 
     def stream(self, *partitions: TopicPartition) -> RecordStream:
         """Make a stream of these partitions, P0 by default."""
@@ -89,6 +105,7 @@ class Around:
             lifecycle=self.lifecycle,
             positions=self.positions,
             starts=fake,
+            searches=self.searches,
             committer=fake,
             pauses=self.pauses,
         )
@@ -101,16 +118,26 @@ class Around:
         """The streams that are closed."""
         return [stream for stream in self.made if stream not in self.open]
 
-    async def locate(self, partitions: Collection[TopicPartition], error: Any) -> None:
+    def check_rule(self, partitions: Collection[TopicPartition], *_: object) -> None:
         """See ``StartFinder``."""
-        try:
-            await trio.sleep(self.answers_after)
-        except trio.Cancelled:
-            self.given_up.append((sorted(partitions), error))
-            raise
-        self.located.append((sorted(partitions), error))
-        if self.locating is not None:
-            raise self.locating
+        if partitions and self.raised is not None:
+            raise self.raised
+
+    async def search(self, wanted: Mapping[TopicPartition, Any]) -> SearchResult:
+        """See ``StartFinder``."""
+        self.searched.append(dict(wanted))
+        await trio.sleep(self.answers_after)
+        if self.refused is not None:
+            return SearchResult({}, dict.fromkeys(wanted, self.refused))
+        start = StartPosition(0, AutoOffsetReset.EARLIEST, "it is the first")
+        return SearchResult(dict.fromkeys(wanted, start), {})
+
+    def emit(self, _: object) -> None:
+        """See ``StartFinder``."""
+
+    async def commit_initial(self, _: object) -> None:
+        """See ``StartFinder``."""
+        await trio.lowlevel.checkpoint()
 
     def end(self) -> None:
         """Begin the generation's end."""
@@ -139,12 +166,29 @@ async def read_to_the_end(stream: RecordStream) -> None:
 
 
 async def test_start_offsets_are_found_before_records_are_read(autojump_clock: MockClock) -> None:
-    """Positions are found once; then the partitions are opened and read."""
+    """Positions are found once, by one search; then the partitions are opened and read."""
     around = Around()
     stream = around.stream(P1, P0)
     assert await offsets(stream, 3) == [0, 1, 2]
-    assert around.located == [([P0, P1], None)]
-    assert around.source.log == [("open", EPOCH, [P0, P1])]
+    assert around.searched == [{P0: None, P1: None}]
+    assert around.source.log == [
+        ("seek", EPOCH, P0, 0),
+        ("seek", EPOCH, P1, 0),
+        ("open", EPOCH, [P0]),
+        ("open", EPOCH, [P1]),
+    ]
+
+
+async def test_partitions_are_read_while_others_have_no_position(
+    autojump_clock: MockClock,
+) -> None:
+    """A leader that is away keeps nothing waiting but its own partitions."""
+    around = Around()
+    around.answers_after = 1000
+    around.positions.begin(Assignment((P0, P1)), {P1: 3})
+    stream = around.stream(P0, P1)
+    assert [(await anext(stream)).partition for _ in range(3)] == [P1] * 3
+    assert around.source.log == [("open", EPOCH, [P1])]
 
 
 async def test_a_stream_ends_with_its_generation(autojump_clock: MockClock) -> None:
@@ -180,17 +224,19 @@ async def test_a_position_out_of_range_is_reset(autojump_clock: MockClock) -> No
     error = OffsetOutOfRangeError("gone", P0, 7)
     around = Around(FakeSource(error=error))
     assert await offsets(around.stream(), 1) == [0]
-    assert around.located == [([P0], None), ([P0], error)]
-    assert [what for what, *_ in around.source.log] == ["open"]
+    assert around.searched == [{P0: None}, {P0: error}]
+    assert [what for what, *_ in around.source.log] == ["seek", "open", "seek"]
 
 
 async def test_repeated_resets_have_rising_waits(autojump_clock: MockClock) -> None:
-    """The first reset is immediate; during later waits other partitions are read."""
+    """During the waits other partitions are read."""
     around = Around(FakeSource(lost=P0, pause_between=1.0))
     began = trio.current_time()
-    await offsets(around.stream(P0, P1), 100)
+    stream = around.stream(P0, P1)
+    for _ in range(100):
+        assert (await anext(stream)).partition == P1
     assert trio.current_time() - began < 150
-    assert 15 < len(around.located) < 40
+    assert 15 < len(around.searched) < 40
 
 
 async def test_a_seek_replaces_a_reset_that_waits(autojump_clock: MockClock) -> None:
@@ -199,12 +245,41 @@ async def test_a_seek_replaces_a_reset_that_waits(autojump_clock: MockClock) -> 
     stream = around.stream()
     with trio.move_on_after(20):  # by now the waits are seconds long
         await anext(stream)
-    resets, began = len(around.located), trio.current_time()
+    resets, began = len(around.searched), trio.current_time()
     around.source.lost = None
-    around.positions.move(P0, 5)  # as Generation.seek does
+    seek(around, P0, 5)
     assert await offsets(stream, 2) == [0, 1]
     assert trio.current_time() == began
-    assert len(around.located) == resets
+    assert len(around.searched) == resets
+
+
+async def test_a_seek_wakes_a_stream_that_waits_for_a_search(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """The partition is opened, and its records are handed out without another call."""
+    around = Around()
+    around.answers_after = 1000
+    stream = around.stream()
+    batches: list[Batch] = []
+
+    async def read() -> None:
+        batches.append(await anext(stream))
+
+    nursery.start_soon(read)
+    await trio.sleep(1)
+    assert batches == []
+    seek(around, P0, 5)
+    await wait_all_tasks_blocked()
+    assert len(batches) == 1
+    assert around.source.log == [("open", EPOCH, [P0])]
+    await trio.sleep(2000)
+    assert around.source.log == [("open", EPOCH, [P0])]  # what is found later changes nothing
+
+
+def seek(around: Around, partition: TopicPartition, offset: int) -> None:
+    """Do what ``Generation.seek`` does, beside the source."""
+    around.positions.seek(partition, offset)
+    around.searches.sought(partition)
 
 
 async def test_a_wait_for_a_reset_ends_with_the_generation(
@@ -226,12 +301,28 @@ async def test_a_wait_for_a_reset_ends_with_the_generation(
 async def test_an_error_of_the_reset_policy_is_raised(autojump_clock: MockClock) -> None:
     """The handler gets it before the partition is opened; the next call tries again."""
     around = Around()
-    around.locating = OffsetOutOfRangeError("gone", P0, 7)
+    around.raised = OffsetOutOfRangeError("gone", P0, 7)
     stream = around.stream()
-    with pytest.raises(OffsetOutOfRangeError):
-        await anext(stream)
-    assert around.source.log == []
-    around.locating = None
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            await anext(stream)
+        assert caught.value is around.raised
+    assert around.source.log == around.searched == []
+    around.raised = None
+    assert await offsets(stream, 1) == [0]
+
+
+async def test_a_reset_that_is_refused_is_raised(autojump_clock: MockClock) -> None:
+    """Each call raises the refusal of a search; other partitions are not lost by that."""
+    around = Around(FakeSource(lost=P0))
+    around.positions.begin(Assignment((P0, P1)), {P0: 0, P1: 0})
+    around.refused = REFUSAL
+    stream = around.stream(P0)
+    for count in range(1, 4):
+        with pytest.raises(AuthorizationError):
+            await anext(stream)
+        assert len(around.searched) == count
+    around.refused = around.source.lost = None
     assert await offsets(stream, 1) == [0]
 
 
@@ -251,7 +342,7 @@ async def test_calls_that_are_shorter_than_the_search_for_a_position(
     around.answers_after = 1.0
     batch = await first_of_short_calls(around.stream(), 0.03)
     assert batch.start_offset == 0
-    assert around.located == [([P0], None)]
+    assert around.searched == [{P0: None}]
     assert trio.current_time() < 1.1
 
 
@@ -262,39 +353,37 @@ async def test_calls_that_are_shorter_than_a_reset(autojump_clock: MockClock) ->
     stream = around.stream()
     around.answers_after = 1.0
     await first_of_short_calls(stream, 0.03)
-    assert around.located == [([P0], None), ([P0], error)]
+    assert around.searched == [{P0: None}, {P0: error}]
     assert trio.current_time() < 2.2
 
 
 async def test_calls_that_are_shorter_than_later_resets(autojump_clock: MockClock) -> None:
-    """Resets that wait end too, for each of several partitions, and others are read meanwhile."""
+    """Resets that wait end too, and others are read meanwhile."""
     around = Around(FakeSource(lost=P0, pause_between=0.1))
     stream = around.stream(P0, P1)
     around.answers_after = 1.0
-    for _ in range(60):
+    for _ in range(600):
         assert (await first_of_short_calls(stream, 0.3)).partition == P1
-    resets = len(around.located) - 1
-    assert 3 < resets < 40
-    assert not around.given_up
+    assert 10 < len(around.searched) < 40
 
 
 async def test_an_error_of_a_search_whose_call_was_given_up(autojump_clock: MockClock) -> None:
     """The next call raises it; the call after that searches again."""
     around = Around()
     around.answers_after = 1.0
-    around.locating = NoOffsetError("none")
+    around.refused = REFUSAL
     stream = around.stream()
     with trio.move_on_after(0.1):
         await anext(stream)
     await trio.sleep(5)
-    with pytest.raises(NoOffsetError):
+    with pytest.raises(AuthorizationError):
         await anext(stream)
-    around.locating = None
+    around.refused = None
     assert await offsets(stream, 1) == [0]
 
 
 async def test_a_search_ends_with_its_stream(autojump_clock: MockClock) -> None:
-    """A closed stream searches for nothing more: another one may read its partitions."""
+    """What it finds later moves nothing: another stream may read the partition."""
     around = Around()
     around.answers_after = 1.0
     stream = around.stream()
@@ -302,8 +391,9 @@ async def test_a_search_ends_with_its_stream(autojump_clock: MockClock) -> None:
         await anext(stream)
     stream.close()
     await trio.sleep(5)
-    assert (around.located, around.given_up) == ([], [([P0], None)])
+    assert around.source.log == []
     assert [batch async for batch in stream] == []
+    assert await offsets(around.stream(), 1) == [0]
 
 
 async def test_past_the_lease_nothing_is_handed_out(
@@ -381,6 +471,7 @@ async def test_a_batch_that_did_not_reach_the_program(autojump_clock: MockClock)
     around = Around()
     stream = around.stream()
     first, second = await anext(stream), await anext(stream)
+    around.source.log.clear()
     stream.undo_hand_out(second)
     assert stream.held_for == 0
     assert around.positions.upper_bounds == {P0: first.next_offset}

@@ -19,6 +19,7 @@ from kgroup.errors import (
     StaleGenerationError,
 )
 from kgroup.events import CommitRefused, Committed, Event, OffsetReset
+from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.generation.start_finder import StartFinder
 from kgroup.types import Assignment, OffsetAndMetadata, TopicPartition
@@ -67,6 +68,10 @@ class Starting:
         self.fake = self.lookup.fake
         self.starts = self.lookup.starts
         self.life = self.fake.lifecycle
+        self.life._nursery = nursery  # as in `Lifecycle.open`
+        self.searches = PositionSearches(
+            self.fake.member, self.life, self.fake.positions, self.starts
+        )
         self.own: dict[TopicPartition, int] = {}
 
     async def before(self) -> dict[TopicPartition, int]:
@@ -80,7 +85,10 @@ class Starting:
         self, *partitions: TopicPartition, error: OffsetOutOfRangeError | None = None
     ) -> None:
         """Do what happens after the hand-over."""
-        await self.starts.locate(partitions, error)
+        unlocated = self.fake.positions.unlocated.intersection(partitions)
+        wanted = {error.partition: error} if error is not None else dict.fromkeys(unlocated)
+        self.starts.check_rule(wanted, error)
+        await self.searches.find(wanted)
 
     @property
     def events(self) -> list[Event]:
@@ -153,7 +161,7 @@ async def test_the_policy_error_raises(nursery: trio.Nursery, autojump_clock: Mo
         await it.starts.without_commit([P1, P0])
     error = OffsetOutOfRangeError("gone", P0, 99)
     with pytest.raises(OffsetOutOfRangeError) as caught:
-        await it.starts.out_of_range(error)
+        it.starts.check_rule([P0], error)
     assert caught.value is error
 
 
@@ -163,7 +171,8 @@ async def test_an_offset_out_of_range(
 ) -> None:
     """The reset policy chooses the offset, and the reason names the one out of range."""
     it = Lookup(nursery, LATEST)
-    start = await it.starts.out_of_range(OffsetOutOfRangeError("gone", P1, at))
+    result = await it.starts.search({P1: OffsetOutOfRangeError("gone", P1, at)})
+    start = result.found[P1]
     assert (start.offset, start.rule) == (15, LATEST)
     assert start.reason == f"{words} not in the log, so auto_offset_reset chose the latest offset"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
-from typing import final
+from typing import Any, final
 
 import attrs
 import pytest
@@ -184,6 +184,43 @@ async def test_commits_that_are_never_answered_cause_no_storm(
         assert not [one for one in raised if not isinstance(one, trio.Cancelled)]
     else:
         assert [type(one) for one in raised] == [CommitUnknownError]
+
+
+async def read_by_tasks(group: ConsumerGroup) -> None:
+    """A program with a task for each partition."""
+    async with group:
+        async for generation in group:
+            for partition in generation.assignment:
+                generation.start_soon(read_one, generation, partition)
+
+
+async def read_one(generation: Any, partition: TopicPartition) -> None:
+    """A handler of one partition that reads."""
+    async for _ in generation.records(partition):
+        pass
+
+
+@pytest.mark.parametrize("program", [until_over, read_by_tasks])
+async def test_ends_that_the_logs_do_not_have_cause_no_storm(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, program: Program
+) -> None:
+    """However many partitions' leaders name them, in one stream or in many."""
+    lies = 0
+
+    async def name_wrong_ends(
+        _: Cluster, wanted: Collection[TopicPartition], *_args: object, **_options: object
+    ) -> Mapping[TopicPartition, int]:
+        nonlocal lies
+        lies += 1
+        await trio.lowlevel.checkpoint()
+        return dict.fromkeys(wanted, 1_000_000)
+
+    monkeypatch.setattr(Cluster, "list_offsets", name_wrong_ends)
+    async with harness(40) as here:
+        await here.append(1)
+        group = here.group(auto_offset_reset="latest")
+        assert await count(here, group, program) + lies / SECONDS < PER_SECOND / 2
+        assert lies > 8
 
 
 @final

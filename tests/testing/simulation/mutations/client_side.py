@@ -122,8 +122,8 @@ CLIENT: Final = (
         breaks=7,
         description="Without a committed offset reading starts at the end.",
         module="kgroup.generation.start_finder",
-        old="wanted, _TIMESTAMPS[rule], use_cached=use_cached",
-        new="wanted, LATEST, use_cached=use_cached",
+        old="names, timestamp, use_cached=use_cached",
+        new="names, LATEST, use_cached=use_cached",
     ),
     Mutation(
         breaks=8,

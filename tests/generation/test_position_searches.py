@@ -1,0 +1,301 @@
+"""Searches for positions: which share their requests, how long they wait, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, final
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.error_policy import Request, broker_error
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import AuthorizationError, OffsetOutOfRangeError, StaleGenerationError
+from kgroup.generation.position_searches import PositionSearches
+from kgroup.generation.start_finder import SearchResult, StartPosition
+from kgroup.types import AutoOffsetReset, TopicPartition
+from tests.generation.fakes import FakeGeneration
+from tests.generation.test_lifecycle import LOSS
+
+MANY = [TopicPartition("t", number) for number in range(40)]
+P0, P1, P2 = MANY[:3]
+REFUSAL = broker_error(Request.LIST_OFFSETS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "t")
+
+
+def gone(partition: TopicPartition) -> OffsetOutOfRangeError:
+    """The error of a position that is not in the log."""
+    return OffsetOutOfRangeError("gone", partition, 7)
+
+
+@final
+class Searching:
+    """The searches of a generation of `MANY` beside starts that a test controls."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.fake = FakeGeneration(owned=MANY)
+        self.life = self.fake.lifecycle
+        self.life._nursery = nursery  # as in `Lifecycle.open`
+        starts: Any = self
+        self.searches = PositionSearches(self.fake.member, self.life, self.fake.positions, starts)
+        self.asked: list[tuple[float, list[TopicPartition]]] = []
+        """When each search was made, and for which partitions."""
+        self.away: set[TopicPartition] = set()
+        self.silent: set[TopicPartition] = set()
+        self.refused: dict[TopicPartition, Exception] = {}
+        self.raised: Exception | None = None
+        self.over: list[tuple[TopicPartition, Exception | None]] = []
+        self.commits: list[list[TopicPartition]] = []
+        self.commit_takes = 0.0
+
+    def begin(self, partition: TopicPartition, error: OffsetOutOfRangeError | None) -> None:
+        """Begin a search, as a stream does."""
+        self.searches.begin(partition, error, lambda raised: self.over.append((partition, raised)))
+
+    def reset(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin searches for positions that are not in the logs."""
+        for name in partitions:
+            self.begin(name, gone(name))
+
+    @property
+    def seeks(self) -> list[TopicPartition]:
+        """The partitions that were moved."""
+        return [entry[2] for entry in self.fake.source.log if entry[0] == "seek"]
+
+    async def search(self, wanted: Mapping[TopicPartition, Any]) -> SearchResult:
+        """See ``StartFinder``."""
+        self.asked.append((trio.current_time(), sorted(wanted)))
+        if self.silent.intersection(wanted):
+            await trio.sleep_forever()
+        await trio.lowlevel.checkpoint()
+        if self.raised is not None:
+            raise self.raised
+        start = StartPosition(3, AutoOffsetReset.EARLIEST, "it is the first")
+        found = wanted.keys() - self.away - self.refused.keys()
+        refused: Any = {name: self.refused[name] for name in self.refused.keys() & wanted.keys()}
+        return SearchResult(dict.fromkeys(sorted(found), start), refused)
+
+    def emit(self, _: object) -> None:
+        """See ``StartFinder``."""
+
+    async def commit_initial(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
+        """See ``StartFinder``."""
+        self.commits.append(sorted(starts))
+        await trio.sleep(self.commit_takes)
+
+
+async def test_partitions_that_are_reset_together_share_one_search(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Also if some milliseconds are between them, and in later rounds."""
+    it = Searching(nursery)
+    for name in MANY:
+        it.reset([name])
+        await trio.sleep(0.0002)
+    await trio.sleep(1)
+    assert [names for _, names in it.asked] == [MANY]
+    assert sorted(it.over) == [(name, None) for name in MANY]
+    assert it.commits == [MANY]
+    it.reset(MANY)
+    await trio.sleep(10)
+    assert [names for _, names in it.asked] == [MANY] * 2
+
+
+async def test_a_partition_that_gives_no_record_waits_longer_each_time(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The waits of all such partitions are the same, so that they go on sharing requests."""
+    it = Searching(nursery)
+    began = trio.current_time()
+    while trio.current_time() < began + 600:
+        it.reset([name for name in MANY if name not in it.searches._current])
+        await trio.sleep(0.05)
+    assert len(it.asked) < 150  # of 40 partitions in ten minutes
+    assert all(names == MANY for _, names in it.asked)
+    times = [at for at, _ in it.asked]
+    assert times[0] - began < 0.1
+    assert times[1] - times[0] < 0.3
+    assert times[-1] - times[-2] > 3
+
+
+async def test_after_a_record_a_reset_is_immediate_again(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A log whose beginning is deleted again and again costs no rising waits."""
+    it = Searching(nursery)
+    for _ in range(100):
+        began = trio.current_time()
+        it.reset([P0])
+        await trio.sleep(0.1)
+        assert it.asked[-1][0] - began < 0.05
+        it.searches.arrived(P0)
+        await trio.sleep(60)
+
+
+async def test_records_between_errors_do_not_lift_the_limit(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A broker that alternates between both causes about a search a second, in every generation."""
+    it = Searching(nursery)
+    began = trio.current_time()
+    while trio.current_time() < began + 100:
+        if trio.current_time() > began + 50:
+            it.searches = PositionSearches(
+                it.fake.member, it.life, it.fake.positions, it.searches._starts
+            )
+        for name in MANY:
+            it.searches.arrived(name)
+        it.reset([name for name in MANY if name not in it.searches._current])
+        await trio.sleep(0.03)
+    assert 90 < len(it.asked) < 115
+
+
+async def test_a_search_without_an_answer_is_repeated(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """What was found is over at once; the rest is searched for until it is found."""
+    it = Searching(nursery)
+    it.away = {P1}
+    it.reset([P0, P1])
+    await trio.sleep(10)
+    assert it.over == [(P0, None)]
+    assert [names for _, names in it.asked[:3]] == [[P0, P1], [P1], [P1]]
+    assert len(it.asked) < 10
+    it.away.clear()
+    await trio.sleep(10)
+    assert it.over == [(P0, None), (P1, None)]
+
+
+async def test_a_leader_that_is_silent_delays_no_later_search(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Nor one of the other kind that begins in the same round."""
+    it = Searching(nursery)
+    it.silent = {P0}
+    it.reset([P0])
+    it.begin(P1, None)
+    await trio.sleep(0.1)
+    it.reset([P2])
+    await trio.sleep(0.1)
+    assert it.over == [(P1, None), (P2, None)]
+
+
+async def test_a_refusal_concerns_its_partition_only(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The others of the search are found; the next search of the refused one is a first one."""
+    it = Searching(nursery)
+    it.refused = {P1: REFUSAL}
+    it.reset([P0, P1, P2])
+    await trio.sleep(1)
+    assert it.over == [(P1, REFUSAL), (P0, None), (P2, None)]
+    assert it.seeks == [P0, P2]
+    before = trio.current_time()
+    it.reset([P1])
+    await trio.sleep(1)
+    assert it.asked[-1][0] - before < 0.05
+
+
+async def test_what_a_search_raises_is_the_result_of_all_its_partitions(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """It does not end the generation; the streams raise it."""
+    it = Searching(nursery)
+    it.raised = ValueError("of the program's own store")
+    it.begin(P0, None)
+    it.begin(P1, None)
+    await trio.sleep(1)
+    assert it.over == [(P0, it.raised), (P1, it.raised)]
+    assert it.life.recorded_end is None
+
+
+@pytest.mark.parametrize("after", [0.0, 0.5])
+async def test_a_seek_ends_a_search(
+    nursery: trio.Nursery, autojump_clock: MockClock, after: float
+) -> None:
+    """Before its round and during it; what is found moves nothing any more."""
+    it = Searching(nursery)
+    it.commit_takes = 1.0
+    it.reset([P0, P1])
+    await trio.sleep(after)
+    it.searches.sought(P0)
+    assert it.over == [(P0, None)]
+    await trio.sleep(10)
+    assert it.over == [(P0, None), (P1, None)]
+    assert it.seeks == ([P0, P1] if after else [P1])
+
+
+async def test_a_withdrawn_search_has_no_result(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Another search for the same partition may have begun by then."""
+    it = Searching(nursery)
+    it.reset([P0])
+    it.searches.withdraw([P0])
+    await trio.sleep(1)
+    assert (it.over, it.asked) == ([], [])
+    it.silent = {P0}
+    it.reset([P0])
+    await trio.sleep(1)
+    it.searches.withdraw([P0])
+    it.silent.clear()
+    it.reset([P0])
+    await trio.sleep(1)
+    assert it.over == [(P0, None)]
+
+
+async def test_find_waits_for_all(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """It returns when each position is known, and without any it is a checkpoint."""
+    it = Searching(nursery)
+    it.away = {P1}
+    with trio.move_on_after(5) as scope:
+        await it.searches.find({P0: None, P1: gone(P1)})
+    assert scope.cancelled_caught
+    it.away.clear()
+    before = len(it.asked)
+    await trio.sleep(20)
+    assert len(it.asked) == before  # the search ended with the call
+    await it.searches.find({P0: None, P1: gone(P1)})
+    assert it.seeks[-2:] in ([P0, P1], [P1, P0])
+    with trio.testing.assert_checkpoints():
+        await it.searches.find({})
+
+
+async def test_find_raises_a_refusal(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """At once, although other positions are not known yet."""
+    it = Searching(nursery)
+    it.away, it.refused = {P1}, {P0: REFUSAL}
+    with pytest.raises(AuthorizationError):
+        await it.searches.find({P0: gone(P0), P1: gone(P1)})
+
+
+async def test_find_ends_with_the_generation(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The error has the end; so has that of a call after the end."""
+    it = Searching(nursery)
+    it.away = {P0}
+
+    async def end() -> None:
+        await trio.sleep(3)
+        it.life._nursery = None  # the test's own, which is not to be cancelled
+        it.life.end(LOSS)
+
+    nursery.start_soon(end)
+    for _ in range(2):
+        with pytest.raises(StaleGenerationError, match="membership lost: forgotten") as caught:
+            await it.searches.find({P0: gone(P0)})
+        assert caught.value.end == LOSS
+    assert it.seeks == []
+
+
+async def test_streams_of_one_partition_each_share_searches(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """So a program with a task a partition costs as many requests as one with a single stream."""
+    it = Searching(nursery)
+    async with trio.open_nursery() as inner:
+        for name in MANY:
+            inner.start_soon(partial(it.searches.find, {name: gone(name)}))
+    assert [names for _, names in it.asked] == [MANY]
