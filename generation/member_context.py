@@ -36,7 +36,7 @@ class MemberContext:
         coordinator: the group's coordinator.
         cluster: the brokers and the leaders of partitions.
         beat: when the group's members send their heartbeats.
-        search_limit: how often positions are searched for after hand-overs.
+        search_limit: limits the searches for positions after the hand-overs.
         subscription: the topics to which the member subscribes; the program may replace them.
         group: the `ConsumerGroup`. Tasks of its generations are marked with it, so that a call to
             `next()` from one of them can be refused.

@@ -7,7 +7,7 @@ read only by the commits.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import final
+from typing import Any, final
 from uuid import UUID
 
 import trio
@@ -15,13 +15,23 @@ import trio
 from kgroup.client.cluster import EARLIEST, LATEST
 from kgroup.config import GroupConfig
 from kgroup.errors import OffsetOutOfRangeError
-from kgroup.generation.streams import PartitionStream
+from kgroup.generation.stream_positions import StreamPositions
+from kgroup.generation.streams import GenerationParts, PartitionStream
 from kgroup.types import IsolationLevel, TopicPartition
 
 
 @final
 class OffsetStream(PartitionStream):
     """The offsets from which, and up to which, partitions of one generation can be read."""
+
+    def __init__(
+        self,
+        parts: GenerationParts,
+        partitions: frozenset[TopicPartition],
+        open_streams: set[Any],
+    ) -> None:
+        super().__init__(parts, partitions, open_streams)
+        self._stream_positions = StreamPositions(parts, partitions, fetched=False)
 
     @property
     def config(self) -> GroupConfig:
@@ -51,40 +61,45 @@ class OffsetStream(PartitionStream):
             BrokerError: a leader refused the request, and would refuse it again.
             StaleGenerationError: the generation began to end before a leader answered.
 
-        Cancellation: nothing changes.
+        Cancellation: the searches for the starts go on.
         """
-        unlocated = self._positions.unlocated & self.partitions
-        self._starts.check_rule(unlocated)
-        await self._searches.find(dict.fromkeys(sorted(unlocated)))
+        await self._stream_positions.open()
+        await self._stream_positions.wait_until_found()
+        self._stream_positions.raise_failure()
         return {name: self._positions.lower_bound(name) for name in sorted(self.partitions)}
 
-    async def reset(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Where to continue after offsets that are not in the logs, by ``auto_offset_reset``.
+    async def reset(
+        self, offsets: Mapping[TopicPartition, int], found: dict[TopicPartition, int]
+    ) -> None:
+        """Find where to continue after offsets not in the logs, by ``auto_offset_reset``.
 
         Args:
             offsets: of each partition the offset that its log does not have.
+            found: gets where to continue; also if this call raises or is cancelled, of the
+                partitions that were reset before.
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refused the request, and would refuse it again.
             StaleGenerationError: the generation began to end before a leader answered.
 
-        Cancellation: a partition that was not reset yet keeps its position.
+        Cancellation: the searches go on.
         """
-        errors = {
-            name: OffsetOutOfRangeError(
-                f"{self._lifecycle.membership}: offset {offset} of {name} is not in the log, and"
-                " auto_offset_reset is 'error'; seek to an offset in the log, or set it to"
-                " 'earliest' or 'latest'",
-                name,
-                offset,
+        for name, offset in offsets.items():
+            self._stream_positions.reset(
+                OffsetOutOfRangeError(
+                    f"{self._lifecycle.membership}: offset {offset} of {name} is not in the log,"
+                    " and auto_offset_reset is 'error'; seek to an offset in the log, or set it to"
+                    " 'earliest' or 'latest'",
+                    name,
+                    offset,
+                )
             )
-            for name, offset in offsets.items()
-        }
-        for name, error in errors.items():
-            self._starts.check_rule([name], error)
-        await self._searches.find(errors)
-        return {name: self._positions.lower_bound(name) for name in offsets}
+        try:
+            await self._stream_positions.wait_until_found()
+        finally:
+            found.update(self._stream_positions.found(offsets))
+        self._stream_positions.raise_failure()
 
     async def first(self) -> Mapping[TopicPartition, int]:
         """The first offset of each partition's log.
@@ -128,6 +143,11 @@ class OffsetStream(PartitionStream):
         await self._lifecycle.wait_to_read()
         await trio.lowlevel.checkpoint()
         return self.running and self._lifecycle.lease.left > 0
+
+    def close(self) -> None:
+        """Release the partitions, so that another stream of this generation can read them."""
+        super().close()
+        self._stream_positions.close()
 
     def serve(self, fn: Callable[[], Awaitable[None]]) -> None:
         """Start a task that is cancelled with the generation, unless the generation is ending."""

@@ -1,22 +1,26 @@
-"""Searches for positions after the hand-over, for the streams of one generation.
+"""Searches for positions after the hand-over, for all streams of one generation.
 
 A stream needs a search where the start of a partition was not found before the hand-over, and where
 a log does not have the offset at which it is to be read. `StartFinder` knows what to request and
-which rule applies; this module says when, and for which partitions together.
+which rule applies; this module says when, and for which partitions together. ``stream_positions``
+is the other side: what one stream waits for.
 
 **Rounds.** All partitions of a generation that wait for the same kind of search share its requests,
 whichever stream they belong to: if the records of a whole topic have been deleted, that costs one
 ListOffsets for each leader, and not one for each partition. So a round begins `GATHERED` seconds
-after the first partition that asks for it.
+after the first partition that asks for it. If a search fails as a whole, each topic is searched for
+alone, because what is refused for one topic must not keep others from being read.
 
 **Waits.** A leader may be away, or may keep naming an end that its log does not have. What was
 searched for, and has given no record since, waits for the next round of repeated searches; the wait
-between these rises. Rounds of first searches are limited for the whole life of a member
+between these rises, until there was no such round for a while. All searches of a member are limited
 (`MemberContext.search_limit`), because a broken broker can return a record before each error.
 
 A search belongs to the generation. It goes on if the program gives up the call that began it: a
 program whose calls are shorter than the brokers take to answer would otherwise never get a record.
-It ends without a result if the program seeks in its partition, or if its stream is closed.
+It ends without moving the partition if the program seeks there, or if its stream is closed.
+
+INVARIANT: a partition is moved only by its current search, and only while the generation runs.
 
 Source: Kafka's ``OffsetFetcher.resetPositionsIfNeeded``.
 """
@@ -30,11 +34,12 @@ from typing import Final, TypeAlias, final
 import attrs
 import trio
 
-from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError
+from kgroup.errors import OffsetOutOfRangeError
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
-from kgroup.generation.start_finder import StartFinder
+from kgroup.generation.start_finder import SearchResult, StartFinder, StartPosition
+from kgroup.generation.states import State
 from kgroup.types import TopicPartition
 
 GATHERED: Final = 0.02
@@ -46,13 +51,14 @@ OnOver: TypeAlias = Callable[[Exception | None], None]
 
 @final
 @attrs.frozen(eq=False)
-class _Search:
+class PositionSearch:
     """A search for one position.
 
     Attributes:
         partition: whose.
-        error: names the offset that the log does not have; None at the beginning of a stream.
-        on_over: is called once, unless the search is withdrawn.
+        error: names the offset that the log does not have; None if the start is not known.
+        on_over: is called once, when the position is known or a leader refuses to name one; not
+            if the search is withdrawn or the generation's end begins before.
     """
 
     partition: TopicPartition
@@ -62,7 +68,7 @@ class _Search:
 
 @final
 class PositionSearches:
-    """The searches of one generation. Its methods are called in the event loop only.
+    """The searches of one generation.
 
     Args:
         member: the parts of the member.
@@ -82,87 +88,50 @@ class PositionSearches:
         self._lifecycle: Final = lifecycle
         self._positions: Final = positions
         self._starts: Final = starts
-        self._current: dict[TopicPartition, _Search] = {}
-        self._rounds: dict[bool, list[_Search]] = {}
+        self._current: dict[TopicPartition, PositionSearch] = {}
+        self._rounds: dict[bool, list[PositionSearch]] = {}
         """The next round of first searches (False) and of repeated ones (True), if they have any
         partitions."""
         self._repeated: set[TopicPartition] = set()
         """The partitions that were searched for, and have given no record since."""
+        self._repeated_at = 0.0
         self._backoff = member.new_backoff()
 
     def begin(
         self, partition: TopicPartition, error: OffsetOutOfRangeError | None, on_over: OnOver
-    ) -> None:
-        """Begin a search for a position; nothing happens if the generation's end has begun.
+    ) -> PositionSearch:
+        """Begin a search for a position; none is made if the generation's end has begun.
+
+        An earlier search for the partition ends: its stream was closed.
 
         Args:
-            partition: whose. It has no search.
-            error: names the offset that the log does not have; None if its start is not known.
-            on_over: is called when the position is known, or cannot be found because a leader
-                refuses the request.
+            partition: whose.
+            error: as `PositionSearch.error`.
+            on_over: as `PositionSearch.on_over`.
         """
-        self._current[partition] = search = _Search(partition, error, on_over)
+        if (earlier := self._current.get(partition)) is not None:
+            self._end(earlier)
+        self._current[partition] = search = PositionSearch(partition, error, on_over)
         self._plan([search])
+        return search
 
-    async def find(self, wanted: Mapping[TopicPartition, OffsetOutOfRangeError | None]) -> None:
-        """Search for positions, and wait until all of them are known.
-
-        Raises:
-            BrokerError: a leader refuses the request, and would refuse it again.
-            StaleGenerationError: the generation's end began before the leaders had answered; what
-                was not found keeps the position it had.
-
-        Cancellation: what was not found keeps the position it had.
-        """
-        left, over = set(wanted), trio.Event()
-        failures: list[Exception] = []
-
-        def on_over(partition: TopicPartition, error: Exception | None) -> None:
-            left.discard(partition)
-            if error is not None:
-                failures.append(error)
-            if failures or not left:
-                over.set()
-
-        if not wanted:
-            await trio.lowlevel.checkpoint()
-            return
-        for name, error in wanted.items():
-            self.begin(name, error, partial(on_over, name))
-        try:
-            finished = await self._lifecycle.until_ending(over.wait)
-        finally:
-            self.withdraw(left)
-        if finished is None:
-            why = self._lifecycle.recorded_end
-            raise StaleGenerationError(
-                f"{self._lifecycle.membership}: the generation ended ({why}) before the"
-                " partitions' leaders answered with a start offset; nothing was read or committed."
-                " Continue with the next generation",
-                why,
-            )
-        if failures:
-            raise failures[0]
-
-    def withdraw(self, partitions: Iterable[TopicPartition]) -> None:
-        """End the searches for these without a result: nothing is read from them any more."""
-        for name in partitions:
-            self._current.pop(name, None)
+    def withdraw(self, searches: Iterable[PositionSearch]) -> None:
+        """End searches without a result: nothing is read from their partitions any more."""
+        for search in searches:
+            if self._is_current(search):
+                del self._current[search.partition]
 
     def sought(self, partition: TopicPartition) -> None:
         """End the search for a partition in which the program has sought: it is read from there."""
+        self.arrived(partition)
         if (search := self._current.get(partition)) is not None:
             self._end(search)
-        self.arrived(partition)
 
     def arrived(self, partition: TopicPartition) -> None:
-        """A partition can be read: its next search is a first one. Any thread may call it."""
-        if partition in self._repeated:
-            self._repeated.discard(partition)
-            if not self._repeated:
-                self._backoff.reset()
+        """The next search for this partition is a first one. Any thread may call it."""
+        self._repeated.discard(partition)
 
-    def _plan(self, searches: Iterable[_Search]) -> None:
+    def _plan(self, searches: Iterable[PositionSearch]) -> None:
         """Add searches to the next rounds."""
         for search in searches:
             repeated = search.partition in self._repeated
@@ -170,59 +139,93 @@ class PositionSearches:
                 waiting.append(search)
                 continue
             self._rounds[repeated] = [search]
-            if repeated:
-                wait = self._backoff.next()
-            else:
-                wait = max(GATHERED, self._member.search_limit.delay(trio.current_time()))
-            self._lifecycle.start_service(self._run_round, repeated, wait)
+            self._lifecycle.start_service(self._run_round, repeated)
 
-    async def _run_round(self, repeated: bool, wait: float) -> None:  # noqa: FBT001
-        await trio.sleep(wait)
-        searches = [one for one in self._rounds.pop(repeated) if self._is_current(one)]
+    async def _run_round(self, repeated: bool) -> None:  # noqa: FBT001
+        await trio.sleep(self._next_wait() if repeated else GATHERED)
+        limit = self._member.search_limit
+        # The other round may be counted meanwhile.
+        while (wait := limit.wait(trio.current_time())) > 0:  # noqa: ASYNC110
+            await trio.sleep(wait)
+        searches = self._rounds.pop(repeated)
         # Where nothing is committed, more has to be requested, which must not delay the others.
         for at_beginning in (False, True):
-            chosen = [one for one in searches if (one.error is None) is at_beginning]
-            if chosen:
-                self._lifecycle.start_service(self._search, chosen)
+            self._start(one for one in searches if (one.error is None) is at_beginning)
 
-    async def _search(self, searches: Collection[_Search]) -> None:
+    def _next_wait(self) -> float:
+        now = trio.current_time()
+        if now - self._repeated_at > 2 * self._member.config.rejoin_backoff_max:
+            self._backoff.reset()
+        wait = self._backoff.next()
+        self._repeated_at = now + wait
+        return wait
+
+    def _start(self, chosen: Iterable[PositionSearch]) -> None:
+        if searches := [one for one in chosen if self._is_current(one)]:
+            self._member.search_limit.count(trio.current_time())
+            self._lifecycle.start_service(self._search, searches)
+
+    async def _search(self, searches: Collection[PositionSearch]) -> None:
         self._repeated.update(one.partition for one in searches)
         wanted = {one.partition: one.error for one in searches}
         try:
             finished = await self._lifecycle.until_ending(partial(self._starts.search, wanted))
         except Exception as error:  # noqa: BLE001  # the program's next call raises it
-            for one in searches:
-                self._end(one, error)
+            topics = {one.partition.topic for one in searches}
+            if len(topics) > 1:
+                for topic in sorted(topics):
+                    self._start(one for one in searches if one.partition.topic == topic)
+            else:
+                for one in searches:
+                    self._end(one, error)
             return
-        if finished is None:
-            return
-        result = finished.value
-        current = [one for one in searches if self._is_current(one)]
-        self._plan(
-            one
-            for one in current
-            if one.partition not in result.found and one.partition not in result.refused
-        )
-        starts = {
-            one.partition: result.found[one.partition]
-            for one in current
-            if one.partition in result.found
-        }
-        epoch = self._lifecycle.membership.epoch
-        for name, start in starts.items():
-            self._positions.reset(name, start.offset)
-            self._member.source.seek(epoch, name, start.offset)
-        self._starts.emit(starts)
-        for one in current:
-            if (refused := result.refused.get(one.partition)) is not None:
-                self._end(one, refused)
-        # Nothing is read before that is committed, so that no commit of the program is undone.
-        await self._starts.commit_initial(starts)
-        for one in current:
-            if one.partition in starts:
-                self._end(one)
+        if finished is not None:
+            with self._lifecycle.working():
+                await self._enter(finished.value, searches)
 
-    def _end(self, search: _Search, error: Exception | None = None) -> None:
+    async def _enter(self, result: SearchResult, searches: Collection[PositionSearch]) -> None:
+        """Move the partitions that were found, and plan the next search for those that were not."""
+        if self._lifecycle.state is not State.RUNNING:
+            return
+        found: list[PositionSearch] = []
+        again: list[PositionSearch] = []
+        for one in searches:
+            if not self._is_current(one):
+                continue
+            if one.partition in result.found:
+                found.append(one)
+            elif (refused := result.refused.get(one.partition)) is not None:
+                self._end(one, refused)
+            else:
+                again.append(one)
+        self._plan(again)
+        error: Exception | None = None
+        try:
+            await self._move({one.partition: result.found[one.partition] for one in found})
+        except Exception as raised:  # noqa: BLE001  # the program's next call raises it
+            error = raised
+        for one in found:
+            self._end(one, error)
+
+    async def _move(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
+        chosen: dict[TopicPartition, StartPosition] = {}
+        epoch, source = self._lifecycle.membership.epoch, self._member.source
+        for name, start in starts.items():
+            if name in self._positions.unlocated and (
+                committed := self._positions.lower_bound(name)
+            ):
+                # The program has committed meanwhile, so it begins there as the next member would.
+                self._positions.move(name, committed)
+                source.seek(epoch, name, committed)
+                continue
+            chosen[name] = start
+            self._positions.reset(name, start.offset)
+            source.seek(epoch, name, start.offset)
+        self._starts.emit(chosen)
+        # The partitions are read only after that, so that later commits follow this one.
+        await self._starts.commit_initial(chosen)
+
+    def _end(self, search: PositionSearch, error: Exception | None = None) -> None:
         if not self._is_current(search):
             return
         del self._current[search.partition]
@@ -230,5 +233,5 @@ class PositionSearches:
             self.arrived(search.partition)
         search.on_over(error)
 
-    def _is_current(self, search: _Search) -> bool:
+    def _is_current(self, search: PositionSearch) -> bool:
         return self._current.get(search.partition) is search

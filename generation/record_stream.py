@@ -57,7 +57,7 @@ class RecordStream(PartitionStream):
         self._epoch = self._lifecycle.membership.epoch
         self._limit = max_records
         self._leased = LeasedBatches(self._lifecycle, self._member.clock)
-        self._stream_positions = StreamPositions(parts, partitions)
+        self._stream_positions = StreamPositions(parts, partitions, fetched=True)
         self._busy = False
         self._emitter = self._member.emitter
         self._pauses = parts.pauses
@@ -269,8 +269,8 @@ class RecordStream(PartitionStream):
         """The next batch, or None at the end."""
         while self._is_running():
             try:
-                self._stream_positions.open()
                 await self._lifecycle.wait_to_read()
+                await self._stream_positions.open()
                 batch = await self._receive()
             except StaleGenerationError:
                 return None

@@ -261,8 +261,8 @@ class StartFinder:
                 have; None where the start is not known.
 
         Raises:
-            BrokerError | TransportError: with ``latest``, what the error policy does not retry.
-            UnsupportedVersionError: a leader has no version in common with kgroup.
+            Exception: nothing was found, because brokers refuse what is requested for all of the
+                partitions, or the program's store fails, and a repetition would not help.
 
         Cancellation: requests that were sent break their connections; nothing else changes.
         """
@@ -491,6 +491,8 @@ class StartFinder:
                     names, timestamp, use_cached=use_cached
                 )
             except (BrokerError, TransportError) as error:
+                if not _can_be_retried(error):
+                    raise
                 answers = dict.fromkeys(names, error)
             for name, answer in answers.items():
                 if isinstance(answer, int):

@@ -1,87 +1,95 @@
-"""Which partitions of a record stream can be read, and which wait until a position is found.
+"""Which partitions of a stream have a position, and which wait until one is found.
 
 Where a partition starts is known before the hand-over as a rule. What is not, is searched for when
 the stream is first read; so is a position at an offset that the log does not have, where
-``auto_offset_reset`` decides. The other partitions are read meanwhile. `PositionSearches` makes the
-searches, and sets the positions.
+``auto_offset_reset`` decides. A record stream reads its other partitions meanwhile.
+`PositionSearches` makes the searches, for all streams together, and sets the positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, final
 
 import trio
 
-from kgroup.errors import OffsetOutOfRangeError
+from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError
+from kgroup.generation.position_searches import PositionSearch
 from kgroup.generation.streams import GenerationParts
+from kgroup.notifier import Notifier
 from kgroup.types import TopicPartition
 
 
 @final
 class StreamPositions:
-    """The partitions of one record stream, and the searches for their positions.
+    """The partitions of one stream, and the searches for their positions.
 
     Args:
         parts: the generation's.
         partitions: those of the stream.
+        fetched: whether the record source fetches them.
     """
 
-    def __init__(self, parts: GenerationParts, partitions: frozenset[TopicPartition]) -> None:
-        self._source: Final = parts.member.source
-        self._epoch: Final = parts.lifecycle.membership.epoch
+    def __init__(
+        self, parts: GenerationParts, partitions: frozenset[TopicPartition], *, fetched: bool
+    ) -> None:
+        self._source: Final = parts.member.source if fetched else None
+        self._lifecycle: Final = parts.lifecycle
         self._positions: Final = parts.positions
         self._starts: Final = parts.starts
         self._searches: Final = parts.searches
         self._partitions: Final = partitions
         self._unopened = set(partitions)
-        self._searched: set[TopicPartition] = set()
-        self._failures: list[Exception] = []
+        self._searching: dict[TopicPartition, PositionSearch] = {}
+        self._failures: dict[TopicPartition, tuple[Exception, int]] = {}
+        """Of each partition what its last search raised, and how often the program had sought."""
         self._receiving: trio.CancelScope | None = None
+        self._search_over = Notifier()
 
     @property
     def settled(self) -> bool:
-        """Whether every partition can be read; any thread may ask."""
-        return not (self._unopened or self._searched or self._failures)
+        """Whether there is nothing to search for, to open or to raise; any thread may ask."""
+        return not (self._unopened or self._searching or self._failures)
 
-    def open(self) -> None:
+    async def open(self) -> None:
         """Open the partitions of which the positions are known, and search for those of others.
+
+        It is a checkpoint if it does anything.
 
         Raises:
             OffsetOutOfRangeError, NoOffsetError: as `StartFinder.check_rule`.
             BrokerError: a leader has refused a search, and would refuse it again. The next call
                 searches once more.
         """
-        if self._failures:
-            raise self._failures.pop(0)
-        if self._unopened <= self._searched:
+        if not self._failures and self._unopened <= self._searching.keys():
             return
+        await trio.lowlevel.checkpoint()
+        self.raise_failure()
         unlocated = self._positions.unlocated & self._unopened
         self._starts.check_rule(unlocated)
-        if located := self._unopened - unlocated:
-            self._unopened -= located
-            self._source.open(self._epoch, located)
-        for name in sorted(unlocated - self._searched):
+        self._open(self._unopened - unlocated)
+        for name in sorted(unlocated - self._searching.keys()):
             self._search(name, None)
 
     def reset(self, error: OffsetOutOfRangeError) -> None:
-        """Search for another position than one that does not exist.
+        """Search for another position than one that does not exist, unless there is a search.
 
         Raises:
             OffsetOutOfRangeError: the very one, where ``auto_offset_reset`` is ``error``.
         """
         self._starts.check_rule([error.partition], error)
-        self._search(error.partition, error)
+        if error.partition not in self._searching:
+            self._search(error.partition, error)
 
     def readable(self) -> frozenset[TopicPartition]:
-        """The partitions of which the positions are known."""
-        return self._partitions.difference(self._searched) if self._searched else self._partitions
+        """The partitions that wait for no search."""
+        return self._partitions - self._searching.keys() if self._searching else self._partitions
 
     @contextmanager
     def until_found(self) -> Iterator[None]:
-        """A block that is cancelled when a search is over; one at a time."""
+        """A block that is cancelled when a search is over, or the stream closed; one at a time."""
         self._receiving = scope = trio.CancelScope()
         with scope:
             try:
@@ -89,24 +97,79 @@ class StreamPositions:
             finally:
                 self._receiving = None
 
+    async def wait_until_found(self) -> None:
+        """Wait until all searches are over, with or without success.
+
+        Raises:
+            StaleGenerationError: the generation's end began before the leaders had answered; what
+                was not found keeps the position it had.
+
+        Cancellation: the searches go on.
+        """
+        if await self._lifecycle.until_ending(self._wait) is None:
+            why = self._lifecycle.recorded_end
+            raise StaleGenerationError(
+                f"{self._lifecycle.membership}: the generation ended ({why}) before the"
+                " partitions' leaders answered with a start offset. Continue with the next"
+                " generation",
+                why,
+            )
+
+    def raise_failure(self) -> None:
+        """Raise what a search has raised, unless the program has sought there since; forget all.
+
+        Raises:
+            BrokerError: a leader has refused the request, and would refuse it again.
+        """
+        failures, self._failures = self._failures, {}
+        for name, (error, seeks) in failures.items():
+            if self._positions.seeks[name] == seeks:
+                raise error
+
+    def found(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The positions of those partitions that have one, of which the search succeeded."""
+        return {
+            name: self._positions.lower_bound(name)
+            for name in partitions
+            if name not in self._searching and name not in self._failures
+        }
+
     def arrived(self, partition: TopicPartition) -> None:
         """A partition has given a record; any thread may call it."""
         self._searches.arrived(partition)
 
     def close(self) -> None:
         """End the searches, because nothing is read any more."""
-        self._searches.withdraw(self._searched)
+        self._searches.withdraw(self._searching.values())
+        self._searching.clear()
+        self._wake()
+
+    async def _wait(self) -> None:
+        await trio.lowlevel.checkpoint()
+        while self._searching:
+            await self._search_over.wait()
 
     def _search(self, partition: TopicPartition, error: OffsetOutOfRangeError | None) -> None:
-        self._searched.add(partition)
-        self._searches.begin(partition, error, partial(self._over, partition))
+        self._searching[partition] = self._searches.begin(
+            partition, error, partial(self._over, partition)
+        )
 
     def _over(self, partition: TopicPartition, error: Exception | None) -> None:
-        self._searched.discard(partition)
+        self._searching.pop(partition, None)
         if error is not None:
-            self._failures.append(error)
-        elif partition in self._unopened:
-            self._unopened.discard(partition)
-            self._source.open(self._epoch, {partition})
+            self._failures[partition] = error, self._positions.seeks[partition]
+        else:
+            if self._source is None:  # no record will arrive
+                self._searches.arrived(partition)
+            self._open(self._unopened & {partition})
+        self._wake()
+
+    def _open(self, partitions: set[TopicPartition]) -> None:
+        self._unopened -= partitions
+        if partitions and self._source is not None:
+            self._source.open(self._lifecycle.membership.epoch, partitions)
+
+    def _wake(self) -> None:
+        self._search_over.notify()
         if self._receiving is not None:
             self._receiving.cancel()

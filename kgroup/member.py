@@ -55,8 +55,8 @@ JOINS_PER_SECOND: Final = 2.0
 """The most JoinGroups a second after the first ``JOINS_AT_ONCE`` in a row."""
 SEARCHES_AT_ONCE: Final = 10
 SEARCHES_PER_SECOND: Final = 1.0
-"""The most searches a second for positions that partitions need after they were read, after the
-first ``SEARCHES_AT_ONCE`` in a row. One search is for all partitions that need one by then."""
+"""The most searches a second for positions, after the first ``SEARCHES_AT_ONCE`` in a row. Those
+before a hand-over do not count."""
 _FIRST: Final = "the member has started"
 _WITH_ID: Final = "the coordinator has given the member an id"
 _LOOP: Final = (

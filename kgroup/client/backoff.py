@@ -25,9 +25,17 @@ class RateLimit:
 
         Source: the generic cell rate algorithm.
         """
-        wait = max(0.0, self._due - self._slack - now)
-        self._due = max(self._due, now) + self._between
+        wait = self.wait(now)
+        self.count(now)
         return wait
+
+    def wait(self, now: float) -> float:
+        """The seconds to wait before the next event, which `count` counts when it happens."""
+        return max(0.0, self._due - self._slack - now)
+
+    def count(self, now: float) -> None:
+        """Count an event that happens now."""
+        self._due = max(self._due, now) + self._between
 
 
 @final

@@ -203,9 +203,12 @@ class OffsetPoller:
     async def _reset(self, lost: Collection[TopicPartition]) -> None:
         for name in lost:
             self._beyond_since.pop(name, None)
-        found = await self._offsets.reset({name: self._positions[name] for name in lost})
-        self._positions.update(found)
-        self._reset_positions.update(found)
+        found: dict[TopicPartition, int] = {}
+        try:
+            await self._offsets.reset({name: self._positions[name] for name in lost}, found)
+        finally:
+            self._positions.update(found)
+            self._reset_positions.update(found)
 
     def _record_beyond(self, beyond: Iterable[PositionBeyondEnd], now: float) -> None:
         found = {one.partition for one in beyond}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, NoReturn, Self, final
 
@@ -22,6 +23,7 @@ from kgroup.events import CommitRefused, Committed, Event
 from kgroup.generation.commits import Committer
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
+from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.positions import Positions
 from kgroup.interfaces import Batch, DescribeResult, JoinResult
 from kgroup.runtime import Runtime
@@ -161,6 +163,7 @@ class FakeSource:
     lost: TopicPartition | None = None
     pause_between: float = 0.0
     log: list[Any] = attrs.field(factory=list)
+    opened: set[TopicPartition] = attrs.field(factory=set)
     leader_epochs: dict[TopicPartition, int] = attrs.field(factory=dict)
     grown: trio.Event = attrs.field(factory=trio.Event)
 
@@ -186,12 +189,14 @@ class FakeSource:
     def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """See ``RecordSource``."""
         self.log.append(("open", epoch, sorted(partitions)))
+        self.opened.update(partitions)
 
     async def receive(
         self, epoch: int, partitions: Collection[TopicPartition], limit: int
     ) -> Batch:
         """See ``RecordSource``."""
         assert limit > 0
+        assert self.opened.issuperset(partitions)
         await trio.lowlevel.checkpoint()
         if self.error is not None:
             error, self.error = self.error, None
@@ -380,3 +385,25 @@ def at(**offsets: int) -> dict[TopicPartition, Any]:
     return {
         (P0, P1, P2)[int(name[1:])]: OffsetAndMetadata(offset) for name, offset in offsets.items()
     }
+
+
+async def find(
+    searches: PositionSearches, wanted: Mapping[TopicPartition, OffsetOutOfRangeError | None]
+) -> None:
+    """Search for positions until all are known, and raise what a search raises."""
+    left, over = dict(wanted), trio.Event()
+    failures: list[Exception] = []
+
+    def on_over(partition: TopicPartition, error: Exception | None) -> None:
+        del left[partition]
+        if error is not None:
+            failures.append(error)
+        if not left:
+            over.set()
+
+    for name, error in wanted.items():
+        searches.begin(name, error, partial(on_over, name))
+    if left:
+        await over.wait()
+    if failures:
+        raise failures[0]

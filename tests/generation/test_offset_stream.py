@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.errors import NoOffsetError, NotOwnedError, OffsetOutOfRangeError, UsageError
+from kgroup.client.cluster import Cluster
+from kgroup.client.error_policy import Request, broker_error
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import (
+    AuthorizationError,
+    NoOffsetError,
+    NotOwnedError,
+    OffsetOutOfRangeError,
+    StaleGenerationError,
+    UsageError,
+)
 from kgroup.events import PartitionsNotRead
 from kgroup.types import TopicPartition
 from tests.group.harness import harness
@@ -57,12 +69,66 @@ async def test_reset_of_an_offset_that_is_not_in_the_log(autojump_clock: MockClo
         async with here.group() as group:
             generation = await group.next()
             await generation.commit({TOPIC_0: 9}, beyond_read=True)
-            assert await generation.offsets().reset({TOPIC_0: 9}) == {TOPIC_0: 0}
+            found: dict[TopicPartition, int] = {}
+            await generation.offsets().reset({TOPIC_0: 9}, found)
+            assert found == {TOPIC_0: 0}
             await generation.commit({TOPIC_0: 3})
         async with here.group(auto_offset_reset="error") as group:
             offsets = (await group.next()).offsets()
             with pytest.raises(OffsetOutOfRangeError, match="offset 3 of topic-0 is not in"):
-                await offsets.reset({TOPIC_0: 3})
+                await offsets.reset({TOPIC_0: 3}, {})
+
+
+async def test_resets_that_are_far_between_are_immediate(autojump_clock: MockClock) -> None:
+    """No record tells this stream that the one before was of use."""
+    async with harness() as here, here.group() as group:
+        await here.append(10)
+        offsets = (await group.next()).offsets()
+        for _ in range(20):
+            began = trio.current_time()
+            await offsets.reset({TOPIC_0: 99}, {})
+            assert trio.current_time() - began < 0.1
+            await trio.sleep(60)
+
+
+async def test_resets_of_which_one_is_refused(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller learns what was found beside the error."""
+    list_offsets = Cluster.list_offsets
+    refusal = broker_error(Request.LIST_OFFSETS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic-1")
+
+    async def refuse_one(self: Cluster, *args: Any, **options: Any) -> dict[TopicPartition, Any]:
+        answers = await list_offsets(self, *args, **options)
+        return {name: refusal if name == TOPIC_1 else answers[name] for name in answers}
+
+    async with harness(2) as here, here.group() as group:
+        await here.append(10)
+        offsets = (await group.next()).offsets()
+        monkeypatch.setattr(Cluster, "list_offsets", refuse_one)
+        found: dict[TopicPartition, int] = {}
+        with pytest.raises(AuthorizationError):
+            await offsets.reset({TOPIC_0: 99, TOPIC_1: 99}, found)
+        assert found == {TOPIC_0: 0}
+
+
+async def test_a_call_that_is_given_up_during_a_search(autojump_clock: MockClock) -> None:
+    """The search goes on, and a later call has what it found; the end cancels it."""
+    async with harness() as here, here.group(request_timeout=3.0) as group:
+        await here.append(10)
+        generation = await group.next()
+        offsets = generation.offsets()
+        here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=3)
+        found: dict[TopicPartition, int] = {}
+        while not found:
+            with trio.move_on_after(0.01):
+                await offsets.reset({TOPIC_0: 99}, found)
+        assert found == {TOPIC_0: 0}
+        assert len(here.requests_for("list_offsets")) < 10
+        here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
+        group.shutdown()
+        with pytest.raises(StaleGenerationError, match="Continue with the next"):
+            await offsets.reset({TOPIC_0: 99}, found)
 
 
 async def test_begin_without_any_offset(autojump_clock: MockClock) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
+from random import Random
 from typing import Any, final
 
 import pytest
@@ -12,11 +12,11 @@ from trio.testing import MockClock
 
 from kgroup.client.error_policy import Request, broker_error
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import AuthorizationError, OffsetOutOfRangeError, StaleGenerationError
-from kgroup.generation.position_searches import PositionSearches
+from kgroup.errors import OffsetOutOfRangeError
+from kgroup.generation.position_searches import PositionSearch, PositionSearches
 from kgroup.generation.start_finder import SearchResult, StartPosition
-from kgroup.types import AutoOffsetReset, TopicPartition
-from tests.generation.fakes import FakeGeneration
+from kgroup.types import Assignment, AutoOffsetReset, TopicPartition
+from tests.generation.fakes import FakeGeneration, find
 from tests.generation.test_lifecycle import LOSS
 
 MANY = [TopicPartition("t", number) for number in range(40)]
@@ -37,26 +37,36 @@ class Searching:
         self.fake = FakeGeneration(owned=MANY)
         self.life = self.fake.lifecycle
         self.life._nursery = nursery  # as in `Lifecycle.open`
-        starts: Any = self
-        self.searches = PositionSearches(self.fake.member, self.life, self.fake.positions, starts)
+        self.next_generation()
         self.asked: list[tuple[float, list[TopicPartition]]] = []
         """When each search was made, and for which partitions."""
         self.away: set[TopicPartition] = set()
         self.silent: set[TopicPartition] = set()
         self.refused: dict[TopicPartition, Exception] = {}
         self.raised: Exception | None = None
+        self.bad: TopicPartition | None = None
+        """The partition because of which a search raises; None means every search."""
+        self.commit_raises: Exception | None = None
         self.over: list[tuple[TopicPartition, Exception | None]] = []
         self.commits: list[list[TopicPartition]] = []
         self.commit_takes = 0.0
 
-    def begin(self, partition: TopicPartition, error: OffsetOutOfRangeError | None) -> None:
+    def begin(
+        self, partition: TopicPartition, error: OffsetOutOfRangeError | None
+    ) -> PositionSearch:
         """Begin a search, as a stream does."""
-        self.searches.begin(partition, error, lambda raised: self.over.append((partition, raised)))
+        return self.searches.begin(
+            partition, error, lambda raised: self.over.append((partition, raised))
+        )
 
-    def reset(self, partitions: Collection[TopicPartition]) -> None:
+    def reset(self, partitions: Collection[TopicPartition]) -> list[PositionSearch]:
         """Begin searches for positions that are not in the logs."""
-        for name in partitions:
-            self.begin(name, gone(name))
+        return [self.begin(name, gone(name)) for name in partitions]
+
+    def next_generation(self) -> None:
+        """Go on with the searches of another generation of the same member."""
+        starts: Any = self
+        self.searches = PositionSearches(self.fake.member, self.life, self.fake.positions, starts)
 
     @property
     def seeks(self) -> list[TopicPartition]:
@@ -69,7 +79,7 @@ class Searching:
         if self.silent.intersection(wanted):
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
-        if self.raised is not None:
+        if self.raised is not None and (self.bad is None or self.bad in wanted):
             raise self.raised
         start = StartPosition(3, AutoOffsetReset.EARLIEST, "it is the first")
         found = wanted.keys() - self.away - self.refused.keys()
@@ -83,6 +93,8 @@ class Searching:
         """See ``StartFinder``."""
         self.commits.append(sorted(starts))
         await trio.sleep(self.commit_takes)
+        if self.commit_raises is not None:
+            raise self.commit_raises
 
 
 async def test_partitions_that_are_reset_together_share_one_search(
@@ -137,18 +149,17 @@ async def test_records_between_errors_do_not_lift_the_limit(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """A broker that alternates between both causes about a search a second, in every generation."""
-    it = Searching(nursery)
+    it, random = Searching(nursery), Random(1)
     began = trio.current_time()
     while trio.current_time() < began + 100:
         if trio.current_time() > began + 50:
-            it.searches = PositionSearches(
-                it.fake.member, it.life, it.fake.positions, it.searches._starts
-            )
-        for name in MANY:
-            it.searches.arrived(name)
+            it.next_generation()
+        if random.random() < 0.5:
+            for name in MANY:
+                it.searches.arrived(name)
         it.reset([name for name in MANY if name not in it.searches._current])
         await trio.sleep(0.03)
-    assert 90 < len(it.asked) < 115
+    assert 50 < len(it.asked) < 115
 
 
 async def test_a_search_without_an_answer_is_repeated(
@@ -210,6 +221,103 @@ async def test_what_a_search_raises_is_the_result_of_all_its_partitions(
     assert it.life.recorded_end is None
 
 
+async def test_what_one_topic_causes_to_raise_concerns_no_other(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Each topic is searched for alone then."""
+    it = Searching(nursery)
+    it.bad, it.raised = TopicPartition("secret", 0), ValueError("not permitted")
+    it.begin(P0, None)
+    it.begin(it.bad, None)
+    it.reset([P1, TopicPartition("u", 0)])
+    await trio.sleep(1)
+    assert sorted(it.over) == [
+        (it.bad, it.raised),
+        (P0, None),
+        (P1, None),
+        (TopicPartition("u", 0), None),
+    ]
+
+
+async def test_a_commit_that_raises_concerns_only_what_was_found(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The streams of those partitions raise it; the others are searched for again."""
+    it = Searching(nursery)
+    it.commit_raises = REFUSAL
+    it.away = {P1}
+    it.reset([P0, P1])
+    await trio.sleep(1)
+    assert it.over == [(P0, REFUSAL)]
+    it.away.clear()
+    it.commit_raises = None
+    await trio.sleep(10)
+    assert it.over == [(P0, REFUSAL), (P1, None)]
+    assert it.life.recorded_end is None
+
+
+async def test_a_drain_waits_for_the_commit_of_what_was_found(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Under ``latest`` the next owner would otherwise begin further on."""
+    it = Searching(nursery)
+    it.commit_takes = 1.0
+    it.reset([P0])
+    await trio.sleep(0.5)
+    assert it.commits == [[P0]]
+    assert it.life._is_working
+    await trio.sleep(1)
+    assert not it.life._is_working
+
+
+async def test_what_the_program_commits_meanwhile_stands(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A partition whose start is not known begins there, as the next member would."""
+    it = Searching(nursery)
+    it.fake.positions.begin(Assignment(MANY), {})
+    it.begin(P0, None)
+    it.begin(P1, None)
+    await it.fake.commit(p0=500)
+    await trio.sleep(1)
+    assert [entry[2:] for entry in it.fake.source.log] == [(P0, 500), (P1, 3)]
+    assert it.commits == [[P1]]
+    assert it.over == [(P0, None), (P1, None)]
+
+
+async def test_after_the_end_nothing_is_moved(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Not even if the leaders answer in the moment in which the end begins."""
+    it = Searching(nursery)
+    search = it.search
+
+    async def end_first(wanted: Mapping[TopicPartition, Any]) -> SearchResult:
+        result = await search(wanted)
+        it.life._nursery = None  # the test's own, which is not to be cancelled
+        it.life.end(LOSS)
+        return result
+
+    it.search = end_first  # type: ignore[method-assign]
+    it.reset([P0])
+    await trio.sleep(1)
+    assert (it.seeks, it.over) == ([], [])
+
+
+async def test_generations_that_end_before_they_search_use_no_limit(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Only what is sent counts."""
+    it = Searching(nursery)
+    for _ in range(100):
+        it.next_generation()
+        it.searches.withdraw(it.reset([P0]))
+        await trio.sleep(0.5)
+    it.reset([P0])
+    await trio.sleep(0.1)
+    assert it.over == [(P0, None)]
+
+
 @pytest.mark.parametrize("after", [0.0, 0.5])
 async def test_a_seek_ends_a_search(
     nursery: trio.Nursery, autojump_clock: MockClock, after: float
@@ -231,63 +339,31 @@ async def test_a_withdrawn_search_has_no_result(
 ) -> None:
     """Another search for the same partition may have begun by then."""
     it = Searching(nursery)
-    it.reset([P0])
-    it.searches.withdraw([P0])
+    it.searches.withdraw(it.reset([P0]))
     await trio.sleep(1)
     assert (it.over, it.asked) == ([], [])
     it.silent = {P0}
-    it.reset([P0])
+    silent = it.reset([P0])
     await trio.sleep(1)
-    it.searches.withdraw([P0])
+    it.searches.withdraw(silent)
     it.silent.clear()
     it.reset([P0])
+    it.searches.withdraw(silent)
     await trio.sleep(1)
     assert it.over == [(P0, None)]
 
 
-async def test_find_waits_for_all(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """It returns when each position is known, and without any it is a checkpoint."""
-    it = Searching(nursery)
-    it.away = {P1}
-    with trio.move_on_after(5) as scope:
-        await it.searches.find({P0: None, P1: gone(P1)})
-    assert scope.cancelled_caught
-    it.away.clear()
-    before = len(it.asked)
-    await trio.sleep(20)
-    assert len(it.asked) == before  # the search ended with the call
-    await it.searches.find({P0: None, P1: gone(P1)})
-    assert it.seeks[-2:] in ([P0, P1], [P1, P0])
-    with trio.testing.assert_checkpoints():
-        await it.searches.find({})
-
-
-async def test_find_raises_a_refusal(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    """At once, although other positions are not known yet."""
-    it = Searching(nursery)
-    it.away, it.refused = {P1}, {P0: REFUSAL}
-    with pytest.raises(AuthorizationError):
-        await it.searches.find({P0: gone(P0), P1: gone(P1)})
-
-
-async def test_find_ends_with_the_generation(
+async def test_a_later_search_ends_an_earlier_one(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """The error has the end; so has that of a call after the end."""
+    """Whoever waits for that is not left waiting."""
     it = Searching(nursery)
-    it.away = {P0}
-
-    async def end() -> None:
-        await trio.sleep(3)
-        it.life._nursery = None  # the test's own, which is not to be cancelled
-        it.life.end(LOSS)
-
-    nursery.start_soon(end)
-    for _ in range(2):
-        with pytest.raises(StaleGenerationError, match="membership lost: forgotten") as caught:
-            await it.searches.find({P0: gone(P0)})
-        assert caught.value.end == LOSS
-    assert it.seeks == []
+    it.reset([P0])
+    it.reset([P0])
+    assert it.over == [(P0, None)]
+    await trio.sleep(1)
+    assert it.over == [(P0, None)] * 2
+    assert it.seeks == [P0]
 
 
 async def test_streams_of_one_partition_each_share_searches(
@@ -297,5 +373,5 @@ async def test_streams_of_one_partition_each_share_searches(
     it = Searching(nursery)
     async with trio.open_nursery() as inner:
         for name in MANY:
-            inner.start_soon(partial(it.searches.find, {name: gone(name)}))
+            inner.start_soon(find, it.searches, {name: gone(name)})
     assert [names for _, names in it.asked] == [MANY]

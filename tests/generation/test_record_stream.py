@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, TypeVar, final
 
@@ -65,6 +66,10 @@ class FakeLifecycle:
     def start_service(self, fn: Callable[..., Awaitable[None]], *args: object) -> None:
         """See ``Lifecycle``."""
         trio.lowlevel.spawn_system_task(fn, *args)
+
+    def working(self) -> AbstractContextManager[None]:
+        """See ``Lifecycle``."""
+        return nullcontext()
 
     async def until_ending(self, fn: Callable[[], Awaitable[T]]) -> Finished[T]:
         """See ``Lifecycle``."""
@@ -394,6 +399,79 @@ async def test_a_search_ends_with_its_stream(autojump_clock: MockClock) -> None:
     assert around.source.log == []
     assert [batch async for batch in stream] == []
     assert await offsets(around.stream(), 1) == [0]
+
+
+async def test_a_stream_that_is_closed_twice_harms_no_other(autojump_clock: MockClock) -> None:
+    """Another stream may search for the same partition by then."""
+    around = Around()
+    around.answers_after = 1.0
+    first = around.stream()
+    with trio.move_on_after(0.1):
+        await anext(first)
+    first.close()
+    second = around.stream()
+    with trio.move_on_after(0.1):
+        await anext(second)
+    first.close()
+    assert [batch async for batch in first] == []
+    assert await offsets(second, 1) == [0]
+
+
+async def test_closing_a_stream_wakes_a_call_that_waits_for_a_search(
+    autojump_clock: MockClock,
+) -> None:
+    """The call ends as at the end of the generation."""
+    around = Around()
+    around.answers_after = 1000
+    stream = around.stream()
+    with trio.fail_after(10):
+        async with trio.open_nursery() as inner:
+            inner.start_soon(read_to_the_end, stream)
+            await trio.sleep(1)
+            stream.close()
+
+
+async def test_a_refusal_that_comes_while_the_lease_is_over(autojump_clock: MockClock) -> None:
+    """It is raised once the lease is valid; no partition is read before it is opened."""
+    around = Around()
+    around.positions.begin(Assignment((P0, P1)), {P1: 0})
+    around.answers_after, around.refused = 1.0, REFUSAL
+    stream = around.stream(P0, P1)
+    assert (await anext(stream)).partition == P1
+    around.suspend()
+    with trio.move_on_after(5):
+        await anext(stream)
+    around.confirm()
+    with pytest.raises(AuthorizationError):
+        await anext(stream)
+    around.refused = None
+    around.answers_after = 0.0
+    assert (await anext(stream)).partition == P1
+    await trio.sleep(1)
+    assert (await anext(stream)).partition == P0
+
+
+async def test_many_refusals_are_one_error(autojump_clock: MockClock) -> None:
+    """Later ones may be old when the program asks again: it searches again."""
+    around = Around()
+    around.refused = REFUSAL
+    stream = around.stream(P0, P1)
+    with pytest.raises(AuthorizationError):
+        await anext(stream)
+    around.refused = None
+    assert await offsets(stream, 2) == [0, 1]
+
+
+async def test_a_refusal_is_not_raised_after_a_seek(autojump_clock: MockClock) -> None:
+    """The position that could not be found is not needed any more."""
+    around = Around()
+    around.answers_after, around.refused = 1.0, REFUSAL
+    stream = around.stream()
+    with trio.move_on_after(0.1):
+        await anext(stream)
+    await trio.sleep(5)
+    seek(around, P0, 5)
+    assert await offsets(stream, 1) == [0]
 
 
 async def test_past_the_lease_nothing_is_handed_out(

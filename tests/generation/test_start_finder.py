@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +18,6 @@ from kgroup.errors import (
     ConnectionLostError,
     NoOffsetError,
     OffsetOutOfRangeError,
-    StaleGenerationError,
 )
 from kgroup.events import CommitRefused, Committed, Event, OffsetReset
 from kgroup.generation.position_searches import PositionSearches
@@ -27,7 +28,7 @@ from kgroup.types import AutoOffsetReset as Rule
 from kgroup.wire.codec import RequestFrame
 from tests.client.test_cluster import offsets_of
 from tests.fake_brokers import SILENCE, FakeBrokers, metadata
-from tests.generation.fakes import P0, P1, P2, FakeCoordinator, FakeGeneration, at
+from tests.generation.fakes import P0, P1, P2, FakeCoordinator, FakeGeneration, at, find
 from tests.generation.test_lifecycle import LOSS
 from tests.generation.test_positions import batch_to
 from tests.generation.test_read_epochs import batch_of
@@ -88,7 +89,7 @@ class Starting:
         unlocated = self.fake.positions.unlocated.intersection(partitions)
         wanted = {error.partition: error} if error is not None else dict.fromkeys(unlocated)
         self.starts.check_rule(wanted, error)
-        await self.searches.find(wanted)
+        await find(self.searches, wanted)
 
     @property
     def events(self) -> list[Event]:
@@ -571,11 +572,35 @@ async def test_a_commit_that_is_not_the_members_own_is_verified(
     assert it.fake.positions.upper_bounds == {}  # what was read before is not in the log any more
 
 
+@pytest.mark.parametrize("rule", [EARLIEST, LATEST])
+@pytest.mark.parametrize("at_beginning", [True, False])
+async def test_a_topic_that_is_refused_keeps_no_other_from_being_found(
+    nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule, *, at_beginning: bool
+) -> None:
+    """Metadata refuses the whole request because of one topic."""
+    it = Starting(nursery, rule)
+    secret = TopicPartition("secret", 0)
+    topics: dict[str, Any] = {"t": [1, 1, 1], "secret": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+    def answer(request: RequestFrame) -> Mapping[str, Any]:
+        return metadata(ALONE, {one.name: topics[one.name] for one in request.entity.topics})
+
+    it.lookup.node.answers["metadata"] = answer
+    it.fake.positions.begin(Assignment((P1, secret)), {})
+    wanted = {
+        name: None if at_beginning else OffsetOutOfRangeError("gone", name, 999)
+        for name in (P1, secret)
+    }
+    with pytest.raises(AuthorizationError, match="secret"):
+        await find(it.searches, wanted)
+    assert it.seeks == [(P1, 10 if rule is EARLIEST else 15)]
+
+
 @pytest.mark.parametrize("error", [None, OffsetOutOfRangeError("gone", P0, 999)])
 async def test_the_end_cancels_the_search_for_a_position(
     nursery: trio.Nursery, autojump_clock: MockClock, error: OffsetOutOfRangeError | None
 ) -> None:
-    """The error has the end; no position is changed, and no search begins after the end."""
+    """No position is changed, and no search begins after the end."""
     it = Starting(nursery, LATEST)
     it.lookup.node.answers["list_offsets"] = SILENCE
     await it.before()
@@ -587,9 +612,7 @@ async def test_the_end_cancels_the_search_for_a_position(
 
     nursery.start_soon(end)
     for _ in range(2):
-        with pytest.raises(StaleGenerationError, match="membership lost: forgotten") as caught:
-            await it.locate(P0, error=error)
-        assert caught.value.end == LOSS
+        assert await it.life.until_ending(partial(it.locate, P0, error=error)) is None
         assert trio.current_time() == began + 3
     assert (it.events, it.seeks, it.fake.coordinator.commits) == ([], [], [])
     assert it.fake.positions.moves([P0]) == {P0: 0}

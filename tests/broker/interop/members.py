@@ -52,6 +52,12 @@ HANGING: Final = (
 KAFKA_PYTHON: Final = pytest.mark.flaky(reruns=3, only_rerun=HANGING)
 """For tests with kafka-python: consumers of its 3.0.12 hang now and then while they join, on Apache
 Kafka as well, so a test that waited for one runs again. Any other failure is a failure."""
+ABORTING: Final = "rd_kafka_cgrp_terminated: assert"
+LIBRDKAFKA: Final = pytest.mark.flaky(reruns=3, only_rerun=ABORTING)
+"""For tests with confluent-kafka: librdkafka ends the process now and then if a consumer is closed
+in a rebalance (its issue 4792). Any other failure is a failure."""
+BOTH: Final = pytest.mark.flaky(reruns=3, only_rerun=(*HANGING, ABORTING))
+"""For tests with kafka-python and confluent-kafka."""
 
 
 @final

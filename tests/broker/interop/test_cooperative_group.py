@@ -16,6 +16,7 @@ from kgroup.events import Joining
 from kgroup.testing.kafka import KafkaAddress
 from tests.behaviour.harness import Harness, Member, SteadyProducer, harness
 from tests.broker.interop.members import (
+    LIBRDKAFKA,
     Client,
     ForeignMember,
     refused,
@@ -135,6 +136,7 @@ async def test_a_group_goes_from_range_to_cooperative_sticky(
         assert await here.committed(PARTITIONS) == await here.ends(PARTITIONS)
 
 
+@LIBRDKAFKA
 @pytest.mark.parametrize("first", KINDS)
 async def test_any_leader_shares_evenly_and_moves_little(
     real_kafka: KafkaAddress, tmp_path: Path, first: str

@@ -8,6 +8,7 @@ import pytest
 
 from tests.broker.interop.members import (
     KAFKA_PYTHON,
+    LIBRDKAFKA,
     SESSION_MS,
     SHORT_SESSION_MS,
     Client,
@@ -25,7 +26,7 @@ JAVA = pytest.mark.real_kafka
     "client",
     [
         pytest.param(Client(name="java"), marks=JAVA),
-        Client(name="confluent-kafka"),
+        pytest.param(Client(name="confluent-kafka"), marks=LIBRDKAFKA),
         Client(name="aiokafka"),
         pytest.param(
             Client(name="kafka-python", assignor="cooperative-sticky"), marks=KAFKA_PYTHON
@@ -70,7 +71,7 @@ async def test_a_member_joins_one_is_killed_one_leaves(client: Client, tmp_path:
     "client",
     [
         pytest.param(Client(name="java", assignor="cooperative-sticky"), marks=JAVA),
-        Client(name="confluent-kafka"),
+        pytest.param(Client(name="confluent-kafka"), marks=LIBRDKAFKA),
         Client(name="aiokafka"),
         pytest.param(Client(name="kafka-python"), marks=KAFKA_PYTHON),
     ],

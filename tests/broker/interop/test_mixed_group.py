@@ -10,7 +10,7 @@ import pytest
 from kgroup.broker import EmbeddedBroker
 from kgroup.broker.groups.responses import DescribedGroup
 from tests.behaviour.harness import Harness
-from tests.broker.interop.members import KAFKA_PYTHON, Client, start_member
+from tests.broker.interop.members import BOTH, Client, start_member
 from tests.broker.interop.play import PARTITIONS, check_account, played
 from tests.broker.interop.tools import printed, table, together
 
@@ -65,7 +65,7 @@ async def check_the_tools_view(broker: EmbeddedBroker, group: DescribedGroup) ->
     }
 
 
-@KAFKA_PYTHON
+@BOTH
 @pytest.mark.real_kafka
 async def test_six_clients_in_one_group(tmp_path: Path) -> None:
     """Each owns its partition, three leave cleanly, and every record is processed once."""
