@@ -119,7 +119,7 @@ class LeaderAssignment:
             backoff=self.member.new_backoff(),
             report=self.member.emitter.failed,
         )
-        refused = {**topics.invalid, **found.refused}
+        refused = {**topics.invalid, **{name: error.name for name, error in found.refused.items()}}
         if refused:
             self.member.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
         missing = (topics.own | topics.foreign) - found.topics.keys() - refused.keys()

@@ -8,8 +8,8 @@ is the other side: what one stream waits for.
 **Rounds.** All partitions of a generation that wait for the same kind of search share its requests,
 whichever stream they belong to: if the records of a whole topic have been deleted, that costs one
 ListOffsets for each leader, and not one for each partition. So a round begins `GATHERED` seconds
-after the first partition that asks for it. If a search fails as a whole, each topic is searched for
-alone, because what is refused for one topic must not keep others from being read.
+after the first partition that asks for it. What one leader does not answer, or refuses, concerns
+its partitions only.
 
 **Waits.** A leader may be away, or may keep naming an end that its log does not have. What was
 searched for, and has given no record since, waits for the next round of repeated searches; the wait
@@ -27,23 +27,25 @@ Source: Kafka's ``OffsetFetcher.resetPositionsIfNeeded``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 import trio
 
 from kgroup.errors import OffsetOutOfRangeError
-from kgroup.generation.lifecycle import Lifecycle
+from kgroup.generation.lifecycle import Finished, Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
-from kgroup.generation.start_finder import SearchResult, StartFinder, StartPosition
+from kgroup.generation.start_finder import SearchResult, StartFinder, StartPosition, StartRule
 from kgroup.generation.states import State
 from kgroup.types import TopicPartition
 
 GATHERED: Final = 0.02
 """Seconds for which a round of first searches waits for other partitions."""
+
+T = TypeVar("T")
 
 OnOver: TypeAlias = Callable[[Exception | None], None]
 """Is called when a search is over, with what it raised."""
@@ -102,15 +104,12 @@ class PositionSearches:
     ) -> PositionSearch:
         """Begin a search for a position; none is made if the generation's end has begun.
 
-        An earlier search for the partition ends: its stream was closed.
-
         Args:
-            partition: whose.
+            partition: whose; it has no search, because streams do not share partitions.
             error: as `PositionSearch.error`.
             on_over: as `PositionSearch.on_over`.
         """
-        if (earlier := self._current.get(partition)) is not None:
-            self._end(earlier)
+        assert partition not in self._current
         self._current[partition] = search = PositionSearch(partition, error, on_over)
         self._plan([search])
         return search
@@ -167,33 +166,49 @@ class PositionSearches:
 
     async def _search(self, searches: Collection[PositionSearch]) -> None:
         self._repeated.update(one.partition for one in searches)
-        wanted = {one.partition: one.error for one in searches}
-        try:
-            finished = await self._lifecycle.until_ending(partial(self._starts.search, wanted))
-        except Exception as error:  # noqa: BLE001  # the program's next call raises it
-            topics = {one.partition.topic for one in searches}
-            if len(topics) > 1:
-                for topic in sorted(topics):
-                    self._start(one for one in searches if one.partition.topic == topic)
-            else:
-                for one in searches:
-                    self._end(one, error)
+        by_name = {one.partition: one for one in searches}
+        wanted = {name: one.error for name, one in by_name.items()}
+        chosen = await self._or_end(searches, partial(self._starts.choose, wanted))
+        if chosen is None:
             return
-        if finished is not None:
+        # A leader that is silent must not keep what the others find waiting.
+        for names in self._starts.by_leader(chosen.value):
+            self._lifecycle.start_service(
+                self._search_by,
+                {name: chosen.value[name] for name in names},
+                [by_name[name] for name in names],
+            )
+
+    async def _search_by(
+        self,
+        chosen: Mapping[TopicPartition, StartRule | StartPosition],
+        searches: Collection[PositionSearch],
+    ) -> None:
+        result = await self._or_end(searches, partial(self._starts.search, chosen))
+        if result is not None and self._lifecycle.state is State.RUNNING:
             with self._lifecycle.working():
-                await self._enter(finished.value, searches)
+                await self._enter(result.value, searches)
+
+    async def _or_end(
+        self, searches: Iterable[PositionSearch], find: Callable[[], Awaitable[T]]
+    ) -> Finished[T] | None:
+        """Call a function until the generation's end begins; what it raises ends the searches."""
+        try:
+            return await self._lifecycle.until_ending(find)
+        except Exception as error:  # noqa: BLE001  # the program's next call raises it
+            for one in searches:
+                self._end(one, error)
+            return None
 
     async def _enter(self, result: SearchResult, searches: Collection[PositionSearch]) -> None:
         """Move the partitions that were found, and plan the next search for those that were not."""
-        if self._lifecycle.state is not State.RUNNING:
-            return
-        found: list[PositionSearch] = []
+        found: dict[PositionSearch, StartPosition] = {}
         again: list[PositionSearch] = []
         for one in searches:
             if not self._is_current(one):
                 continue
-            if one.partition in result.found:
-                found.append(one)
+            if (start := result.found.get(one.partition)) is not None:
+                found[one] = start
             elif (refused := result.refused.get(one.partition)) is not None:
                 self._end(one, refused)
             else:
@@ -201,29 +216,30 @@ class PositionSearches:
         self._plan(again)
         error: Exception | None = None
         try:
-            await self._move({one.partition: result.found[one.partition] for one in found})
+            await self._move(found)
         except Exception as raised:  # noqa: BLE001  # the program's next call raises it
             error = raised
         for one in found:
             self._end(one, error)
 
-    async def _move(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
-        chosen: dict[TopicPartition, StartPosition] = {}
+    async def _move(self, found: Mapping[PositionSearch, StartPosition]) -> None:
         epoch, source = self._lifecycle.membership.epoch, self._member.source
-        for name, start in starts.items():
-            if name in self._positions.unlocated and (
-                committed := self._positions.lower_bound(name)
-            ):
-                # The program has committed meanwhile, so it begins there as the next member would.
+        moved: dict[PositionSearch, StartPosition] = {}
+        for one, start in found.items():
+            name = one.partition
+            if (committed := self._positions.committed_unlocated(name)) is None:
+                moved[one] = start
+                self._positions.reset(name, start.offset)
+                source.seek(epoch, name, start.offset)
+            else:  # the program has committed meanwhile: the next member would begin there too
                 self._positions.move(name, committed)
                 source.seek(epoch, name, committed)
-                continue
-            chosen[name] = start
-            self._positions.reset(name, start.offset)
-            source.seek(epoch, name, start.offset)
-        self._starts.emit(chosen)
-        # The partitions are read only after that, so that later commits follow this one.
-        await self._starts.commit_initial(chosen)
+        self._starts.emit({one.partition: start for one, start in moved.items()})
+        # The partitions are read only after that, so that later commits follow this one. A handler
+        # of the event may have sought.
+        await self._starts.commit_initial(
+            {one.partition: start for one, start in moved.items() if self._is_current(one)}
+        )
 
     def _end(self, search: PositionSearch, error: Exception | None = None) -> None:
         if not self._is_current(search):

@@ -138,6 +138,10 @@ class Positions:
         """The lower bound of a partition's commits; 0 if it is not known."""
         return self._lower_bounds.get(partition, 0)
 
+    def committed_unlocated(self, partition: TopicPartition) -> int | None:
+        """What was committed of a partition whose start is not known; None if nothing was."""
+        return self._lower_bounds.get(partition) if partition in self.unlocated else None
+
     def moves(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """How often seeks and resets moved each lower bound; each commit records it when called."""
         return {partition: self._moves[partition] for partition in partitions}

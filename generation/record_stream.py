@@ -271,7 +271,7 @@ class RecordStream(PartitionStream):
             try:
                 await self._lifecycle.wait_to_read()
                 await self._stream_positions.open()
-                batch = await self._receive()
+                batch = await self._receive() if self._is_running() else None
             except StaleGenerationError:
                 return None
             if batch is None:

@@ -69,7 +69,7 @@ _TIMESTAMPS: Final = {AutoOffsetReset.EARLIEST: EARLIEST, AutoOffsetReset.LATEST
 
 @final
 @attrs.frozen
-class _StartRule:
+class StartRule:
     """By which rule the position of a partition is chosen.
 
     Attributes:
@@ -248,10 +248,10 @@ class StartFinder:
             " 'error'; commit an offset first, or set it to 'earliest' or 'latest'"
         )
 
-    async def search(
+    async def choose(
         self, wanted: Mapping[TopicPartition, OffsetOutOfRangeError | None]
-    ) -> SearchResult:
-        """Search for positions once, after the hand-over.
+    ) -> Mapping[TopicPartition, StartRule | StartPosition]:
+        """Choose by which rules positions are searched for, after the hand-over.
 
         If a log was truncated, the position is the point where it was cut, by either rule: all
         before it has been read, and nothing of what the log has after it.
@@ -261,30 +261,46 @@ class StartFinder:
                 have; None where the start is not known.
 
         Raises:
-            Exception: nothing was found, because brokers refuse what is requested for all of the
-                partitions, or the program's store fails, and a repetition would not help.
+            Exception: with ``latest``, what the error policy does not retry, or what the program's
+                store raises.
 
-        Cancellation: requests that were sent break their connections; nothing else changes.
+        Cancellation: nothing changes.
         """
-        found: dict[TopicPartition, StartPosition] = {}
-        rules: dict[TopicPartition, _StartRule] = {}
+        chosen: dict[TopicPartition, StartRule | StartPosition] = {}
         without_commit = []
         for name, error in wanted.items():
             if error is None:
                 if (lost := self._lost.get(name)) is None:
                     without_commit.append(name)
                 else:
-                    rules[name] = self._after_loss(f"what was read before offset {lost.offset}")
+                    chosen[name] = self._after_loss(f"what was read before offset {lost.offset}")
             elif error.divergent_offset is not None:
                 end = EpochEnd(error.divergent_offset, _NO_EPOCH)
-                found[name] = self._where_cut(error.offset, end)
+                chosen[name] = self._where_cut(error.offset, end)
             else:
                 at = f"offset {error.offset}" if error.offset >= 0 else "its position"
-                rules[name] = self._after_loss(at)
-        rules.update(await self._rules_without_commit(without_commit))
-        listed, failed = await self._list_once(rules)
-        found.update(listed)
-        return SearchResult(found, self._report(failed))
+                chosen[name] = self._after_loss(at)
+        chosen.update(await self._rules_without_commit(without_commit))
+        return chosen
+
+    def by_leader(self, partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:
+        """Partitions in groups that one leader can be asked for together, as far as is known."""
+        return self._member.cluster.by_leader(partitions)
+
+    async def search(
+        self, chosen: Mapping[TopicPartition, StartRule | StartPosition]
+    ) -> SearchResult:
+        """Search for positions once, by the rules that `choose` has returned.
+
+        Raises:
+            UnsupportedVersionError: a leader has no version in common with kgroup.
+
+        Cancellation: requests that were sent break their connections; nothing else changes.
+        """
+        rules = {name: rule for name, rule in chosen.items() if isinstance(rule, StartRule)}
+        listed, failed = await self._list_once(rules, use_cached=True)
+        known = {name: at for name, at in chosen.items() if isinstance(at, StartPosition)}
+        return SearchResult({**known, **listed}, self._report(failed))
 
     async def commit_initial(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
         """Commit those positions without which a restart would skip records.
@@ -362,27 +378,27 @@ class StartFinder:
 
     async def _rules_without_commit(
         self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, _StartRule]:
+    ) -> Mapping[TopicPartition, StartRule]:
         if not partitions:
             await trio.lowlevel.checkpoint()
             return {}
         late: Collection[TopicPartition] = ()
         if self._rule is AutoOffsetReset.LATEST:
             late = await self._added_later(partitions)
-        usual = _StartRule(
+        usual = StartRule(
             self._rule,
             f"no offset is committed, so auto_offset_reset chose the {self._rule.value} offset",
         )
-        added = _StartRule(
+        added = StartRule(
             AutoOffsetReset.EARLIEST,
             "no offset is committed, and the partition was added later, so all of it is read",
         )
         return {name: added if name in late else usual for name in partitions}
 
-    def _after_loss(self, absent: str) -> _StartRule:
+    def _after_loss(self, absent: str) -> StartRule:
         """The rule for a position that is not in the log."""
         reason = f"is not in the log, so auto_offset_reset chose the {self._rule.value} offset"
-        return _StartRule(self._rule, f"{absent} {reason}", skipped=True)
+        return StartRule(self._rule, f"{absent} {reason}", skipped=True)
 
     def _where_cut(self, offset: int, end: EpochEnd) -> StartPosition:
         """The position at the end of what a truncated log still has of the records before one."""
@@ -452,10 +468,10 @@ class StartFinder:
             if topic.topic_id is not None
         }
 
-    async def _metadata(self, topics: Collection[str]) -> Metadata:
+    async def _metadata(self, topics: Collection[str], foreign: Collection[str] = ()) -> Metadata:
         return await until_answered(
             Request.METADATA,
-            partial(self._member.cluster.metadata, topics),
+            partial(self._member.cluster.metadata, topics, foreign),
             find=None,
             backoff=self._member.new_backoff(),
             report=self._member.emitter.failed,
@@ -465,7 +481,9 @@ class StartFinder:
         self, partitions: Collection[TopicPartition]
     ) -> frozenset[TopicPartition]:
         """Those of topics of which the group, or the program's store, has other partitions."""
-        known = await self._metadata({name.topic for name in partitions})
+        topics = {name.topic for name in partitions}
+        # What is refused for one topic must not keep the others from being found.
+        known = await self._metadata(topics, foreign=topics)
         everything = [
             TopicPartition(topic.name, number)
             for topic in known.topics.values()
@@ -477,7 +495,7 @@ class StartFinder:
         return frozenset(name for name in partitions if name.topic in begun)
 
     async def _list_once(
-        self, rules: Mapping[TopicPartition, _StartRule], *, use_cached: bool = False
+        self, rules: Mapping[TopicPartition, StartRule], *, use_cached: bool = False
     ) -> tuple[dict[TopicPartition, StartPosition], dict[TopicPartition, Failure]]:
         """Request the offsets that rules choose, once; what was found, and what failed."""
         found: dict[TopicPartition, StartPosition] = {}
@@ -491,8 +509,6 @@ class StartFinder:
                     names, timestamp, use_cached=use_cached
                 )
             except (BrokerError, TransportError) as error:
-                if not _can_be_retried(error):
-                    raise
                 answers = dict.fromkeys(names, error)
             for name, answer in answers.items():
                 if isinstance(answer, int):

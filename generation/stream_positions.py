@@ -45,6 +45,7 @@ class StreamPositions:
         self._searching: dict[TopicPartition, PositionSearch] = {}
         self._failures: dict[TopicPartition, tuple[Exception, int]] = {}
         """Of each partition what its last search raised, and how often the program had sought."""
+        self._closed = False
         self._receiving: trio.CancelScope | None = None
         self._search_over = Notifier()
 
@@ -66,6 +67,8 @@ class StreamPositions:
         if not self._failures and self._unopened <= self._searching.keys():
             return
         await trio.lowlevel.checkpoint()
+        if self._closed:
+            return
         self.raise_failure()
         unlocated = self._positions.unlocated & self._unopened
         self._starts.check_rule(unlocated)
@@ -80,7 +83,7 @@ class StreamPositions:
             OffsetOutOfRangeError: the very one, where ``auto_offset_reset`` is ``error``.
         """
         self._starts.check_rule([error.partition], error)
-        if error.partition not in self._searching:
+        if error.partition not in self._searching and not self._closed:
             self._search(error.partition, error)
 
     def readable(self) -> frozenset[TopicPartition]:
@@ -139,7 +142,8 @@ class StreamPositions:
         self._searches.arrived(partition)
 
     def close(self) -> None:
-        """End the searches, because nothing is read any more."""
+        """End the searches, because nothing is read any more; later calls begin none."""
+        self._closed = True
         self._searches.withdraw(self._searching.values())
         self._searching.clear()
         self._wake()

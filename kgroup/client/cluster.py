@@ -75,8 +75,8 @@ class Metadata:
         leader_epochs: for each partition its leader epoch, if the broker sends it (KIP-320).
         missing: the requested topics that do not exist, or whose partitions are not all known yet.
         internal: the names of Kafka's internal topics.
-        refused: topics of other members that this member may not read, or whose names are invalid,
-            with the name of the broker's error.
+        refused: of those topics whose errors were not to be raised, the ones that this member may
+            not read, or whose names are invalid, with the broker's error.
     """
 
     topics: Mapping[str, TopicInfo]
@@ -84,7 +84,7 @@ class Metadata:
     leader_epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     missing: frozenset[str] = frozenset()
     internal: frozenset[str] = frozenset()
-    refused: Mapping[str, str] = attrs.field(factory=dict)
+    refused: Mapping[str, BrokerError] = attrs.field(factory=dict)
 
 
 @final
@@ -136,8 +136,8 @@ class Cluster:
 
         Args:
             topics: the topics; None means all.
-            foreign: the topics to which only other members subscribe. An error of one of these is
-                in the result's ``refused`` and is not raised.
+            foreign: those of which an error is in the result's ``refused`` and is not raised, such
+                as the topics to which only other members subscribe.
 
         Raises:
             TransportError: no broker responded.
@@ -208,8 +208,9 @@ class Cluster:
         """Request offsets, at a timestamp, `EARLIEST` or `LATEST`, from the partitions' leaders.
 
         All leaders get their requests at the same time. The result of a partition without a known
-        leader is LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, that of a leader that did not
-        respond is the TransportError.
+        leader is LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, or the error with which
+        Metadata refuses its topic; that of a leader that did not respond, or that refused the
+        connection, is the error of that.
 
         Args:
             partitions: the partitions.
@@ -220,21 +221,21 @@ class Cluster:
                 (``Reaction.find``), are looked up first.
 
         Raises:
-            TransportError: no broker responded to the Metadata request for the leaders.
-            BrokerError | UnsupportedVersionError: a leader refused the connection, or has no
-                version in common with kgroup; the other leaders have responded by then.
+            TransportError | BrokerError: as for `metadata`, with which leaders are looked up.
+            UnsupportedVersionError: a leader has no version in common with kgroup; the other
+                leaders have responded by then.
 
         Cancellation: requests that were sent break their connections; nothing else changes.
         """
         if not partitions:
             await trio.lowlevel.checkpoint()
             return {}
-        missing = await self._look_up(self._without_leader(partitions, use_cached=use_cached))
+        looked_up = await self._look_up(self._without_leader(partitions, use_cached=use_cached))
         level = self._config.isolation_level if isolation_level is None else isolation_level
         return await self._request_from_leaders(
             Request.LIST_OFFSETS,
             partitions,
-            missing,
+            looked_up,
             lambda leader, theirs: self._request_offsets(leader, theirs, timestamp, level),
         )
 
@@ -277,7 +278,7 @@ class Cluster:
             await trio.lowlevel.checkpoint()
             return {}
         unknown = self._without_leader(epochs, use_cached=use_cached)
-        missing = await self._look_up(unknown)
+        looked_up = await self._look_up(unknown)
         current = {*up_to_date, *(name.topic for name in unknown)}
         latest: dict[TopicPartition, int] = {}
         for name, epoch in epochs.items():
@@ -304,7 +305,7 @@ class Cluster:
             )
             return answers
 
-        results = await self._request_from_leaders(Request.EPOCH_ENDS, latest, missing, send)
+        results = await self._request_from_leaders(Request.EPOCH_ENDS, latest, looked_up, send)
         return {
             name: answer
             for name, answer in results.items()
@@ -403,17 +404,25 @@ class Cluster:
         """The partitions whose leaders have to be looked up."""
         return [name for name in partitions if not (use_cached and self._leader(name))]
 
-    async def _look_up(self, partitions: Collection[TopicPartition]) -> Collection[str]:
-        """Request the leaders of partitions, and return the topics that do not exist."""
+    def by_leader(self, partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:
+        """Partitions in groups that have the same cached leader, or none."""
+        groups: dict[BrokerAddress | None, list[TopicPartition]] = {}
+        for name in sorted(partitions):
+            groups.setdefault(self._leader(name), []).append(name)
+        return list(groups.values())
+
+    async def _look_up(self, partitions: Collection[TopicPartition]) -> Metadata:
+        """Request the leaders of partitions; of a topic that has none, the result says why."""
         if not partitions:
-            return ()
-        return (await self.metadata({name.topic for name in partitions})).missing
+            return Metadata(topics={}, leaders={})
+        topics = {name.topic for name in partitions}
+        return await self.metadata(topics, foreign=topics)
 
     async def _request_from_leaders(
         self,
         request: Request,
         partitions: Collection[TopicPartition],
-        missing: Collection[str],
+        looked_up: Metadata,
         send: Callable[
             [BrokerAddress, Sequence[TopicPartition]],
             Awaitable[Mapping[TopicPartition, T | BrokerError]],
@@ -424,7 +433,7 @@ class Cluster:
         Args:
             request: the request.
             partitions: the partitions.
-            missing: the topics that do not exist.
+            looked_up: what a look-up of leaders that were not known has found.
             send: sends a leader the request about its partitions.
         """
         found: dict[TopicPartition, T | BrokerError | TransportError] = {}
@@ -433,11 +442,13 @@ class Cluster:
             leader = self._leader(wanted)
             if leader is not None:
                 by_leader.setdefault(leader, []).append(wanted)
+            elif (error := looked_up.refused.get(wanted.topic)) is not None:
+                found[wanted] = error
             else:
-                absent = wanted.topic in missing
+                missing = wanted.topic in looked_up.missing
                 code = (
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if absent
+                    if missing
                     else ErrorCode.LEADER_NOT_AVAILABLE
                 )
                 found[wanted] = broker_error(request, code, str(wanted))
@@ -446,7 +457,9 @@ class Cluster:
         )
         for theirs, result in zip(by_leader.values(), results, strict=True):
             found.update(
-                dict.fromkeys(theirs, result) if isinstance(result, TransportError) else result
+                dict.fromkeys(theirs, result)
+                if isinstance(result, TransportError | BrokerError)
+                else result
             )
         self._leaders.forget_failed(request, found)
         return found
@@ -528,7 +541,7 @@ class Cluster:
         leaders: dict[TopicPartition, int] = {}
         leader_epochs: dict[TopicPartition, int] = {}
         internal = set()
-        refused: dict[str, str] = {}
+        refused: dict[str, BrokerError] = {}
         for topic in answer.topics:
             if wanted is not None and topic.name not in wanted:
                 continue  # another member's
@@ -540,7 +553,7 @@ class Cluster:
                 error = broker_error(Request.METADATA, code, f"topic {topic.name!r}")
                 if topic.name not in foreign:
                     raise error
-                refused[str(topic.name)] = error.name
+                refused[str(topic.name)] = error
                 continue
             parts = sorted(topic.partitions, key=lambda part: int(part.partition_index))
             if parts and parts[-1].partition_index != len(parts) - 1:

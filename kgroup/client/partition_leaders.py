@@ -82,8 +82,8 @@ class PartitionLeaders:
 
 async def request_all(
     requests: Sequence[Callable[[], Awaitable[T]]],
-) -> Sequence[T | TransportError]:
-    """Send all requests at the same time; the result of one that fails may be a TransportError.
+) -> Sequence[T | TransportError | BrokerError]:
+    """Send all requests at the same time; a TransportError or BrokerError of one is its result.
 
     Raises:
         KgroupError: another error; the first in the order of `requests`, after all have ended.
@@ -101,10 +101,10 @@ async def request_all(
     async with trio.open_nursery() as nursery:
         for number in range(len(requests)):
             nursery.start_soon(send, number)
-    in_order: list[T | TransportError] = []
+    in_order: list[T | TransportError | BrokerError] = []
     for number in range(len(requests)):
         result = results[number]
-        if isinstance(result, KgroupError) and not isinstance(result, TransportError):
+        if isinstance(result, KgroupError) and not isinstance(result, TransportError | BrokerError):
             raise result
         in_order.append(result)
     return in_order

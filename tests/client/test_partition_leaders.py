@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from kgroup.client.error_policy import REACTIONS, Request, broker_error
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import BrokerError, ConnectionLostError, KgroupError
+from kgroup.errors import ConnectionLostError, KgroupError, UnsupportedVersionError
 from kgroup.types import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -92,24 +92,27 @@ async def later(seconds: float, answer: int | KgroupError) -> int:
 
 
 async def test_all_requests_are_sent_at_the_same_time(autojump_clock: MockClock) -> None:
-    """The call takes as long as the slowest; a TransportError is a result like the others."""
-    lost = ConnectionLostError("gone")
+    """The call takes as long as the slowest; failures and refusals are results like the others."""
+    lost, refused = ConnectionLostError("gone"), broker_error(Request.LIST_OFFSETS, 29)
     before = trio.current_time()
     results = await request_all(
-        [partial(later, 3, 1), partial(later, 1, lost), partial(later, 2, 3)]
+        [
+            partial(later, 3, 1),
+            partial(later, 1, lost),
+            partial(later, 2, 3),
+            partial(later, 1, refused),
+        ]
     )
-    assert results == [1, lost, 3]
+    assert results == [1, lost, 3, refused]
     assert trio.current_time() - before == pytest.approx(3)
     assert await request_all([]) == []
 
 
-async def test_a_refusal_is_raised_bare_when_all_have_ended(autojump_clock: MockClock) -> None:
+async def test_another_error_is_raised_bare_when_all_have_ended(autojump_clock: MockClock) -> None:
     """The first error in the order of the requests, not of the responses, is raised."""
-    first, second = (
-        broker_error(Request.LIST_OFFSETS, ErrorCode.INVALID_REQUEST) for _ in range(2)
-    )
+    first, second = UnsupportedVersionError("one"), UnsupportedVersionError("two")
     before = trio.current_time()
-    with pytest.raises(BrokerError) as raised:
+    with pytest.raises(UnsupportedVersionError) as raised:
         await request_all(
             [partial(later, 5, 1), partial(later, 2, first), partial(later, 1, second)]
         )

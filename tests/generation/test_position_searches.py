@@ -44,8 +44,6 @@ class Searching:
         self.silent: set[TopicPartition] = set()
         self.refused: dict[TopicPartition, Exception] = {}
         self.raised: Exception | None = None
-        self.bad: TopicPartition | None = None
-        """The partition because of which a search raises; None means every search."""
         self.commit_raises: Exception | None = None
         self.over: list[tuple[TopicPartition, Exception | None]] = []
         self.commits: list[list[TopicPartition]] = []
@@ -73,14 +71,25 @@ class Searching:
         """The partitions that were moved."""
         return [entry[2] for entry in self.fake.source.log if entry[0] == "seek"]
 
+    async def choose(self, wanted: Mapping[TopicPartition, Any]) -> Mapping[TopicPartition, Any]:
+        """See ``StartFinder``."""
+        await trio.lowlevel.checkpoint()
+        if self.raised is not None:
+            raise self.raised
+        return wanted
+
+    def by_leader(self, partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:
+        """See ``StartFinder``."""
+        others = sorted(name for name in partitions if name not in self.silent)
+        silent = sorted(self.silent.intersection(partitions))
+        return [names for names in (silent, others) if names]
+
     async def search(self, wanted: Mapping[TopicPartition, Any]) -> SearchResult:
         """See ``StartFinder``."""
         self.asked.append((trio.current_time(), sorted(wanted)))
         if self.silent.intersection(wanted):
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
-        if self.raised is not None and (self.bad is None or self.bad in wanted):
-            raise self.raised
         start = StartPosition(3, AutoOffsetReset.EARLIEST, "it is the first")
         found = wanted.keys() - self.away - self.refused.keys()
         refused: Any = {name: self.refused[name] for name in self.refused.keys() & wanted.keys()}
@@ -181,15 +190,15 @@ async def test_a_search_without_an_answer_is_repeated(
 async def test_a_leader_that_is_silent_delays_no_later_search(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Nor one of the other kind that begins in the same round."""
+    """Nor what other leaders answer in the same round, nor a search of the other kind."""
     it = Searching(nursery)
     it.silent = {P0}
-    it.reset([P0])
+    it.reset([P0, MANY[3]])
     it.begin(P1, None)
     await trio.sleep(0.1)
     it.reset([P2])
     await trio.sleep(0.1)
-    assert it.over == [(P1, None), (P2, None)]
+    assert sorted(it.over) == [(P1, None), (P2, None), (MANY[3], None)]
 
 
 async def test_a_refusal_concerns_its_partition_only(
@@ -219,24 +228,6 @@ async def test_what_a_search_raises_is_the_result_of_all_its_partitions(
     await trio.sleep(1)
     assert it.over == [(P0, it.raised), (P1, it.raised)]
     assert it.life.recorded_end is None
-
-
-async def test_what_one_topic_causes_to_raise_concerns_no_other(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    """Each topic is searched for alone then."""
-    it = Searching(nursery)
-    it.bad, it.raised = TopicPartition("secret", 0), ValueError("not permitted")
-    it.begin(P0, None)
-    it.begin(it.bad, None)
-    it.reset([P1, TopicPartition("u", 0)])
-    await trio.sleep(1)
-    assert sorted(it.over) == [
-        (it.bad, it.raised),
-        (P0, None),
-        (P1, None),
-        (TopicPartition("u", 0), None),
-    ]
 
 
 async def test_a_commit_that_raises_concerns_only_what_was_found(
@@ -278,11 +269,12 @@ async def test_what_the_program_commits_meanwhile_stands(
     it.fake.positions.begin(Assignment(MANY), {})
     it.begin(P0, None)
     it.begin(P1, None)
-    await it.fake.commit(p0=500)
+    it.begin(P2, None)
+    await it.fake.commit(p0=500, p2=0)
     await trio.sleep(1)
-    assert [entry[2:] for entry in it.fake.source.log] == [(P0, 500), (P1, 3)]
+    assert [entry[2:] for entry in it.fake.source.log] == [(P0, 500), (P1, 3), (P2, 0)]
     assert it.commits == [[P1]]
-    assert it.over == [(P0, None), (P1, None)]
+    assert it.over == [(P0, None), (P1, None), (P2, None)]
 
 
 async def test_after_the_end_nothing_is_moved(
@@ -353,17 +345,21 @@ async def test_a_withdrawn_search_has_no_result(
     assert it.over == [(P0, None)]
 
 
-async def test_a_later_search_ends_an_earlier_one(
+async def test_a_seek_in_the_handler_of_the_event(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """Whoever waits for that is not left waiting."""
+    """The position that was found is not committed then, so that the program may go back."""
     it = Searching(nursery)
-    it.reset([P0])
-    it.reset([P0])
-    assert it.over == [(P0, None)]
+
+    def seek(_: object) -> None:
+        it.fake.positions.seek(P0, 0)
+        it.searches.sought(P0)
+
+    it.emit = seek  # type: ignore[method-assign]
+    it.reset([P0, P1])
     await trio.sleep(1)
-    assert it.over == [(P0, None)] * 2
-    assert it.seeks == [P0]
+    assert it.commits == [[P1]]
+    await it.fake.commit(p0=1)
 
 
 async def test_streams_of_one_partition_each_share_searches(

@@ -128,6 +128,15 @@ class Around:
         if partitions and self.raised is not None:
             raise self.raised
 
+    async def choose(self, wanted: Mapping[TopicPartition, Any]) -> Mapping[TopicPartition, Any]:
+        """See ``StartFinder``."""
+        await trio.lowlevel.checkpoint()
+        return wanted
+
+    def by_leader(self, partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:
+        """See ``StartFinder``."""
+        return [sorted(partitions)]
+
     async def search(self, wanted: Mapping[TopicPartition, Any]) -> SearchResult:
         """See ``StartFinder``."""
         self.searched.append(dict(wanted))
@@ -415,6 +424,28 @@ async def test_a_stream_that_is_closed_twice_harms_no_other(autojump_clock: Mock
     first.close()
     assert [batch async for batch in first] == []
     assert await offsets(second, 1) == [0]
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_stream_that_is_closed_as_it_begins_harms_no_other(
+    autojump_clock: MockClock, steps: int
+) -> None:
+    """Another stream reads the partition only once its own search has found the position."""
+    around = Around()
+    around.answers_after = 5.0
+    first = around.stream()
+
+    async def read_another() -> None:
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        first.close()
+        assert await offsets(around.stream(), 1) == [0]
+
+    began = trio.current_time()
+    async with trio.open_nursery() as inner:
+        inner.start_soon(read_to_the_end, first)
+        inner.start_soon(read_another)
+    assert trio.current_time() - began >= 5
 
 
 async def test_closing_a_stream_wakes_a_call_that_waits_for_a_search(

@@ -172,7 +172,8 @@ async def test_an_offset_out_of_range(
 ) -> None:
     """The reset policy chooses the offset, and the reason names the one out of range."""
     it = Lookup(nursery, LATEST)
-    result = await it.starts.search({P1: OffsetOutOfRangeError("gone", P1, at)})
+    chosen = await it.starts.choose({P1: OffsetOutOfRangeError("gone", P1, at)})
+    result = await it.starts.search(chosen)
     start = result.found[P1]
     assert (start.offset, start.rule) == (15, LATEST)
     assert start.reason == f"{words} not in the log, so auto_offset_reset chose the latest offset"
