@@ -66,39 +66,46 @@ class OffsetStream(PartitionStream):
         await self._stream_positions.open()
         await self._stream_positions.wait_until_found()
         self._stream_positions.raise_failure()
-        return {name: self._positions.lower_bound(name) for name in sorted(self.partitions)}
+        # If the stream was closed meanwhile, some are not known.
+        located = sorted(self.partitions - self._positions.unlocated)
+        return {name: self._positions.lower_bound(name) for name in located}
 
-    async def reset(
-        self, offsets: Mapping[TopicPartition, int], found: dict[TopicPartition, int]
+    def reset(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        on_found: Callable[[TopicPartition, int], None],
     ) -> None:
-        """Find where to continue after offsets not in the logs, by ``auto_offset_reset``.
+        """Begin to search where to continue after offsets that are not in the logs.
+
+        ``auto_offset_reset`` decides where. A partition for which there is a search gets no other.
 
         Args:
             offsets: of each partition the offset that its log does not have.
-            found: gets where to continue; also if this call raises or is cancelled, of the
-                partitions that were reset before.
+            on_found: is called in the event loop with each position that is found.
 
         Raises:
             OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
+        """
+        for name, offset in offsets.items():
+            error = OffsetOutOfRangeError(
+                f"{self._lifecycle.membership}: offset {offset} of {name} is not in the log, and"
+                " auto_offset_reset is 'error'; seek to an offset in the log, or set it to"
+                " 'earliest' or 'latest'",
+                name,
+                offset,
+            )
+            self._stream_positions.reset(error, on_found)
+
+    async def wait_until_reset(self) -> None:
+        """Wait until there are no searches, with or without success.
+
+        Raises:
             BrokerError: a leader refused the request, and would refuse it again.
             StaleGenerationError: the generation began to end before a leader answered.
 
         Cancellation: the searches go on.
         """
-        for name, offset in offsets.items():
-            self._stream_positions.reset(
-                OffsetOutOfRangeError(
-                    f"{self._lifecycle.membership}: offset {offset} of {name} is not in the log,"
-                    " and auto_offset_reset is 'error'; seek to an offset in the log, or set it to"
-                    " 'earliest' or 'latest'",
-                    name,
-                    offset,
-                )
-            )
-        try:
-            await self._stream_positions.wait_until_found()
-        finally:
-            found.update(self._stream_positions.found(offsets))
+        await self._stream_positions.wait_until_found()
         self._stream_positions.raise_failure()
 
     async def first(self) -> Mapping[TopicPartition, int]:

@@ -8,10 +8,10 @@ the stream is first read; so is a position at an offset that the log does not ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import trio
 
@@ -20,6 +20,9 @@ from kgroup.generation.position_searches import PositionSearch
 from kgroup.generation.streams import GenerationParts
 from kgroup.notifier import Notifier
 from kgroup.types import TopicPartition
+
+OnFound: TypeAlias = Callable[[TopicPartition, int], None]
+"""Is called with a position that a search has found."""
 
 
 @final
@@ -76,15 +79,19 @@ class StreamPositions:
         for name in sorted(unlocated - self._searching.keys()):
             self._search(name, None)
 
-    def reset(self, error: OffsetOutOfRangeError) -> None:
+    def reset(self, error: OffsetOutOfRangeError, on_found: OnFound | None = None) -> None:
         """Search for another position than one that does not exist, unless there is a search.
+
+        Args:
+            error: names the partition and the position.
+            on_found: is called with the position that is found.
 
         Raises:
             OffsetOutOfRangeError: the very one, where ``auto_offset_reset`` is ``error``.
         """
         self._starts.check_rule([error.partition], error)
         if error.partition not in self._searching and not self._closed:
-            self._search(error.partition, error)
+            self._search(error.partition, error, on_found)
 
     def readable(self) -> frozenset[TopicPartition]:
         """The partitions that wait for no search."""
@@ -129,14 +136,6 @@ class StreamPositions:
             if self._positions.seeks[name] == seeks:
                 raise error
 
-    def found(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The positions of those partitions that have one, of which the search succeeded."""
-        return {
-            name: self._positions.lower_bound(name)
-            for name in partitions
-            if name not in self._searching and name not in self._failures
-        }
-
     def arrived(self, partition: TopicPartition) -> None:
         """A partition has given a record; any thread may call it."""
         self._searches.arrived(partition)
@@ -153,12 +152,19 @@ class StreamPositions:
         while self._searching:
             await self._search_over.wait()
 
-    def _search(self, partition: TopicPartition, error: OffsetOutOfRangeError | None) -> None:
+    def _search(
+        self,
+        partition: TopicPartition,
+        error: OffsetOutOfRangeError | None,
+        on_found: OnFound | None = None,
+    ) -> None:
         self._searching[partition] = self._searches.begin(
-            partition, error, partial(self._over, partition)
+            partition, error, partial(self._over, partition, on_found)
         )
 
-    def _over(self, partition: TopicPartition, error: Exception | None) -> None:
+    def _over(
+        self, partition: TopicPartition, on_found: OnFound | None, error: Exception | None
+    ) -> None:
         self._searching.pop(partition, None)
         if error is not None:
             self._failures[partition] = error, self._positions.seeks[partition]
@@ -166,6 +172,8 @@ class StreamPositions:
             if self._source is None:  # no record will arrive
                 self._searches.arrived(partition)
             self._open(self._unopened & {partition})
+            if on_found is not None:
+                on_found(partition, self._positions.lower_bound(partition))
         self._wake()
 
     def _open(self, partitions: set[TopicPartition]) -> None:

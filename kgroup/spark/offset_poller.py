@@ -10,6 +10,7 @@ nor without a valid lease.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, final
 
@@ -89,7 +90,8 @@ class OffsetPoller:
             NoOffsetError | OffsetOutOfRangeError: ``auto_offset_reset`` is ``error``.
             BrokerError: a leader refused the request, and would refuse it again.
 
-        Cancellation: the positions stay as they are.
+        Cancellation: a search for a position that the log does not have goes on; otherwise the
+            positions stay as they are.
         """
         try:
             return await self._next()
@@ -187,9 +189,7 @@ class OffsetPoller:
         if now - self._loss_checked_at >= LOSS_CHECK_INTERVAL:
             self._loss_checked_at = now
             first = await self._offsets.first()
-            await self._reset(
-                [name for name in sorted(first) if self._positions[name] < first[name]]
-            )
+            self._reset([name for name in sorted(first) if self._positions[name] < first[name]])
         lost = [
             name for name, since in self._beyond_since.items() if now - since >= BEYOND_END_TIMEOUT
         ]
@@ -198,17 +198,19 @@ class OffsetPoller:
             # still within the log, so it is compared with the high watermark.
             ends = await self._offsets.end(IsolationLevel.READ_UNCOMMITTED)
             lost = [name for name in lost if ends.get(name, 2**63) < self._positions[name]]
-        await self._reset(sorted(lost))
-
-    async def _reset(self, lost: Collection[TopicPartition]) -> None:
-        for name in lost:
-            self._beyond_since.pop(name, None)
-        found: dict[TopicPartition, int] = {}
+        self._reset(sorted(lost))
         try:
-            await self._offsets.reset({name: self._positions[name] for name in lost}, found)
-        finally:
-            self._positions.update(found)
-            self._reset_positions.update(found)
+            await self._offsets.wait_until_reset()
+        except BrokerError:
+            self._loss_checked_at = -math.inf  # what is still lost must not be planned
+            raise
+
+    def _reset(self, lost: Collection[TopicPartition]) -> None:
+        self._offsets.reset({name: self._positions[name] for name in lost}, self._found)
+
+    def _found(self, name: TopicPartition, position: int) -> None:
+        self._beyond_since.pop(name, None)
+        self._positions[name] = self._reset_positions[name] = position
 
     def _record_beyond(self, beyond: Iterable[PositionBeyondEnd], now: float) -> None:
         found = {one.partition for one in beyond}

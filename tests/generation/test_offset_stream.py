@@ -20,10 +20,21 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.events import PartitionsNotRead
+from kgroup.generation.offset_stream import OffsetStream
 from kgroup.types import TopicPartition
 from tests.group.harness import harness
 
 TOPIC_0, TOPIC_1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
+
+
+async def reset(
+    offsets: OffsetStream,
+    wrong: dict[TopicPartition, int],
+    found: dict[TopicPartition, int],
+) -> None:
+    """Reset positions, and keep what is found."""
+    offsets.reset(wrong, found.__setitem__)
+    await offsets.wait_until_reset()
 
 
 async def test_begin_end_and_first(autojump_clock: MockClock) -> None:
@@ -70,13 +81,13 @@ async def test_reset_of_an_offset_that_is_not_in_the_log(autojump_clock: MockClo
             generation = await group.next()
             await generation.commit({TOPIC_0: 9}, beyond_read=True)
             found: dict[TopicPartition, int] = {}
-            await generation.offsets().reset({TOPIC_0: 9}, found)
+            await reset(generation.offsets(), {TOPIC_0: 9}, found)
             assert found == {TOPIC_0: 0}
             await generation.commit({TOPIC_0: 3})
         async with here.group(auto_offset_reset="error") as group:
             offsets = (await group.next()).offsets()
             with pytest.raises(OffsetOutOfRangeError, match="offset 3 of topic-0 is not in"):
-                await offsets.reset({TOPIC_0: 3}, {})
+                await reset(offsets, {TOPIC_0: 3}, {})
 
 
 async def test_resets_that_are_far_between_are_immediate(autojump_clock: MockClock) -> None:
@@ -86,7 +97,7 @@ async def test_resets_that_are_far_between_are_immediate(autojump_clock: MockClo
         offsets = (await group.next()).offsets()
         for _ in range(20):
             began = trio.current_time()
-            await offsets.reset({TOPIC_0: 99}, {})
+            await reset(offsets, {TOPIC_0: 99}, {})
             assert trio.current_time() - began < 0.1
             await trio.sleep(60)
 
@@ -108,12 +119,12 @@ async def test_resets_of_which_one_is_refused(
         monkeypatch.setattr(Cluster, "list_offsets", refuse_one)
         found: dict[TopicPartition, int] = {}
         with pytest.raises(AuthorizationError):
-            await offsets.reset({TOPIC_0: 99, TOPIC_1: 99}, found)
+            await reset(offsets, {TOPIC_0: 99, TOPIC_1: 99}, found)
         assert found == {TOPIC_0: 0}
 
 
 async def test_a_call_that_is_given_up_during_a_search(autojump_clock: MockClock) -> None:
-    """The search goes on, and a later call has what it found; the end cancels it."""
+    """The search goes on, and what it finds is not lost; the end cancels it."""
     async with harness() as here, here.group(request_timeout=3.0) as group:
         await here.append(10)
         generation = await group.next()
@@ -122,13 +133,13 @@ async def test_a_call_that_is_given_up_during_a_search(autojump_clock: MockClock
         found: dict[TopicPartition, int] = {}
         while not found:
             with trio.move_on_after(0.01):
-                await offsets.reset({TOPIC_0: 99}, found)
+                await reset(offsets, {TOPIC_0: 99}, found)
         assert found == {TOPIC_0: 0}
         assert len(here.requests_for("list_offsets")) < 10
         here.broker.inject("list_offsets", ErrorCode.LEADER_NOT_AVAILABLE, times=None)
         group.shutdown()
         with pytest.raises(StaleGenerationError, match="Continue with the next"):
-            await offsets.reset({TOPIC_0: 99}, found)
+            await reset(offsets, {TOPIC_0: 99}, found)
 
 
 async def test_begin_without_any_offset(autojump_clock: MockClock) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.client.cluster import EARLIEST
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, OffsetOutOfRangeError
 from kgroup.events import OffsetReset, RequestFailed
@@ -155,3 +160,62 @@ async def test_a_lookup_of_a_position_ends_with_the_generation(
             assert [batch async for batch in loop] == []
             assert trio.current_time() - began == 10
             away.cancel()
+
+
+def second_search_for_the_beginning() -> Callable[[Any], bool]:
+    """Whether a request is the second for the first offsets: a reset's, after the loss check's."""
+    seen = count(1)
+
+    def matches(request: Any) -> bool:
+        wanted = {part.timestamp for topic in request.topics for part in topic.partitions}
+        return wanted == {EARLIEST} and next(seen) == 2
+
+    return matches
+
+
+@pytest.mark.parametrize("later", [0.0, 20.0])
+async def test_a_call_that_is_given_up_during_a_reset(
+    autojump_clock: MockClock, later: float
+) -> None:
+    """What the search finds later counts for the next plan, and for the commit of the batch."""
+    async with harness() as here:
+        await here.append(10)
+        async with here.group() as group:
+            loop = loop_of(
+                await group.next(), FakeEngine(lasts=30.0), Limits(max_records=3), in_flight=2
+            )
+            first = await anext(loop)
+            here.broker.cluster.topics.log("topic", 0).delete_before(8)
+            await first.run(len)
+            here.broker.slow(5.0, "list_offsets", match=second_search_for_the_beginning())
+            with trio.move_on_after(2) as scope:
+                await anext(loop)
+            assert scope.cancelled_caught
+            await trio.sleep(later)
+            second = await anext(loop)
+            assert [(part.start, part.end) for part in second.ranges] == [(8, 10)]
+            await first.commit()
+            assert await here.committed() == {P0: 8}
+
+
+async def test_a_refused_reset_is_made_again_before_anything_is_planned(
+    autojump_clock: MockClock,
+) -> None:
+    """A program that goes on after the error gets no range that the log does not have."""
+    async with harness(2) as here:
+        for partition in range(2):
+            await here.append(10, partition)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(lasts=30.0), Limits(max_records=6))
+            first = await anext(loop)
+            for partition in range(2):
+                here.broker.cluster.topics.log("topic", partition).delete_before(8)
+            await first.run(len)
+            here.broker.inject(
+                "list_offsets",
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                match=second_search_for_the_beginning(),
+            )
+            with pytest.raises(BrokerError):
+                await anext(loop)
+            assert {part.start for part in (await anext(loop)).ranges} == {8}
