@@ -59,8 +59,8 @@ class PositionSearch:
     Attributes:
         partition: whose.
         error: names the offset that the log does not have; None if the start is not known.
-        on_over: is called once, when the position is known or a leader refuses to name one; not
-            if the search is withdrawn or the generation's end begins before.
+        on_over: is called once, with what was raised, or when the position is known or the program
+            has sought; not if the search is withdrawn or the generation's end begins before.
     """
 
     partition: TopicPartition
@@ -231,7 +231,9 @@ class PositionSearches:
                 moved[one] = start
                 self._positions.reset(name, start.offset)
                 source.seek(epoch, name, start.offset)
-            else:  # the program has committed meanwhile: the next member would begin there too
+            else:
+                # The program has committed meanwhile, and the next member would begin there too. A
+                # commit that is still on its way is not known.
                 self._positions.move(name, committed)
                 source.seek(epoch, name, committed)
         self._starts.emit({one.partition: start for one, start in moved.items()})

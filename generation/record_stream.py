@@ -257,8 +257,12 @@ class RecordStream(PartitionStream):
 
     def close(self) -> None:
         """Release the partitions, so that another stream of this generation can read them."""
+        if self._closed:
+            return
         super().close()
         self._stream_positions.close()
+        if isinstance(self._member.source, BufferedSource):
+            self._member.source.wake(self._epoch, self.partitions)
 
     async def aclose(self) -> None:
         """Like `close`, as a checkpoint."""
@@ -288,9 +292,7 @@ class RecordStream(PartitionStream):
         """The source's next batch; None if it has to be called again."""
         readable = self._stream_positions.readable()
         try:
-            if readable is self.partitions:
-                return await self._member.source.receive(self._epoch, readable, self._limit)
-            with self._stream_positions.until_found():
+            with self._stream_positions.until_changed():
                 if readable:
                     return await self._member.source.receive(self._epoch, readable, self._limit)
                 await self._lifecycle.ending.wait()

@@ -113,7 +113,7 @@ class StartPosition:
 @final
 @attrs.frozen
 class SearchResult:
-    """What one search has found; a partition that is in neither can be searched for again.
+    """What one search has found; a partition that is in neither is searched for again.
 
     Attributes:
         found: the positions.

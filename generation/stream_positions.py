@@ -8,8 +8,7 @@ the stream is first read; so is a position at an offset that the log does not ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias, final
 
@@ -49,7 +48,7 @@ class StreamPositions:
         self._failures: dict[TopicPartition, tuple[Exception, int]] = {}
         """Of each partition what its last search raised, and how often the program had sought."""
         self._closed = False
-        self._receiving: trio.CancelScope | None = None
+        self._receiving = trio.CancelScope()
         self._search_over = Notifier()
 
     @property
@@ -75,7 +74,10 @@ class StreamPositions:
         self.raise_failure()
         unlocated = self._positions.unlocated & self._unopened
         self._starts.check_rule(unlocated)
-        self._open(self._unopened - unlocated)
+        located = self._unopened - unlocated
+        self._unopened -= located
+        if located and self._source is not None:
+            self._source.open(self._lifecycle.membership.epoch, located)
         for name in sorted(unlocated - self._searching.keys()):
             self._search(name, None)
 
@@ -97,15 +99,10 @@ class StreamPositions:
         """The partitions that wait for no search."""
         return self._partitions - self._searching.keys() if self._searching else self._partitions
 
-    @contextmanager
-    def until_found(self) -> Iterator[None]:
-        """A block that is cancelled when a search is over, or the stream closed; one at a time."""
-        self._receiving = scope = trio.CancelScope()
-        with scope:
-            try:
-                yield
-            finally:
-                self._receiving = None
+    def until_changed(self) -> trio.CancelScope:
+        """A scope that is cancelled when a search is over, or the stream closed; one at a time."""
+        self._receiving = trio.CancelScope()
+        return self._receiving
 
     async def wait_until_found(self) -> None:
         """Wait until all searches are over, with or without success.
@@ -171,17 +168,10 @@ class StreamPositions:
         else:
             if self._source is None:  # no record will arrive
                 self._searches.arrived(partition)
-            self._open(self._unopened & {partition})
             if on_found is not None:
                 on_found(partition, self._positions.lower_bound(partition))
         self._wake()
 
-    def _open(self, partitions: set[TopicPartition]) -> None:
-        self._unopened -= partitions
-        if partitions and self._source is not None:
-            self._source.open(self._lifecycle.membership.epoch, partitions)
-
     def _wake(self) -> None:
         self._search_over.notify()
-        if self._receiving is not None:
-            self._receiving.cancel()
+        self._receiving.cancel()

@@ -54,9 +54,9 @@ JOINS_AT_ONCE: Final = 20
 JOINS_PER_SECOND: Final = 2.0
 """The most JoinGroups a second after the first ``JOINS_AT_ONCE`` in a row."""
 SEARCHES_AT_ONCE: Final = 10
+"""This many searches for positions in a row are made without extra waits, after hand-overs."""
 SEARCHES_PER_SECOND: Final = 1.0
-"""The most searches a second for positions, after the first ``SEARCHES_AT_ONCE`` in a row. Those
-before a hand-over do not count."""
+"""The most such searches a second after the first ``SEARCHES_AT_ONCE`` in a row."""
 _FIRST: Final = "the member has started"
 _WITH_ID: Final = "the coordinator has given the member an id"
 _LOOP: Final = (

@@ -336,6 +336,15 @@ class BufferedSource:
             may_take = True
 
     @_locked
+    def wake(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
+        """Let a thread that waits for records of these look again whether it may read them."""
+        if epoch != self._epoch:
+            return
+        for queue in self._owned(partitions):
+            if queue.waiter is not None:
+                queue.waiter.set()
+
+    @_locked
     def pause(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """Hand out no records of these until ``resume``; see ``RecordSource``.
 

@@ -188,8 +188,7 @@ async def test_start_offsets_are_found_before_records_are_read(autojump_clock: M
     assert around.source.log == [
         ("seek", EPOCH, P0, 0),
         ("seek", EPOCH, P1, 0),
-        ("open", EPOCH, [P0]),
-        ("open", EPOCH, [P1]),
+        ("open", EPOCH, [P0, P1]),
     ]
 
 

@@ -114,6 +114,35 @@ def test_what_other_threads_do_counts_at_once(kafka: Kafka) -> None:
     assert here.committed() == 202
 
 
+def test_closing_a_stream_ends_a_call_that_waits_in_another_thread() -> None:
+    """Nothing need arrive for that, and another stream can read the partition at once."""
+    with EmbeddedKafka() as kafka:
+        here = Harness(Kafka("embedded", kafka.bootstrap_servers))
+        here.create(1, 1)
+        with here.group() as group:
+            generation = group.next(SOON)
+            stream = generation.records(here.partition(0))
+            assert stream.next(SOON) is not None
+            waiting, ended = threading.Event(), threading.Event()
+
+            def read() -> None:
+                waiting.set()
+                stream.next()
+                ended.set()
+
+            thread = threading.Thread(target=read, name="reader")
+            thread.start()
+            wait(waiting)
+            assert not ended.wait(0.5)
+            stream.close()
+            wait(ended)
+            thread.join()
+            generation.seek(here.partition(0), 0)
+            again = generation.records(here.partition(0)).next(SOON)
+            assert again is not None
+            assert again.start_offset == 0
+
+
 def test_calls_that_are_shorter_than_a_broker_takes_to_answer() -> None:
     """A program that polls gets over a position that is not in the log, and over its beginning."""
     with EmbeddedKafka() as kafka:
