@@ -31,6 +31,7 @@ class OffsetStream(PartitionStream):
         open_streams: set[Any],
     ) -> None:
         super().__init__(parts, partitions, open_streams)
+        self._requests = parts.starts.requests
         self._stream_positions = StreamPositions(parts, partitions, fetched=False)
 
     @property
@@ -116,7 +117,7 @@ class OffsetStream(PartitionStream):
         Raises:
             BrokerError: a leader refused the request, and would refuse it again.
         """
-        return await self._starts.list_offsets(self.partitions, EARLIEST)
+        return await self._requests.list_offsets(self.partitions, EARLIEST)
 
     async def end(
         self, isolation_level: IsolationLevel | None = None
@@ -132,7 +133,7 @@ class OffsetStream(PartitionStream):
         Raises:
             BrokerError: a leader refused the request, and would refuse it again.
         """
-        return await self._starts.list_offsets(self.partitions, LATEST, isolation_level)
+        return await self._requests.list_offsets(self.partitions, LATEST, isolation_level)
 
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID]:
         """The ids of topics: a topic that is deleted and created again has another one.
@@ -143,7 +144,7 @@ class OffsetStream(PartitionStream):
         Raises:
             BrokerError: a broker refused the request, and would refuse it again.
         """
-        return await self._starts.topic_ids(topics)
+        return await self._requests.topic_ids(topics)
 
     async def confirmed(self) -> bool:
         """Wait until the lease is valid; return False if no new work may begin any more."""

@@ -24,18 +24,15 @@ Source: KIP-447 (stable offsets), KIP-32 (ListOffsets); Kafka's ``ConsumerCoordi
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
-from typing import Final, TypeAlias, final
-from uuid import UUID
+from typing import Final, final
 
 import attrs
 import trio
 
-from kgroup.client.cluster import EARLIEST, LATEST, Metadata
-from kgroup.client.error_policy import Action, Request, reaction_to
+from kgroup.client.cluster import EARLIEST, LATEST
+from kgroup.client.error_policy import Request
 from kgroup.client.retry import until_answered
 from kgroup.errors import (
-    BrokerError,
     CommitFailedError,
     CommitUnknownError,
     NoOffsetError,
@@ -48,13 +45,13 @@ from kgroup.generation.commit_verifier import CommitVerifier
 from kgroup.generation.commits import Committer
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
+from kgroup.generation.offset_requests import Failure, OffsetRequests, can_be_retried
 from kgroup.generation.own_starts import OwnStarts
 from kgroup.generation.positions import Positions
 from kgroup.types import (
     Assignment,
     AutoOffsetReset,
     EpochEnd,
-    IsolationLevel,
     OffsetAndMetadata,
     TopicPartition,
 )
@@ -62,7 +59,6 @@ from kgroup.types import (
 EAGER: Final = 2.0
 """Seconds for which a hand-over waits for leaders to answer where their partitions begin."""
 
-Failure: TypeAlias = BrokerError | TransportError
 _NO_EPOCH: Final = -1
 _TIMESTAMPS: Final = {AutoOffsetReset.EARLIEST: EARLIEST, AutoOffsetReset.LATEST: LATEST}
 
@@ -133,7 +129,11 @@ _FROM_ZERO: Final = StartPosition(
 
 @final
 class StartFinder:
-    """Finds where the partitions of one generation start, for `Positions` and the record source."""
+    """Finds where the partitions of one generation start, for `Positions` and the record source.
+
+    Attributes:
+        requests: sends what is requested for that.
+    """
 
     def __init__(
         self,
@@ -144,6 +144,7 @@ class StartFinder:
     ) -> None:
         self._member = member
         self._lifecycle = lifecycle
+        self.requests = OffsetRequests(member, lifecycle.membership)
         self._positions = positions
         self._committer = committer
         self._membership = lifecycle.membership
@@ -181,7 +182,7 @@ class StartFinder:
         Cancellation: the offsets connection may be broken; nothing else.
         """
         self._verifier.begin({name.topic for name in assignment.added if name not in own})
-        committed = await self.committed([name for name in assignment if name not in own])
+        committed = await self.requests.committed([name for name in assignment if name not in own])
         known = {name: at.offset for name, at in committed.items() if at is not None}
         known.update(own)
         missing = [name for name in assignment.partitions if name not in known]
@@ -300,7 +301,7 @@ class StartFinder:
         rules = {name: rule for name, rule in chosen.items() if isinstance(rule, StartRule)}
         listed, failed = await self._list_once(rules, use_cached=True)
         known = {name: at for name, at in chosen.items() if isinstance(at, StartPosition)}
-        return SearchResult({**known, **listed}, self._report(failed))
+        return SearchResult({**known, **listed}, self.requests.report(failed))
 
     async def commit_initial(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
         """Commit those positions without which a restart would skip records.
@@ -319,30 +320,6 @@ class StartFinder:
         except (CommitFailedError, CommitUnknownError, StaleGenerationError, TransportError):
             # The committer has reported it; the first commit of the program has the same effect.
             return
-
-    # Requests.
-
-    async def committed(
-        self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """The group's stable offsets; None where there is none.
-
-        Raises:
-            BrokerError | TransportError: what the error policy does not retry.
-
-        Cancellation: the offsets connection may be broken; nothing else.
-        """
-        if not partitions:
-            await trio.lowlevel.checkpoint()
-            return {}
-        member = self._member
-        return await until_answered(
-            Request.FETCH_OFFSETS,
-            partial(member.coordinator.fetch_offsets, self._membership, partitions),
-            find=member.coordinator.find,
-            backoff=member.new_backoff(),
-            report=member.emitter.failed,
-        )
 
     async def without_commit(
         self, partitions: Collection[TopicPartition]
@@ -365,7 +342,7 @@ class StartFinder:
             listed, failed = await self._list_once(left, use_cached=use_cached)
             found.update(listed)
             if failed:
-                raise min(failed.values(), key=_can_be_retried)
+                raise min(failed.values(), key=can_be_retried)
 
         await until_answered(
             Request.LIST_OFFSETS,
@@ -415,82 +392,21 @@ class StartFinder:
             leader_epoch=end.leader_epoch,
         )
 
-    async def list_offsets(
-        self,
-        partitions: Collection[TopicPartition],
-        timestamp: int,
-        isolation_level: IsolationLevel | None = None,
-    ) -> Mapping[TopicPartition, int]:
-        """Offsets from the leaders that answer now; the others' partitions are left out.
-
-        One request for each leader; Metadata is requested only where the leader is not known any
-        more.
-
-        Args:
-            partitions: whose.
-            timestamp: `EARLIEST` or `LATEST`.
-            isolation_level: the group's by default.
-
-        Raises:
-            BrokerError: a leader refuses the request, and would refuse it again.
-
-        Cancellation: nothing changes.
-        """
-        answers: Mapping[TopicPartition, int | Failure]
-        try:
-            answers = await self._member.cluster.list_offsets(
-                sorted(partitions),
-                timestamp,
-                isolation_level=isolation_level,
-                use_cached=True,
-            )
-        except TransportError as error:
-            answers = dict.fromkeys(partitions, error)
-        refused = self._report(
-            {name: answer for name, answer in answers.items() if not isinstance(answer, int)}
-        )
-        for refusal in refused.values():
-            raise refusal
-        return {name: answer for name, answer in answers.items() if isinstance(answer, int)}
-
-    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID]:
-        """The ids of topics; without those that do not exist, and of brokers that have no ids.
-
-        Raises:
-            BrokerError | TransportError: what the error policy does not retry.
-
-        Cancellation: nothing changes.
-        """
-        known = await self._metadata(topics)
-        return {
-            name: topic.topic_id
-            for name, topic in known.topics.items()
-            if topic.topic_id is not None
-        }
-
-    async def _metadata(self, topics: Collection[str], foreign: Collection[str] = ()) -> Metadata:
-        return await until_answered(
-            Request.METADATA,
-            partial(self._member.cluster.metadata, topics, foreign),
-            find=None,
-            backoff=self._member.new_backoff(),
-            report=self._member.emitter.failed,
-        )
-
     async def _added_later(
         self, partitions: Collection[TopicPartition]
     ) -> frozenset[TopicPartition]:
         """Those of topics of which the group, or the program's store, has other partitions."""
         topics = {name.topic for name in partitions}
         # What is refused for one topic must not keep the others from being found.
-        known = await self._metadata(topics, foreign=topics)
+        known = await self.requests.metadata(topics, foreign=topics)
         everything = [
             TopicPartition(topic.name, number)
             for topic in known.topics.values()
             for number in range(topic.partitions)
         ]
         begun = {name.topic for name in await self.load_own(everything)}
-        committed = await self.committed([name for name in everything if name.topic not in begun])
+        others = [name for name in everything if name.topic not in begun]
+        committed = await self.requests.committed(others)
         begun.update(name.topic for name, offset in committed.items() if offset is not None)
         return frozenset(name for name in partitions if name.topic in begun)
 
@@ -498,37 +414,17 @@ class StartFinder:
         self, rules: Mapping[TopicPartition, StartRule], *, use_cached: bool = False
     ) -> tuple[dict[TopicPartition, StartPosition], dict[TopicPartition, Failure]]:
         """Request the offsets that rules choose, once; what was found, and what failed."""
-        found: dict[TopicPartition, StartPosition] = {}
-        failed: dict[TopicPartition, Failure] = {}
-        for rule, timestamp in _TIMESTAMPS.items():
-            # Sorted, so that the same partitions make the same requests in every run.
-            names = sorted(name for name, chosen in rules.items() if chosen.rule is rule)
-            answers: Mapping[TopicPartition, int | Failure]
-            try:
-                answers = await self._member.cluster.list_offsets(
-                    names, timestamp, use_cached=use_cached
-                )
-            except (BrokerError, TransportError) as error:
-                answers = dict.fromkeys(names, error)
-            for name, answer in answers.items():
-                if isinstance(answer, int):
-                    chosen = rules[name]
-                    found[name] = StartPosition(answer, rule, chosen.reason, skipped=chosen.skipped)
-                else:
-                    failed[name] = answer
+        offsets, failed = await self.requests.offsets_at(
+            {name: _TIMESTAMPS[chosen.rule] for name, chosen in rules.items()},
+            use_cached=use_cached,
+        )
+        found = {
+            name: StartPosition(
+                offset, rules[name].rule, rules[name].reason, skipped=rules[name].skipped
+            )
+            for name, offset in offsets.items()
+        }
         return found, failed
-
-    def _report(self, failed: Mapping[TopicPartition, Failure]) -> dict[TopicPartition, Failure]:
-        """Report failures, each kind once, and return those that are worth no other request."""
-        reported: set[object] = set()
-        for error in failed.values():
-            # A connection fails once for all partitions of its leader.
-            kind = error.code if isinstance(error, BrokerError) else error
-            if kind not in reported:
-                reported.add(kind)
-                reaction = reaction_to(Request.LIST_OFFSETS, error)
-                self._member.emitter.failed(Request.LIST_OFFSETS, error, reaction)
-        return {name: error for name, error in failed.items() if not _can_be_retried(error)}
 
     def emit(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
         """Report positions that no commit gave."""
@@ -540,7 +436,3 @@ class StartFinder:
                 reason=start.reason,
                 skipped=start.skipped,
             )
-
-
-def _can_be_retried(error: Failure) -> bool:
-    return reaction_to(Request.LIST_OFFSETS, error).action is Action.RETRY

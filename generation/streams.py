@@ -67,7 +67,6 @@ class PartitionStream:
         self._member = parts.member
         self._lifecycle = parts.lifecycle
         self._positions = parts.positions
-        self._starts = parts.starts
         self._open_streams = open_streams
         self._closed = False
         self._held_since: dict[TopicPartition | None, float] = {}

@@ -121,9 +121,9 @@ async def test_committed_offsets(nursery: trio.Nursery, autojump_clock: MockCloc
     """A partition without a commit has None; for no partitions no request is sent."""
     it = Lookup(nursery, EARLIEST)
     it.coordinator.stable = {P0: 7}
-    assert await it.starts.committed([P0, P1]) == {P0: OffsetAndMetadata(7), P1: None}
+    assert await it.starts.requests.committed([P0, P1]) == {P0: OffsetAndMetadata(7), P1: None}
     with trio.testing.assert_checkpoints():
-        assert await it.starts.committed([]) == {}
+        assert await it.starts.requests.committed([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ async def test_list_offsets_sends_one_request_each_time(
     """Leaders are fetched once, however often the ends are requested."""
     it = Lookup(nursery, EARLIEST)
     for _ in range(3):
-        assert await it.starts.list_offsets([P2, P0], END_OF_LOG) == {P0: 5, P2: 25}
+        assert await it.starts.requests.list_offsets([P2, P0], END_OF_LOG) == {P0: 5, P2: 25}
     assert len(it.nodes.requests("list_offsets")) == 3
     assert len(it.nodes.requests("metadata")) == 1
 
@@ -240,10 +240,14 @@ async def test_list_offsets_leaves_out_leaders_that_do_not_answer(
     answer = metadata({1: "a:1", 2: "b:1"}, {"t": [1, 2, 2]})
     it.node.answers["metadata"] = answer
     away = it.nodes.add("b:1", metadata=answer, list_offsets=lambda _: None)
-    assert await it.starts.list_offsets([P0, P1, P2], END_OF_LOG) == {P0: 5}
+    assert await it.starts.requests.list_offsets([P0, P1, P2], END_OF_LOG) == {P0: 5}
     assert it.reports == [Request.LIST_OFFSETS]
     away.answers["list_offsets"] = offsets_of
-    assert await it.starts.list_offsets([P0, P1, P2], END_OF_LOG) == {P0: 5, P1: 15, P2: 25}
+    assert await it.starts.requests.list_offsets([P0, P1, P2], END_OF_LOG) == {
+        P0: 5,
+        P1: 15,
+        P2: 25,
+    }
 
 
 async def test_list_offsets_is_empty_if_no_leader_answers(
@@ -252,7 +256,7 @@ async def test_list_offsets_is_empty_if_no_leader_answers(
     """The failure is reported, and the caller may try again later."""
     it = Lookup(nursery, EARLIEST)
     it.node.up = False
-    assert await it.starts.list_offsets([P0, P1], END_OF_LOG) == {}
+    assert await it.starts.requests.list_offsets([P0, P1], END_OF_LOG) == {}
     assert it.reports == [Request.LIST_OFFSETS]
 
 
@@ -263,7 +267,7 @@ async def test_list_offsets_that_is_not_authorized_raises(
     it = Lookup(nursery, EARLIEST)
     it.node.answers["list_offsets"] = not_authorized
     with pytest.raises(AuthorizationError, match="t-0"):
-        await it.starts.list_offsets([P0, P1], END_OF_LOG)
+        await it.starts.requests.list_offsets([P0, P1], END_OF_LOG)
 
 
 # Before and after the hand-over.

@@ -121,9 +121,9 @@ CLIENT: Final = (
     Mutation(
         breaks=7,
         description="Without a committed offset reading starts at the end.",
-        module="kgroup.generation.start_finder",
+        module="kgroup.generation.offset_requests",
         old="names, timestamp, use_cached=use_cached",
-        new="names, LATEST, use_cached=use_cached",
+        new="names, -1, use_cached=use_cached",
     ),
     Mutation(
         breaks=8,
