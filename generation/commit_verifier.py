@@ -34,6 +34,7 @@ import attrs
 import trio
 
 from kgroup.client.error_policy import Action, Request, failed_request, reaction_to
+from kgroup.client.partition_leaders import each_kind
 from kgroup.errors import (
     BrokerError,
     OffsetOutOfRangeError,
@@ -157,19 +158,14 @@ class CommitVerifier:
         self, failed: Mapping[TopicPartition, BrokerError | TransportError]
     ) -> list[TopicPartition]:
         """Report these failures, each kind once, and return what is worth another request."""
-        again: list[TopicPartition] = []
-        reported: set[object] = set()
-        for name, error in failed.items():
-            reaction = reaction_to(Request.EPOCH_ENDS, error)
-            if reaction.action is Action.RETRY:
-                again.append(name)
-            # A connection fails once for all partitions of its leader.
-            kind = error.code if isinstance(error, BrokerError) else error
-            if kind not in reported:
-                reported.add(kind)
-                request = failed_request(error, Request.EPOCH_ENDS)
-                self._member.emitter.failed(request, error, reaction)
-        return again
+        for error in each_kind(failed.values()):
+            request = failed_request(error, Request.EPOCH_ENDS)
+            self._member.emitter.failed(request, error, reaction_to(Request.EPOCH_ENDS, error))
+        return [
+            name
+            for name, error in failed.items()
+            if reaction_to(Request.EPOCH_ENDS, error).action is Action.RETRY
+        ]
 
 
 def _error(

@@ -15,6 +15,7 @@ import trio
 
 from kgroup.client.cluster import Metadata
 from kgroup.client.error_policy import Action, Request, reaction_to
+from kgroup.client.partition_leaders import each_kind
 from kgroup.client.retry import until_answered
 from kgroup.errors import BrokerError, TransportError
 from kgroup.generation.member_context import MemberContext
@@ -165,14 +166,9 @@ class OffsetRequests:
 
     def report(self, failed: Mapping[TopicPartition, Failure]) -> dict[TopicPartition, Failure]:
         """Report failures, each kind once, and return those that are worth no other request."""
-        reported: set[object] = set()
-        for error in failed.values():
-            # A connection fails once for all partitions of its leader.
-            kind = error.code if isinstance(error, BrokerError) else error
-            if kind not in reported:
-                reported.add(kind)
-                reaction = reaction_to(Request.LIST_OFFSETS, error)
-                self._member.emitter.failed(Request.LIST_OFFSETS, error, reaction)
+        for error in each_kind(failed.values()):
+            reaction = reaction_to(Request.LIST_OFFSETS, error)
+            self._member.emitter.failed(Request.LIST_OFFSETS, error, reaction)
         return {name: error for name, error in failed.items() if not can_be_retried(error)}
 
 

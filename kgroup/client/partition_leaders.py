@@ -8,7 +8,7 @@ leaders that it forgets are looked up again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar, final
 
@@ -108,3 +108,16 @@ async def request_all(
             raise result
         in_order.append(result)
     return in_order
+
+
+def each_kind(
+    failures: Iterable[BrokerError | TransportError],
+) -> Collection[BrokerError | TransportError]:
+    """Of the failures of several partitions, the first of each kind, for reports.
+
+    A connection fails once for all partitions of its leader.
+    """
+    kinds: dict[object, BrokerError | TransportError] = {}
+    for error in failures:
+        kinds.setdefault(error.code if isinstance(error, BrokerError) else error, error)
+    return kinds.values()
