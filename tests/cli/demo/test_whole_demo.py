@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kgroup.testing.kafka import KafkaAddress
+from tests.child_processes import children_that
 from tests.stopped import wait_until_one_is_stopped
 
 LINES: Final = 6000
@@ -109,12 +110,11 @@ def test_a_worker_that_dies_by_itself_is_reported() -> None:
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         read_until(demo.stdout, "A worker is added.")
-        name, process = next(
-            (f"worker-{number}", process)
-            for process in psutil.Process(demo.pid).children()
-            for number in (1, 2, 3)
-            # A process that has just been forked, or has ended, has no command line.
-            if f'"name": "worker-{number}"' in " ".join(process.cmdline())
+        name = "worker-1"
+        (process,) = children_that(
+            # A process that has just been forked has no command line of its own.
+            psutil.Process(demo.pid),
+            lambda child: f'"name": "{name}"' in " ".join(child.cmdline()),
         )
         process.kill()
         rest = demo.stdout.read()

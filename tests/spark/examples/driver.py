@@ -73,7 +73,8 @@ def freeze() -> None:
     main thread, which does not notice a signal that the kernel has given to another thread.
     """
     for child in psutil.Process().children(recursive=True):
-        child.suspend()
+        with suppress(psutil.NoSuchProcess):  # a Python worker that was just ending
+            child.suspend()
     os.kill(os.getpid(), signal.SIGSTOP)
     signal.sigwait({signal.SIGCONT})
 

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -134,7 +135,8 @@ def wake(pid: int) -> None:
     """Let a frozen process and its children continue."""
     process = psutil.Process(pid)
     for one in (*process.children(recursive=True), process):
-        one.resume()
+        with suppress(psutil.NoSuchProcess):  # a Python worker that was just ending
+            one.resume()
 
 
 def in_postgres(url: str, topic: str) -> list[Record]:

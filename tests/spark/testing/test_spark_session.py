@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from kgroup.errors import UsageError
 from kgroup.testing.spark import session
 from kgroup.testing.spark.session import interrupts_restored
+from tests.child_processes import children_that
 
 
 def doubled(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -46,8 +47,9 @@ def test_the_jvm_ends_with_a_killed_user() -> None:
     with subprocess.Popen([sys.executable, "-c", USER], stdout=subprocess.PIPE, text=True) as user:
         assert user.stdout is not None
         assert user.stdout.readline() == "ready\n"
-        started = psutil.Process(user.pid).children(recursive=True)
-        assert any("java" in process.name() for process in started)
+        parent = psutil.Process(user.pid)
+        assert children_that(parent, lambda child: "java" in child.name(), recursive=True)
+        started = parent.children(recursive=True)
         user.kill()
     _, left = psutil.wait_procs(started, timeout=200)
     assert left == []

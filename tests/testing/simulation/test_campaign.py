@@ -34,6 +34,7 @@ from kgroup.testing.simulation import (
     simulate,
 )
 from kgroup.testing.simulation.campaign import _refuse_idleness
+from tests.child_processes import children_that
 from tests.conftest import LEAN, ROOT
 from tests.testing.simulation.programs import deadly, lossy, lossy_elsewhere
 from tests.testing.simulation.samples import SMALL
@@ -85,6 +86,11 @@ def test_the_first_failure_ends_it() -> None:
     assert started == {5}
 
 
+def _has_threads(process: psutil.Process) -> bool:
+    """Whether it is a pool process at work."""
+    return process.num_threads() > 1
+
+
 KILLED = """
 import attrs
 from kgroup.testing.simulation import Scenario, check
@@ -101,10 +107,12 @@ def test_other_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": path}
     ) as campaign:
-        seen = psutil.Process(campaign.pid)
-        while len(simulating := [one for one in seen.children() if one.num_threads() > 1]) < 2:
-            assert campaign.poll() is None
-        campaign.kill()
+        try:
+            seen = psutil.Process(campaign.pid)
+            while len(simulating := children_that(seen, _has_threads)) < 2:
+                assert campaign.poll() is None
+        finally:
+            campaign.kill()
     _, left = psutil.wait_procs(simulating, timeout=200)
     assert left == []
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
 from kgroup.broker.groups.requests import Heartbeat
 from kgroup.broker.groups.responses import HeartbeatCompleted
+from kgroup.config import DRAIN_MARGIN
 from kgroup.error_codes import ErrorCode
-from kgroup.events import GenerationEnded, Joined
+from kgroup.events import CommitRefused, Committed, GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.groups import DEAD
 from kgroup.testing.simulation.checks.programs import HeldGeneration
@@ -31,7 +33,9 @@ _SLACK: Final = 1.0
 class Instances(Check):
     """Follows members whose instance id another program has taken.
 
-    The older program learns of it from its next request, or else from its own lease.
+    The older program learns of it from its next request, or else from its own lease. Its generation
+    may end later than that, but only if it waits for the response to a commit that it has sent
+    before, and no longer than the commits of a lost generation may take; see ``Lifecycle``.
     """
 
     number: ClassVar[int] = 11
@@ -44,6 +48,8 @@ class Instances(Check):
     def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
         super().__init__(plan, views, on_violation)
         self._unaware: Final[dict[str, HeldGeneration]] = {}
+        self._commit_ended_at: Final[dict[str, float]] = {}
+        """For each of these members when the last commit ended that it may have waited for."""
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
@@ -53,6 +59,8 @@ class Instances(Check):
             "heartbeat": self._heartbeat,
             Joined: self._joined,
             HandedOut: self._handed_out,
+            Committed: self._commit_ended,
+            CommitRefused: self._commit_ended,
             GenerationEnded: self._ended,
             SimulationEnded: self._over,
         }
@@ -124,6 +132,13 @@ class Instances(Check):
                 offset=entry.first,
             )
 
+    def _commit_ended(self, entry: EventReported) -> None:
+        event = entry.event
+        assert isinstance(event, Committed | CommitRefused)
+        late = self._late(event.member_id, entry.at - event.seconds, _SLACK)
+        if event.member_id in self._unaware and late is None:
+            self._commit_ended_at[event.member_id] = entry.at
+
     def _ended(self, entry: EventReported) -> None:
         self._check(entry.event.member_id, entry.at)
 
@@ -134,9 +149,14 @@ class Instances(Check):
     def _check(self, member_id: str, at: float) -> None:
         """Report a program that ends now and took too long to learn of its replacement."""
         held = self._unaware.get(member_id)
-        late = self._late(member_id, at, _SLACK)
-        self._unaware.pop(member_id, None)
-        if held is None or late is None:
+        if held is None:
+            return
+        slack = _SLACK
+        if at - self._commit_ended_at.pop(member_id, -math.inf) < _SLACK:
+            slack += self._longest_wait(held)
+        late = self._late(member_id, at, slack)
+        del self._unaware[member_id]
+        if late is None:
             return
         life = self.views.programs.life(*held.life)
         if not (life.frozen or at - life.thawed_at < _SLACK or (life.over and held.ended is None)):
@@ -144,6 +164,12 @@ class Instances(Check):
                 at,
                 f"{held} did not notice for {late:.3f} s that another program has its instance id",
             )
+
+    def _longest_wait(self, held: HeldGeneration) -> float:
+        """For how long a generation that is lost may wait for the commits that it has sent."""
+        settings = self.views.programs.settings(held)
+        drain = min(settings.drain_timeout, settings.rebalance_timeout - DRAIN_MARGIN)
+        return settings.heartbeat_interval + drain
 
     def _late(self, member_id: str, at: float, slack: float) -> float | None:
         """For how long the member has been replaced, if longer than it may be unaware; or None."""

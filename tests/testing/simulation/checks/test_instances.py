@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from kgroup.error_codes import ErrorCode
+from kgroup.events import CommitRefused
 from kgroup.testing.simulation.checks.handovers import Handovers
 from kgroup.testing.simulation.checks.instances import Instances
 from kgroup.testing.simulation.history import (
@@ -14,7 +17,7 @@ from kgroup.testing.simulation.history import (
     SimulationEnded,
 )
 from kgroup.types import Cause
-from tests.testing.simulation.checks.stories import P0, P1, SESSION, Story, replaced
+from tests.testing.simulation.checks.stories import DRAIN, P0, P1, SESSION, Story, replaced
 
 
 def test_two_members_with_one_instance_id_break_it() -> None:
@@ -69,6 +72,47 @@ def test_a_member_that_never_notices_breaks_it() -> None:
         story.record(SimulationEnded)
         (what,) = story.broken(Instances)
         assert "a in generation 1 did not notice for 12.0" in what
+
+
+def commit_refused(story: Story, *, sent: float) -> None:
+    """The commit of "a" that was sent so many seconds after its replacement gets no answer."""
+    seconds = story.at - replaced().at - sent
+    story.emit("a", CommitRefused, offsets={P0: 1}, reason="", stale=True, seconds=seconds)
+
+
+def test_a_commit_that_was_sent_before_may_delay_the_end() -> None:
+    """The generation of a member that noticed in time waits for the response to such a commit."""
+    for sent in (-3.0, SESSION):
+        story = replaced()
+        story.wait(SESSION + 5)
+        commit_refused(story, sent=sent)
+        story.end("a", Cause.MEMBERSHIP_LOST)
+        story.record(SimulationEnded)
+        assert story.broken(Instances) == []
+
+
+@pytest.mark.parametrize(
+    ("waited", "sent", "after"),
+    [
+        pytest.param(5.0, SESSION + 2, 0.0, id="sent when the session was over"),
+        pytest.param(5.0, -3.0, 2.0, id="answered long before the end"),
+        pytest.param(DRAIN + 3, -3.0, 0.0, id="waited for too long"),
+        pytest.param(5.0, -3.0, math.inf, id="never ended"),
+    ],
+)
+def test_no_other_commit_delays_the_end(waited: float, sent: float, after: float) -> None:
+    """A member that still commits, or waits for anything else, has not noticed."""
+    story = replaced()
+    story.wait(SESSION + waited)
+    commit_refused(story, sent=sent)
+    if after < math.inf:
+        story.wait(after)
+        story.end("a", Cause.MEMBERSHIP_LOST)
+    else:
+        story.wait(SESSION)
+    story.record(SimulationEnded)
+    (what,) = story.broken(Instances)
+    assert "a in generation 1 did not notice for" in what
 
 
 @pytest.mark.parametrize("thawed", [True, False])
