@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final, final
 
@@ -89,6 +91,8 @@ class Committer:
     Attributes:
         unanswered: whether the coordinator may yet receive a commit of this generation that got no
             answer. Then the member must not continue under the same generation id; see ``Member``.
+        unlocated: for each partition, how often a commit of it was called while its start was not
+            known.
     """
 
     def __init__(self, member: MemberContext, lifecycle: Lifecycle, positions: Positions) -> None:
@@ -104,25 +108,36 @@ class Committer:
         """When the next request may be sent, by trio's clock. One that follows a request which did
         not reach the coordinator waits: a caller may repeat its commit without a pause."""
         self.unanswered = False
+        self.unlocated: Counter[TopicPartition] = Counter()
+        self._unlocated_under_way: Counter[TopicPartition] = Counter()
+
+    def may_be_committing(self, partition: TopicPartition) -> bool:
+        """Whether a commit has no outcome yet that was called while the start was not known."""
+        return self._unlocated_under_way[partition] > 0
 
     async def commit(self, offsets: CommitOffsets) -> None:
         """Send these offsets, which were checked, and wait for their outcome."""
         entry = _Entry(offsets, self._positions.moves(offsets))
         self._waiting.append(entry)
-        try:
-            async with self._turn:
-                if not entry.done.is_set():
-                    await self._send_waiting()
-        except trio.Cancelled:
-            if not entry.taken:
-                self._waiting.remove(entry)
-                raise
-            await self._outcome_of_anothers_request(entry)
+        with self._counted(offsets):
+            try:
+                async with self._turn:
+                    if not entry.done.is_set():
+                        await self._send_waiting()
+            except trio.Cancelled:
+                if not entry.taken:
+                    self._waiting.remove(entry)
+                    raise
+                await self._outcome_of_anothers_request(entry)
         if entry.error is not None:
             raise entry.error
 
     async def commit_in_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         """Hand these offsets, which were checked, to the producer's open transaction."""
+        with self._counted(offsets):
+            await self._add_to_transaction(producer, offsets)
+
+    async def _add_to_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         await trio.lowlevel.checkpoint()
         if await self._lease_is_over() and self._lifecycle.final_end is None:
             raise _lease_error(self._membership)
@@ -150,6 +165,17 @@ class Committer:
             f" {', '.join(map(str, sorted(offsets)))} to its transaction in time; abort the"
             " transaction"
         )
+
+    @contextmanager
+    def _counted(self, offsets: CommitOffsets) -> Iterator[None]:
+        """Count a commit of partitions of which the starts are not known."""
+        unlocated = self._positions.unlocated.intersection(offsets)
+        self.unlocated.update(unlocated)
+        self._unlocated_under_way.update(unlocated)
+        try:
+            yield
+        finally:
+            self._unlocated_under_way.subtract(unlocated)
 
     async def _hand_to(self, producer: Producer, offsets: CommitOffsets, seconds: float) -> None:
         positions = [

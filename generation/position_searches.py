@@ -20,6 +20,11 @@ A search belongs to the generation. It goes on if the program gives up the call 
 program whose calls are shorter than the brokers take to answer would otherwise never get a record.
 It ends without moving the partition if the program seeks there, or if its stream is closed.
 
+**Commits before a start is known.** A program may commit a partition that it has not read, to say
+where it begins. The partition is then read from there, and what was found is not committed over it.
+Such a commit may still be on its way, or its outcome may be unknown, or that of its transaction: so
+the coordinator is asked.
+
 INVARIANT: a partition is moved only by its current search, and only while the generation runs.
 
 Source: Kafka's ``OffsetFetcher.resetPositionsIfNeeded``.
@@ -35,6 +40,7 @@ import attrs
 import trio
 
 from kgroup.errors import OffsetOutOfRangeError
+from kgroup.generation.commits import Committer
 from kgroup.generation.lifecycle import Finished, Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
@@ -77,6 +83,7 @@ class PositionSearches:
         lifecycle: the generation's.
         positions: the generation's, in which results are entered.
         starts: finds positions.
+        committer: knows which partitions the program commits.
     """
 
     def __init__(
@@ -85,11 +92,13 @@ class PositionSearches:
         lifecycle: Lifecycle,
         positions: Positions,
         starts: StartFinder,
+        committer: Committer,
     ) -> None:
         self._member: Final = member
         self._lifecycle: Final = lifecycle
         self._positions: Final = positions
         self._starts: Final = starts
+        self._committer: Final = committer
         self._current: dict[TopicPartition, PositionSearch] = {}
         self._rounds: dict[bool, list[PositionSearch]] = {}
         """The next round of first searches (False) and of repeated ones (True), if they have any
@@ -119,6 +128,12 @@ class PositionSearches:
         for search in searches:
             if self._is_current(search):
                 del self._current[search.partition]
+
+    def begin_at_commits(self, partitions: Iterable[TopicPartition]) -> None:
+        """Locate those partitions which the program has committed before their start was known."""
+        for name in partitions:
+            if (committed := self._positions.committed_unlocated(name)) is not None:
+                self._begin_at(name, committed)
 
     def sought(self, partition: TopicPartition) -> None:
         """End the search for a partition in which the program has sought: it is read from there."""
@@ -203,45 +218,76 @@ class PositionSearches:
     async def _enter(self, result: SearchResult, searches: Collection[PositionSearch]) -> None:
         """Move the partitions that were found, and plan the next search for those that were not."""
         found: dict[PositionSearch, StartPosition] = {}
+        undecided: dict[PositionSearch, StartPosition] = {}
         again: list[PositionSearch] = []
         for one in searches:
             if not self._is_current(one):
                 continue
             if (start := result.found.get(one.partition)) is not None:
-                found[one] = start
+                of_unlocated = one.error is None and self._committer.unlocated[one.partition] > 0
+                (undecided if of_unlocated else found)[one] = start
             elif (refused := result.refused.get(one.partition)) is not None:
                 self._end(one, refused)
             else:
                 again.append(one)
         self._plan(again)
+        if undecided:
+            self._lifecycle.start_service(self._follow_commits, undecided)
+        if found:
+            await self._move(found)
+
+    async def _follow_commits(self, found: Mapping[PositionSearch, StartPosition]) -> None:
+        """Begin where the program has committed partitions before their starts were known.
+
+        Args:
+            found: where they begin if the group has no offset of them.
+        """
+        called = {one: self._committer.unlocated[one.partition] for one in found}
+        names = [one.partition for one in found]
+        result = await self._or_end(found, partial(self._starts.requests.committed, names))
+        if result is None or self._lifecycle.state is not State.RUNNING:
+            return
+        left: dict[PositionSearch, StartPosition] = {}
+        for one, start in found.items():
+            name = one.partition
+            if not self._is_current(one):
+                continue
+            is_new = self._committer.unlocated[name] > called[one]
+            if is_new or self._committer.may_be_committing(name):
+                self._plan([one])
+            elif (committed := result.value[name]) is None:
+                left[one] = start
+            else:
+                self._begin_at(name, committed.offset)
+                self._end(one)
+        if left:
+            with self._lifecycle.working():
+                await self._move(left)
+
+    async def _move(self, found: Mapping[PositionSearch, StartPosition]) -> None:
         error: Exception | None = None
         try:
-            await self._move(found)
+            await self._set_positions(found)
         except Exception as raised:  # noqa: BLE001  # the program's next call raises it
             error = raised
         for one in found:
             self._end(one, error)
 
-    async def _move(self, found: Mapping[PositionSearch, StartPosition]) -> None:
-        epoch, source = self._lifecycle.membership.epoch, self._member.source
-        moved: dict[PositionSearch, StartPosition] = {}
+    async def _set_positions(self, found: Mapping[PositionSearch, StartPosition]) -> None:
         for one, start in found.items():
-            name = one.partition
-            if (committed := self._positions.committed_unlocated(name)) is None:
-                moved[one] = start
-                self._positions.reset(name, start.offset)
-                source.seek(epoch, name, start.offset)
-            else:
-                # The program has committed meanwhile, and the next member would begin there too. A
-                # commit that is still on its way is not known.
-                self._positions.move(name, committed)
-                source.seek(epoch, name, committed)
-        self._starts.emit({one.partition: start for one, start in moved.items()})
+            self._positions.reset(one.partition, start.offset)
+            self._member.source.seek(self._lifecycle.membership.epoch, one.partition, start.offset)
+        self._starts.emit({one.partition: start for one, start in found.items()})
         # The partitions are read only after that, so that later commits follow this one. A handler
         # of the event may have sought.
         await self._starts.commit_initial(
-            {one.partition: start for one, start in moved.items() if self._is_current(one)}
+            {one.partition: start for one, start in found.items() if self._is_current(one)}
         )
+
+    def _begin_at(self, partition: TopicPartition, committed: int) -> None:
+        """Read a partition from where the program has committed it; the next member would too."""
+        self._positions.move(partition, committed)
+        self._member.source.seek(self._lifecycle.membership.epoch, partition, committed)
 
     def _end(self, search: PositionSearch, error: Exception | None = None) -> None:
         if not self._is_current(search):

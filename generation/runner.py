@@ -406,7 +406,9 @@ class GenerationRunner:
             lifecycle=self.lifecycle,
             positions=self._positions,
             starts=self._starts,
-            searches=PositionSearches(self._member, self.lifecycle, self._positions, self._starts),
+            searches=PositionSearches(
+                self._member, self.lifecycle, self._positions, self._starts, self._committer
+            ),
             committer=self._committer,
             pauses=Pauses(self._member.source, self._membership.epoch),
         )

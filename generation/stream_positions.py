@@ -72,6 +72,7 @@ class StreamPositions:
         if self._closed:
             return
         self.raise_failure()
+        self._searches.begin_at_commits(self._unopened - self._searching.keys())
         unlocated = self._positions.unlocated & self._unopened
         self._starts.check_rule(unlocated)
         located = self._unopened - unlocated

@@ -47,7 +47,9 @@ class Made:
             lifecycle=fake.lifecycle,
             positions=fake.positions,
             starts=starts,
-            searches=PositionSearches(fake.member, fake.lifecycle, fake.positions, starts),
+            searches=PositionSearches(
+                fake.member, fake.lifecycle, fake.positions, starts, fake.committer
+            ),
             committer=fake.committer,
             pauses=Pauses(fake.source, MEMBERSHIP.epoch),
         )

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from random import Random
 from typing import Any, final
 
 import pytest
 import trio
+import trio.lowlevel
 from trio.testing import MockClock
 
 from kgroup.client.error_policy import Request, broker_error
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import OffsetOutOfRangeError
+from kgroup.generation.offset_requests import OffsetRequests
 from kgroup.generation.position_searches import PositionSearch, PositionSearches
 from kgroup.generation.start_finder import SearchResult, StartPosition
 from kgroup.types import Assignment, AutoOffsetReset, TopicPartition
-from tests.generation.fakes import FakeGeneration, find
+from tests.generation.fakes import FakeGeneration, at, find
 from tests.generation.test_lifecycle import LOSS
 
 MANY = [TopicPartition("t", number) for number in range(40)]
@@ -37,6 +40,7 @@ class Searching:
         self.fake = FakeGeneration(owned=MANY)
         self.life = self.fake.lifecycle
         self.life._nursery = nursery  # as in `Lifecycle.open`
+        self.requests = OffsetRequests(self.fake.member, self.life.membership)
         self.next_generation()
         self.asked: list[tuple[float, list[TopicPartition]]] = []
         """When each search was made, and for which partitions."""
@@ -64,7 +68,10 @@ class Searching:
     def next_generation(self) -> None:
         """Go on with the searches of another generation of the same member."""
         starts: Any = self
-        self.searches = PositionSearches(self.fake.member, self.life, self.fake.positions, starts)
+        fake = self.fake
+        self.searches = PositionSearches(
+            fake.member, self.life, fake.positions, starts, fake.committer
+        )
 
     @property
     def seeks(self) -> list[TopicPartition]:
@@ -271,10 +278,84 @@ async def test_what_the_program_commits_meanwhile_stands(
     it.begin(P1, None)
     it.begin(P2, None)
     await it.fake.commit(p0=500, p2=0)
+    it.fake.coordinator.stable = {P0: 500, P2: 0}
     await trio.sleep(1)
-    assert [entry[2:] for entry in it.fake.source.log] == [(P0, 500), (P1, 3), (P2, 0)]
+    assert sorted(entry[2:] for entry in it.fake.source.log) == [(P0, 500), (P1, 3), (P2, 0)]
     assert it.commits == [[P1]]
-    assert it.over == [(P0, None), (P1, None), (P2, None)]
+    assert sorted(it.over) == [(P0, None), (P1, None), (P2, None)]
+    assert it.fake.coordinator.fetched == [(P0, P2)]
+
+
+async def test_a_commit_that_is_on_its_way_stands(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """What was found is not committed over it; other partitions do not wait for it."""
+    it = Searching(nursery)
+    it.fake.positions.begin(Assignment(MANY), {})
+    answered = trio.Event()
+    it.fake.coordinator.replies = [answered.wait]
+    nursery.start_soon(partial(it.fake.commit, p0=500))
+    await trio.lowlevel.checkpoint()
+    it.begin(P0, None)
+    it.begin(P1, None)
+    await trio.sleep(5)
+    assert it.over == [(P1, None)]
+    it.fake.coordinator.stable = {P0: 500}
+    answered.set()
+    await trio.sleep(5)
+    assert [entry[2:] for entry in it.fake.source.log] == [(P1, 3), (P0, 500)]
+    assert it.commits == [[P1]]
+    assert it.over == [(P1, None), (P0, None)]
+
+
+async def test_a_commit_that_is_called_while_the_coordinator_is_asked_stands(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the coordinator has answered may be older than that commit."""
+    it = Searching(nursery)
+    it.fake.positions.begin(Assignment(MANY), {})
+    fetch, stable = it.fake.coordinator.fetch_offsets, it.fake.coordinator.stable
+
+    async def commit_meanwhile(*args: Any) -> Any:
+        answer = await fetch(*args)
+        if stable[P0] == 500:
+            stable[P0] = 600
+            await it.fake.commit(p0=600)
+        return answer
+
+    monkeypatch.setattr(it.fake.coordinator, "fetch_offsets", commit_meanwhile)
+    await it.fake.commit(p0=500)
+    stable[P0] = 500
+    it.begin(P0, None)
+    await trio.sleep(5)
+    assert [entry[2:] for entry in it.fake.source.log] == [(P0, 600)]
+    assert (it.commits, it.over) == ([], [(P0, None)])
+
+
+@pytest.mark.parametrize(("stable", "start"), [({P0: 500}, 500), ({}, 3)])
+async def test_the_outcome_of_a_transaction_decides(
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    stable: dict[TopicPartition, int],
+    start: int,
+) -> None:
+    """It says only later whether the offset was committed; the coordinator waits for that."""
+    it = Searching(nursery)
+    it.fake.positions.begin(Assignment(MANY), {})
+    producer: Any = None
+
+    async def add_to_transaction(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(it.fake.committer, "_hand_to", add_to_transaction)
+    await it.fake.committer.commit_in_transaction(producer, at(p0=500))
+    it.fake.coordinator.stable = stable
+    it.begin(P0, None)
+    await trio.sleep(5)
+    assert [entry[2:] for entry in it.fake.source.log] == [(P0, start)]
+    assert it.commits == ([] if stable else [[P0]])
+    assert it.over == [(P0, None)]
 
 
 async def test_after_the_end_nothing_is_moved(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
@@ -99,8 +100,9 @@ class Around:
         self.pauses = Pauses(self.source, MEMBERSHIP.epoch)
         self.positions = Positions(MEMBERSHIP)
         self.positions.begin(Assignment((P0, P1)), {})
+        self.unlocated: Counter[TopicPartition] = Counter()
         fake: Any = self
-        self.searches = PositionSearches(self.member, fake.lifecycle, self.positions, fake)
+        self.searches = PositionSearches(self.member, fake.lifecycle, self.positions, fake, fake)
 
     def stream(self, *partitions: TopicPartition) -> RecordStream:
         """Make a stream of these partitions, P0 by default."""

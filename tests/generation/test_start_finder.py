@@ -71,7 +71,7 @@ class Starting:
         self.life = self.fake.lifecycle
         self.life._nursery = nursery  # as in `Lifecycle.open`
         self.searches = PositionSearches(
-            self.fake.member, self.life, self.fake.positions, self.starts
+            self.fake.member, self.life, self.fake.positions, self.starts, self.fake.committer
         )
         self.own: dict[TopicPartition, int] = {}
 

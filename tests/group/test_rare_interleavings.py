@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import ConnectionLostError, GroupClosedError
+from kgroup.errors import ConnectionLostError, GroupClosedError, NoOffsetError
 from kgroup.events import Assigned, Event, GenerationStarted
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
@@ -100,6 +102,38 @@ async def test_a_seek_is_a_position(autojump_clock: MockClock) -> None:
             generation.seek(P0, 2)
             batch = await anext(generation.records(P0))
             assert values(batch.messages) == [2, 3, 4]
+
+
+async def test_a_commit_is_a_position(autojump_clock: MockClock) -> None:
+    """With auto_offset_reset=error, a partition is read from where the program has committed it."""
+    async with harness() as here:
+        await here.append(5)
+        async with here.group(auto_offset_reset="error") as group:
+            generation = await group.next()
+            stream = generation.records(P0)
+            with pytest.raises(NoOffsetError):
+                await anext(stream)
+            await generation.commit({P0: 2}, beyond_read=True)
+            batch = await anext(stream)
+            assert values(batch.messages) == [2, 3, 4]
+
+
+async def test_a_commit_on_its_way_is_a_position(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """Where the leader names the log's end meanwhile, that does not replace the commit."""
+    async with harness() as here:
+        await here.append(5)
+        here.broker.slow(4, "list_offsets", times=2)
+        async with here.group(auto_offset_reset="latest") as group:
+            generation = await group.next()
+            stream = generation.records(P0)
+            with trio.move_on_after(1):
+                await anext(stream)
+            here.broker.slow(8, "offset_commit", times=1)
+            nursery.start_soon(partial(generation.commit, {P0: 2}, beyond_read=True))
+            assert values((await anext(stream)).messages) == [2, 3, 4]
+        assert await here.committed() == {P0: 2}
 
 
 async def test_what_was_owned_before_is_what_the_program_held(autojump_clock: MockClock) -> None:
