@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from benchmarks.clients.roster import CLIENTS, in_python, present
 from benchmarks.clients.sinks import SINKS
 from benchmarks.clients.worker import ADAPTERS, adapter_of
 from benchmarks.handover.judge import read_journal
+from benchmarks.processes import environment
 from kgroup.testing.embedded import EmbeddedKafka
 
 # kafka-python reads its own files in a way that the standard library gives up.
@@ -35,6 +39,14 @@ def job_for(kafka: EmbeddedKafka, name: str, folder: Path, **more: object) -> Jo
         journal=str(folder / "journal"),
         **more,  # type: ignore[arg-type]
     )
+
+
+def test_a_client_s_process_is_as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It imports no tool for tests, which is here only because tests run here."""
+    monkeypatch.delenv("PYTHONPATH")
+    script = "import sys, kgroup.group; sys.exit('hypothesis.core' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], env=environment(), check=True)
+    assert find_spec("hypothesis") is not None
 
 
 @pytest.mark.parametrize("name", sorted(set(ADAPTERS) - NEW_PROTOCOL))
