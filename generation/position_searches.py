@@ -22,8 +22,8 @@ It ends without moving the partition if the program seeks there, or if its strea
 
 **Commits before a start is known.** A program may commit a partition that it has not read, to say
 where it begins. The partition is then read from there, and what was found is not committed over it.
-Such a commit may still be on its way, or its outcome may be unknown, or that of its transaction: so
-the coordinator is asked.
+Where no such commit is acknowledged, one may still be on its way, or its outcome may be unknown, or
+that of its transaction: so the coordinator is asked.
 
 INVARIANT: a partition is moved only by its current search, and only while the generation runs.
 
@@ -224,8 +224,13 @@ class PositionSearches:
             if not self._is_current(one):
                 continue
             if (start := result.found.get(one.partition)) is not None:
-                of_unlocated = one.error is None and self._committer.unlocated[one.partition] > 0
-                (undecided if of_unlocated else found)[one] = start
+                if (committed := self._positions.committed_unlocated(one.partition)) is not None:
+                    self._begin_at(one.partition, committed)
+                    self._end(one)
+                elif one.error is None and self._committer.unlocated[one.partition] > 0:
+                    undecided[one] = start
+                else:
+                    found[one] = start
             elif (refused := result.refused.get(one.partition)) is not None:
                 self._end(one, refused)
             else:
