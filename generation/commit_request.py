@@ -193,6 +193,9 @@ class CommitRequest:
             return None
         if reaction.action is Action.RETRY:
             return reaction
+        if isinstance(error, BrokerError) and reaction.action in (Action.LOST, Action.FAIL):
+            self._stale(reaction, error, str(error))
+            return None
         if self.unanswered:
             self._give_up(error)
             return None
@@ -215,7 +218,7 @@ class CommitRequest:
             reaction = reaction_to_code(Request.COMMIT, codes[name])
             error = broker_error(Request.COMMIT, codes[name], f"{name} of {self._membership}")
             if reaction.action in (Action.LOST, Action.FAIL):
-                self._stale(reaction, error)
+                self._stale(reaction, error, f"the coordinator refused it ({error.name})")
                 return None
             if reaction.action is Action.RETRY:
                 self._retried[name] = error
@@ -226,14 +229,14 @@ class CommitRequest:
                 del self._open[name]
         return following
 
-    def _stale(self, reaction: Reaction, error: BrokerError) -> None:
+    def _stale(self, reaction: Reaction, error: BrokerError, why: str) -> None:
         self._emit_refused(self._open, error.name, stale=True)
         end = self._lifecycle.end(End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error))
         # An earlier attempt that was never answered may have been applied before.
         self._failure = (
             unknown_error(self._membership, self._open, end)
             if self.unanswered
-            else stale_error(self._membership, end, f"the coordinator refused it ({error.name})")
+            else stale_error(self._membership, end, why)
         )
 
     def _emit_refused(self, offsets: CommitOffsets, reason: str, *, stale: bool = False) -> None:

@@ -122,7 +122,7 @@ class CommitVerifier:
     async def _look_up(self, topics: frozenset[str]) -> None:
         self._looked_up_at = trio.current_time()
         # A failure shows once more, and is reported, if there is something to verify.
-        with suppress(BrokerError, TransportError, UnsupportedVersionError):
+        with suppress(BrokerError, TransportError):
             await self._member.cluster.metadata(topics)
             self._up_to_date = topics
         self._looked_up.set()

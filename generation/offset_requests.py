@@ -71,9 +71,6 @@ class OffsetRequests:
         Returns:
             what was found, and what failed.
 
-        Raises:
-            UnsupportedVersionError: a leader has no version in common with kgroup.
-
         Cancellation: requests that were sent break their connections; nothing else changes.
         """
         found: dict[TopicPartition, int] = {}

@@ -293,9 +293,6 @@ class StartFinder:
     ) -> SearchResult:
         """Search for positions once, by the rules that `choose` has returned.
 
-        Raises:
-            UnsupportedVersionError: a leader has no version in common with kgroup.
-
         Cancellation: requests that were sent break their connections; nothing else changes.
         """
         rules = {name: rule for name, rule in chosen.items() if isinstance(rule, StartRule)}

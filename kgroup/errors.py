@@ -361,6 +361,18 @@ class GroupFullError(FatalGroupError):
 
 
 @final
+class UnsupportedVersionError(FatalGroupError):
+    """The broker and kgroup have no version of a request in common, so that nothing was sent.
+
+    The code is that with which a broker refuses a version. A group lives on where it can do without
+    the request.
+    """
+
+    def __init__(self, message: str, request: str = "") -> None:
+        super().__init__(35, "UNSUPPORTED_VERSION", request, message)
+
+
+@final
 class OffsetOutOfRangeError(KgroupError):
     """A position is outside the partition's log.
 
@@ -449,11 +461,6 @@ class RequestTimeoutError(TransportError):
 @final
 class ProtocolError(TransportError):
     """A response does not follow Kafka's protocol; the connection that it came on was closed."""
-
-
-@final
-class UnsupportedVersionError(KgroupError):
-    """The broker and kgroup have no version of a request in common."""
 
 
 @final

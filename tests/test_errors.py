@@ -73,6 +73,7 @@ PARENTS = {
     AuthorizationError: FatalGroupError,
     InconsistentProtocolError: FatalGroupError,
     GroupFullError: FatalGroupError,
+    UnsupportedVersionError: FatalGroupError,
     OffsetOutOfRangeError: KgroupError,
     NoOffsetError: KgroupError,
     FetchError: KgroupError,
@@ -80,7 +81,6 @@ PARENTS = {
     ConnectionLostError: TransportError,
     RequestTimeoutError: TransportError,
     ProtocolError: TransportError,
-    UnsupportedVersionError: KgroupError,
     DeadLetterError: KgroupError,
 }
 

@@ -209,8 +209,8 @@ class Cluster:
 
         All leaders get their requests at the same time. The result of a partition without a known
         leader is LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, or the error with which
-        Metadata refuses its topic; that of a leader that did not respond, or that refused the
-        connection, is the error of that.
+        Metadata refuses its topic; that of a leader that did not respond, that refused the
+        connection, or that has no version in common with kgroup, is the error of that.
 
         Args:
             partitions: the partitions.
@@ -222,8 +222,6 @@ class Cluster:
 
         Raises:
             TransportError | BrokerError: as for `metadata`, with which leaders are looked up.
-            UnsupportedVersionError: a leader has no version in common with kgroup; the other
-                leaders have responded by then.
 
         Cancellation: requests that were sent break their connections; nothing else changes.
         """
@@ -267,8 +265,7 @@ class Cluster:
             request has no answer and no failure.
 
         Raises:
-            TransportError | BrokerError | UnsupportedVersionError: as for `metadata`, with which
-                leaders are looked up.
+            TransportError | BrokerError: as for `metadata`, with which leaders are looked up.
 
         Cancellation: requests that were sent break their connections; what was found is kept.
 
@@ -660,7 +657,7 @@ def _together(
     last = failures[-1]
     if isinstance(last, TransportError):
         return type(last)(text, sent=last.sent, hint=hint)
-    return UnsupportedVersionError(f"{text}. {hint}" if hint else text)
+    return UnsupportedVersionError(f"{text}. {hint}" if hint else text, last.request)
 
 
 async def _close(connections: Iterable[BrokerConnection]) -> None:

@@ -35,7 +35,6 @@ from kgroup.errors import (
     KgroupError,
     MemberIdRequiredError,
     ProtocolError,
-    UnsupportedVersionError,
 )
 from kgroup.interfaces import Assignor, Compute, DescribeResult, JoinResult
 from kgroup.types import (
@@ -214,17 +213,13 @@ class CoordinatorClient:
                 wanted["include_authorized_operations"] = False
             return wanted
 
-        try:
-            group = await self._request(
-                self._offsets_connection,
-                partial(responses.described, group_id),
-                "describe_groups",
-                fields,
-                timeout=self._config.request_timeout,
-            )
-        except UnsupportedVersionError as error:
-            code = ErrorCode.UNSUPPORTED_VERSION
-            raise broker_error(Request.DESCRIBE, code, f"group {group_id!r}", str(error)) from error
+        group = await self._request(
+            self._offsets_connection,
+            partial(responses.described, group_id),
+            "describe_groups",
+            fields,
+            timeout=self._config.request_timeout,
+        )
         return await self._in_thread(partial(self._read_group, group), "read")
 
     async def heartbeat(self, membership: Membership) -> float:

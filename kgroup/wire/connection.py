@@ -306,7 +306,8 @@ class Connection:
                 raise
             raise UnsupportedVersionError(
                 f"{self._broker} and this request support {kafka_name(api)} up to v{chosen}:"
-                f" {error}"
+                f" {error}",
+                kafka_name(api),
             ) from error
         return self._correlation_id, body
 
@@ -427,7 +428,9 @@ class Connection:
         """The version to try after UNSUPPORTED_VERSION, whose response has the form of v0."""
         lowest = SUPPORTED_REQUESTS[_NEGOTIATION].lowest
         if refused == lowest:
-            raise UnsupportedVersionError(f"{self._broker} supports no version of ApiVersions")
+            raise UnsupportedVersionError(
+                f"{self._broker} supports no version of ApiVersions", kafka_name(_NEGOTIATION)
+            )
         try:
             _, entity = decode_response(_NEGOTIATION, 0, response)
         except ProtocolError:

@@ -103,13 +103,14 @@ def choose_version(
     highest = supported.highest if max_version is None else min(supported.highest, max_version)
     ours = f"kgroup supports {kafka_name(api)} v{supported.lowest} to v{highest}"
     if (theirs := offered.get(API_KEYS[api])) is None:
-        raise UnsupportedVersionError(f"{ours}; {broker} does not support it")
+        raise UnsupportedVersionError(f"{ours}; {broker} does not support it", kafka_name(api))
     version = min(highest, theirs[1])
     if version < max(supported.lowest, theirs[0]):
         older = theirs[1] < supported.lowest
         advice = "upgrade the broker" if older else "upgrade kgroup"
         why = f" (v{supported.lowest} brought: {supported.why_lowest})" if older else ""
         raise UnsupportedVersionError(
-            f"{ours}{why}; {broker} supports v{theirs[0]} to v{theirs[1]}: {advice}"
+            f"{ours}{why}; {broker} supports v{theirs[0]} to v{theirs[1]}: {advice}",
+            kafka_name(api),
         )
     return version

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from kgroup.client.error_policy import REACTIONS, Request, broker_error
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import ConnectionLostError, KgroupError, UnsupportedVersionError
+from kgroup.errors import ConnectionLostError, KgroupError, UsageError
 from kgroup.types import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -110,9 +110,9 @@ async def test_all_requests_are_sent_at_the_same_time(autojump_clock: MockClock)
 
 async def test_another_error_is_raised_bare_when_all_have_ended(autojump_clock: MockClock) -> None:
     """The first error in the order of the requests, not of the responses, is raised."""
-    first, second = UnsupportedVersionError("one"), UnsupportedVersionError("two")
+    first, second = UsageError("one"), UsageError("two")
     before = trio.current_time()
-    with pytest.raises(UnsupportedVersionError) as raised:
+    with pytest.raises(UsageError) as raised:
         await request_all(
             [partial(later, 5, 1), partial(later, 2, first), partial(later, 1, second)]
         )

@@ -22,6 +22,7 @@ from kgroup.errors import (
     RequestTimeoutError,
     StaleGenerationError,
     UnsupportedVersionError,
+    UsageError,
 )
 from kgroup.generation.commit_request import CommitRequest
 from kgroup.types import Cause
@@ -191,7 +192,21 @@ async def test_a_refused_generation_fails_every_caller(
     assert [stale for _, _, stale in fake.refused] == [True]
 
 
-@pytest.mark.parametrize("error", [UnsupportedVersionError("too old"), ValueError("no")])
+async def test_a_request_that_the_coordinator_lacks_ends_the_generation(
+    autojump_clock: MockClock,
+) -> None:
+    """Nothing can be committed, whatever the generation does next."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [UnsupportedVersionError("too old", "OffsetCommit")]
+    made = attempt(fake, at(p0=1))
+    await made.run()
+    assert isinstance(made.outcome(at(p0=1)), StaleGenerationError)
+    end = fake.lifecycle.recorded_end
+    assert end is not None
+    assert isinstance(end.error, UnsupportedVersionError)
+
+
+@pytest.mark.parametrize("error", [UsageError("made up"), ValueError("no")])
 async def test_an_error_before_sending_is_raised_as_it_is(
     autojump_clock: MockClock, error: Exception
 ) -> None:

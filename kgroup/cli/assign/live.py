@@ -45,7 +45,7 @@ async def fetch_group(
         ConfigError: the servers or the group id are not valid.
         WrongInputError: the topics have more partitions than are allowed.
         UsageError: there is no such consumer group, or it is rebalancing.
-        BrokerError | TransportError | UnsupportedVersionError: a request failed.
+        BrokerError | TransportError: a request failed.
 
     Cancellation: the connections are closed.
     """
