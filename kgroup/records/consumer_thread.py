@@ -65,6 +65,8 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   librdkafka names with it shows whether it belongs to an earlier fetch.
 - What this thread has delivered can be outdated when the event loop takes it in, because a command
   was on its way in the other direction. The source drops that by its fetch id.
+- Its log lines and errors can quote a broker's bytes. confluent-kafka raises where they are no
+  UTF-8, and loses what it was about to return, so that all is fetched again (`_fetch_all_again`).
 - Errors arrive as messages, but some only in the error callback, with the partition named in the
   text. librdkafka calls it within ``poll`` and ``consume``, so in this thread.
 - It takes a token by a callback, and other credentials and certificates only in part
@@ -118,6 +120,7 @@ from kgroup.records.librdkafka_messages import (
     describe_error,
     has_errors,
     partition_in_text,
+    readable,
     runs,
     truncation_in,
 )
@@ -389,6 +392,10 @@ class ConsumerThread:
             items = self._items_of(chunk)
             self._count(items)
             items += self._read_watermarks_if_due()
+        except UnicodeDecodeError as invalid:
+            # Nothing else is taken before the command has been run.
+            self._post(partial(self._fetch_all_again, invalid))
+            return []
         except Exception as error:  # noqa: BLE001 - as in the thread, every receive() raises it
             return [FetcherBroken(f"reading for {self.thread.name} failed: {error!r}", error)]
         else:
@@ -430,7 +437,7 @@ class ConsumerThread:
                 if self._login is not None and self._login.files_renewed(monotonic()):
                     self._replace_consumer("CERTIFICATES_RENEWED", _RENEWED)
         finally:
-            self._consumer.close()
+            _close(self._consumer)
 
     def _await_login(self) -> list[Callable[[], None]] | None:
         """Wait until there is something to log in with.
@@ -470,7 +477,25 @@ class ConsumerThread:
     def _replace_consumer(self, error: str, reason: str) -> None:
         """Continue every fetch in another Consumer, after the last record that arrived."""
         old, self._consumer = self._consumer, self._new_consumer()
-        old.close()
+        _close(old)
+        self._assign_fetches()
+        self._deliver_items([FetchFailure(None, error, reason)])
+
+    def _fetch_all_again(self, error: UnicodeDecodeError) -> None:
+        """Begin every fetch again after the last record that arrived, because messages are lost.
+
+        confluent-kafka decodes librdkafka's log lines within ``poll`` and ``consume``. A line may
+        quote what a broker has sent, such as the host name of another one. If that is no UTF-8, the
+        call raises, and drops the messages that it had taken.
+        """
+        if self._fetches:
+            self._consumer.incremental_unassign([_to_confluent(name) for name in self._fetches])
+        self._assign_fetches()
+        reason = f"librdkafka's log quotes what is no UTF-8: {readable(error)}"
+        self._deliver_items([FetchFailure(None, "INVALID_TEXT", reason)])
+
+    def _assign_fetches(self) -> None:
+        """Let the Consumer, which has none of them, fetch from where each fetch is."""
         if self._fetches:
             self._consumer.incremental_assign(
                 [
@@ -480,7 +505,6 @@ class ConsumerThread:
             )
         if self._held:
             self._consumer.pause([_to_confluent(name) for name in self._held])
-        self._deliver_items([FetchFailure(None, error, reason)])
 
     def _may_poll(self) -> bool:
         return self._active and bool(self._fetches) and not self._limits.stopped
@@ -570,12 +594,14 @@ class ConsumerThread:
         Returns:
             the command that ended a loan.
         """
-        first = self._consumer.poll(POLL)
-        self._drained = first is None
-        chunk = []
-        if first is not None:
-            chunk = [first]
-            chunk += self._consumer.consume(CHUNK - 1, 0)
+        try:
+            first = self._consumer.poll(POLL)
+            chunk = [] if first is None else [first, *self._consumer.consume(CHUNK - 1, 0)]
+        except UnicodeDecodeError as error:
+            self._fetch_all_again(error)
+            return None
+        self._drained = not chunk
+        if chunk:
             self._lost_brokers.connected(monotonic())
         if items := self._items_of(chunk):
             self._count(items)
@@ -863,6 +889,12 @@ class ConsumerThread:
                 return FetcherBroken(reason, KafkaException(error))
             case _:
                 return FetchFailure(partition, error.name(), reason)
+
+
+def _close(consumer: confluent_kafka.Consumer) -> None:
+    # It closes the Consumer also if it cannot decode a log line; see `_fetch_all_again`.
+    with suppress(UnicodeDecodeError):
+        consumer.close()
 
 
 def _only_wake() -> None:

@@ -147,7 +147,7 @@ def truncation_in(error: KafkaError) -> Truncation | None:
     Another fetch cannot verify it: librdkafka compares logs when the leader changes, and not when a
     fetch begins.
     """
-    text = error.str()
+    text = text_of(error)
     if error.code() != KafkaError._LOG_TRUNCATION and _TRUNCATED not in text:
         return None
     found = _DIVERGENCE.search(text)
@@ -159,8 +159,21 @@ def truncation_in(error: KafkaError) -> Truncation | None:
 
 def partition_in_text(error: KafkaError) -> TopicPartition | None:
     """Find the partition that the text of an error from the callback names, or None."""
-    match = _SUBJECT.match(error.str())
+    match = _SUBJECT.match(text_of(error))
     return TopicPartition(match["topic"], int(match["partition"])) if match else None
+
+
+def text_of(error: KafkaError) -> str:
+    """librdkafka's text, in which a broker's may be quoted, also if that is no UTF-8."""
+    try:
+        return error.str()
+    except UnicodeDecodeError as invalid:
+        return readable(invalid)
+
+
+def readable(error: UnicodeDecodeError) -> str:
+    """The text that could not be decoded, with escapes where it is no UTF-8."""
+    return error.object.decode(errors="backslashreplace")
 
 
 def describe_error(error: KafkaError, topic: str = "") -> str:
@@ -172,7 +185,7 @@ def describe_error(error: KafkaError, topic: str = "") -> str:
     """
     code = error.code()
     remedy = _REMEDIES.get(code) or to_grant(code, "READ" if topic else "", topic=topic)
-    return f"{error.name()}: {explained(error.str())}{f'; {remedy}' if remedy else ''}"
+    return f"{error.name()}: {explained(text_of(error))}{f'; {remedy}' if remedy else ''}"
 
 
 def has_errors(chunk: Sequence[Message]) -> bool:

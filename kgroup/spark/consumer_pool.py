@@ -24,7 +24,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.errors import FetchError
-from kgroup.records.librdkafka_messages import ErrorAction, action_for, describe_error
+from kgroup.records.librdkafka_messages import ErrorAction, action_for, describe_error, readable
 from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
@@ -167,7 +167,7 @@ class PooledConsumer:
             timeout: seconds to wait for the first one.
 
         Raises:
-            FetchError: librdkafka reported a fatal error.
+            FetchError: librdkafka reported a fatal error, or a text that is no UTF-8.
         """
         try:
             # consume() alone would wait for the whole timeout if the list does not become full.
@@ -177,6 +177,8 @@ class PooledConsumer:
                 chunk += self._consumer.consume(most - 1, 0)
         except KafkaException as error:
             raise FetchError(f"librdkafka failed: {describe_error(error.args[0])}") from error
+        except UnicodeDecodeError as error:  # the messages that it had taken are lost
+            raise FetchError(f"librdkafka's log quotes no UTF-8: {readable(error)}") from error
         if self._fatal is not None:
             raise FetchError(f"librdkafka failed: {describe_error(self._fatal)}")
         return chunk

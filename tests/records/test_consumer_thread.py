@@ -487,6 +487,29 @@ async def test_a_consumer_without_brokers_is_replaced(monkeypatch: pytest.Monkey
     assert any("another Consumer takes its place" in reason for _, reason in faults)
 
 
+UNREADABLE = UnicodeDecodeError("utf-8", b"Failed to resolve h\xff:1", 19, 20, "invalid start byte")
+
+
+async def test_a_log_line_that_is_no_text_loses_nothing() -> None:
+    """confluent-kafka raises where it cannot decode one, and drops what it was to return."""
+    consumer = ScriptedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    async with running(consumer, faults) as source:
+        source.assign(1, {A: 0, B: 5})
+        source.open(1, [A, B])
+        consumer.feed(record(A, 0))
+        assert (await source.receive(1, [A], 1)).next_offset == 1
+        consumer.fail_with = UNREADABLE
+        await consumer.until(lambda: ("assign", [(0, 1), (1, 5)]) in consumer.calls)
+        consumer.fail_with = None
+        consumer.feed(record(A, 1), record(B, 5))
+        assert (await source.receive(1, [A], 1)).next_offset == 2
+        assert (await source.receive(1, [B], 1)).next_offset == 6
+    assert consumer.calls[1:3] == [("unassign", [0, 1]), ("assign", [(0, 1), (1, 5)])]
+    assert {partition for partition, _ in faults} == {None}
+    assert "Failed to resolve h\\xff:1" in faults[0][1]
+
+
 async def test_a_thread_that_fails_fails_every_receive() -> None:
     """receive raises the error that ended the thread."""
     consumer = ScriptedConsumer()

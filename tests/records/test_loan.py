@@ -21,7 +21,13 @@ from kgroup.records.waiters import ThreadRead
 from kgroup.types import TopicPartition
 from tests.records.environments import Environment, value_of
 from tests.records.scripted import failure, record, run_of, scripted
-from tests.records.test_consumer_thread import PATIENCE, ScriptedConsumer, obeyed, running
+from tests.records.test_consumer_thread import (
+    PATIENCE,
+    UNREADABLE,
+    ScriptedConsumer,
+    obeyed,
+    running,
+)
 
 CHUNK = 4
 A, B = (TopicPartition("t", number) for number in range(2))
@@ -296,6 +302,20 @@ async def test_an_error_in_the_loop_is_treated_as_in_the_thread() -> None:
         consumer.fail_with = RuntimeError("as scripted")
         with pytest.raises(FetchError, match="as scripted"):
             await source.receive(1, [A], 1)
+
+
+async def test_a_log_line_that_is_no_text_loses_nothing() -> None:
+    """What the loop's thread did not get is fetched again before anything else is taken."""
+    consumer = WatchedConsumer()
+    consumer.feed(*(record(A, at) for at in range(CHUNK)))
+    async with reading(consumer, A) as source:
+        await offsets(source, A, CHUNK)
+        consumer.fail_with = UNREADABLE
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(offsets, source, A, 2 * CHUNK)
+            await consumer.until(lambda: ("assign", [(0, CHUNK)]) in consumer.calls)
+            consumer.fail_with = None
+            consumer.feed(*(record(A, CHUNK + at) for at in range(2 * CHUNK)))
 
 
 async def test_a_reader_that_is_cancelled_while_it_takes_leaves_it_to_another() -> None:
