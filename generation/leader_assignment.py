@@ -9,9 +9,10 @@ Source: Kafka's ``ConsumerCoordinator.onLeaderElected``; KIP-814 (a leader that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, final
+from heapq import nsmallest
+from typing import Final, TypeVar, final
 
 import attrs
 import trio
@@ -22,7 +23,7 @@ from kgroup.client.cluster import Metadata
 from kgroup.client.coordinator import UNREADABLE
 from kgroup.client.error_policy import Request
 from kgroup.client.retry import until_answered
-from kgroup.errors import AssignorTimeoutError, UsageError
+from kgroup.errors import AssignorTimeoutError, UsageError, count_of, short_list
 from kgroup.events import (
     AssignorAbandoned,
     PartitionsUnassigned,
@@ -40,12 +41,20 @@ from kgroup.types import (
 )
 from kgroup.watchers.partitions import Poll
 
+T = TypeVar("T")
+
 MARGIN: Final = 1.0
 """Seconds before the rebalance time-out by which the assignment must be computed, so that SyncGroup
 arrives in time; a tenth of the time-out, if that is less."""
 
 MANY_TOPICS: Final = 2000
 """With more topics of other members than this, Metadata requests all topics and names none."""
+
+MANY_NAMES: Final = 10_000
+"""If members name more topics than this together, a thread compares the names."""
+
+MOST_REPORTED: Final = 1000
+"""The most names of other members' topics that an event has."""
 
 
 @final
@@ -56,7 +65,8 @@ class GroupTopics:
     Attributes:
         own: those that this member subscribes to.
         foreign: those that only other members subscribe to.
-        invalid: the names of other members' subscriptions that no topic can have, and why.
+        invalid: the first `MOST_REPORTED` names of other members' subscriptions that no topic can
+            have, and why.
     """
 
     own: frozenset[str]
@@ -67,8 +77,9 @@ class GroupTopics:
 def group_topics(own: Collection[str], *others: Collection[str]) -> GroupTopics:
     """The topics of a member and of the others."""
     foreign = frozenset[str]().union(*others).difference(own)
-    invalid = {name: fault for name in foreign if (fault := topic_fault(name))}
-    return GroupTopics(frozenset(own), foreign.difference(invalid), invalid)
+    faults = {name: fault for name in foreign if (fault := topic_fault(name))}
+    invalid = {name: faults[name] for name in nsmallest(MOST_REPORTED, faults)}
+    return GroupTopics(frozenset(own), foreign.difference(faults), invalid)
 
 
 @final
@@ -78,7 +89,8 @@ class FoundTopics:
 
     Attributes:
         known: the topics that exist.
-        missing: those that do not exist.
+        missing: those that do not exist; of topics that only other members subscribe to, the first
+            `MOST_REPORTED`.
     """
 
     known: Mapping[str, TopicInfo]
@@ -102,9 +114,29 @@ class LeaderAssignment:
     answer: JoinResult
     deadline: float
 
-    def topics_of(self, own: Collection[str]) -> GroupTopics:
-        """Every topic that the whole group subscribes to."""
-        return group_topics(own, *{member.topics for member in self.answer.members})
+    async def topics_of(
+        self,
+        own: Collection[str],
+        members: Sequence[MemberSubscription],
+        more: Collection[str] = (),
+    ) -> GroupTopics:
+        """Every topic that this member and others subscribe to, and some more.
+
+        Cancellation: nothing changes.
+        """
+
+        def gather() -> GroupTopics:
+            return group_topics(own, more, *{member.topics for member in members})
+
+        return await self._compare(gather, sum(len(member.topics) for member in members))
+
+    async def _compare(self, work: Callable[[], T], names: int) -> T:
+        """Call a function that looks at so many names; where they are many, in a thread."""
+        if names > MANY_NAMES:
+            thread = f"kgroup-topics {self.membership.group_id}"
+            return await self.member.checking_thread(work, thread)
+        await trio.lowlevel.checkpoint()
+        return work()
 
     async def fetch_topics(self, topics: GroupTopics) -> FoundTopics:
         """Find the topics that exist, however long it takes until a broker answers.
@@ -122,7 +154,9 @@ class LeaderAssignment:
         refused = {**topics.invalid, **{name: error.name for name, error in found.refused.items()}}
         if refused:
             self.member.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
-        missing = (topics.own | topics.foreign) - found.topics.keys() - refused.keys()
+        missing = await self._compare(
+            partial(_missing, topics, {*found.topics, *refused}), len(topics.foreign)
+        )
         return FoundTopics(found.topics, missing)
 
     async def fetch_topics_once(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:
@@ -140,8 +174,10 @@ class LeaderAssignment:
         It raises TransportError if no broker answers, and BrokerError if a broker refuses to
         answer, or if this member may not read a topic of its own.
         """
-        interval, names = self.member.config.partition_watch_interval, topics.own | topics.foreign
-        if not names or len(topics.foreign) > MANY_TOPICS:
+        interval = self.member.config.partition_watch_interval
+        are_many = len(topics.foreign) > MANY_TOPICS
+        names = frozenset[str]() if are_many else topics.own | topics.foreign
+        if not names:
 
             async def alone(*, only_changed: bool) -> Mapping[str, TopicInfo]:
                 del only_changed
@@ -166,8 +202,7 @@ class LeaderAssignment:
         # topics are requested: their number is bounded by the cluster.
         own = await self.member.cluster.metadata(topics.own)
         everything = await self.member.cluster.metadata(None)
-        existing = topics.foreign & everything.topics.keys()
-        theirs = {name: everything.topics[name] for name in existing}
+        theirs = {name: info for name, info in everything.topics.items() if name in topics.foreign}
         return attrs.evolve(own, topics={**theirs, **own.topics})
 
     async def assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
@@ -240,14 +275,21 @@ class LeaderAssignment:
         )
 
     def _report_unreadable(self, members: Collection[MemberSubscription]) -> None:
-        for member in members:
-            if member.version == UNREADABLE:
-                self.member.emitter.emit(
-                    RequestFailed,
-                    request=Request.JOIN.value,
-                    reason=f"the subscription of member {member.member_id} cannot be read",
-                    next_action="assign it no partitions",
-                )
+        names = [member.member_id for member in members if member.version == UNREADABLE]
+        if names:
+            subject = f"the subscriptions of {count_of(len(names), 'member')} cannot be read"
+            self.member.emitter.emit(
+                RequestFailed,
+                request=Request.JOIN.value,
+                reason=f"{subject}: {short_list(names)}",
+                next_action="assign them no partitions",
+            )
+
+
+def _missing(topics: GroupTopics, others: Collection[str]) -> Collection[str]:
+    """The topics that are not among others; of the foreign ones, the first."""
+    own, foreign = topics.own.difference(others), topics.foreign.difference(others)
+    return own.union(nsmallest(MOST_REPORTED, foreign))
 
 
 def _compute(

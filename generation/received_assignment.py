@@ -216,11 +216,12 @@ class InheritedAssignment:
 
     async def _as_leader(self, group: DescribeResult, known: Mapping[str, TopicInfo]) -> Verdict:
         if not group.stable:  # A rebalance is under way, and this member will have to join.
-            return Verdict(watched=known, topics=self._topics_of(group, known))
+            return Verdict(watched=known, topics=await self._topics_of(group, known))
         thread = f"kgroup-compare {self.leader.membership.group_id}"
         work = partial(compare, known, group)
         faults, watched = await self.leader.member.assignor_thread(work, thread)
-        return Verdict(faults=faults, watched=watched, topics=self._topics_of(group, watched))
+        topics = await self._topics_of(group, watched)
+        return Verdict(faults=faults, watched=watched, topics=topics)
 
     async def _as_follower(self, held: frozenset[str]) -> Verdict:
         if strange := held - self.join.topics:
@@ -233,7 +234,7 @@ class InheritedAssignment:
             return FITS
         # A broker before JoinGroup v9 names the id that a returning leader had before.
         if self._may_lead and self.join.answer.leader_id not in group.assignments:
-            found = await self.leader.fetch_topics(self._topics_of(group))
+            found = await self.leader.fetch_topics(await self._topics_of(group))
             return await self._as_leader(group, found.known)
         covered = {one.topic for given in group.assignments.values() for one in given}
         return _uncovered(lacking - covered)
@@ -247,9 +248,9 @@ class InheritedAssignment:
         instance = self.leader.membership.group_instance_id
         return self.join.answer.leader_id.startswith(f"{instance}-")
 
-    def _topics_of(self, group: DescribeResult, more: Collection[str] = ()) -> GroupTopics:
+    async def _topics_of(self, group: DescribeResult, more: Collection[str] = ()) -> GroupTopics:
         members = (*group.members, *self.join.answer.members)
-        return group_topics(self.join.topics, more, *(member.topics for member in members))
+        return await self.leader.topics_of(self.join.topics, members, more)
 
     async def _describe(self) -> DescribeResult:
         return await until_answered(

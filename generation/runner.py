@@ -249,7 +249,7 @@ class GenerationRunner:
         missing: Collection[str] = ()
         assignments: MemberAssignments = {}
         if self._membership.leader:
-            topics = self._leader.topics_of(join.topics)
+            topics = await self._leader.topics_of(join.topics, join.answer.members)
             found = await self._step(Request.METADATA, partial(self._leader.fetch_topics, topics))
             known, missing = found.known, found.missing
             # The topics from which an inherited assignment was computed are not known yet.

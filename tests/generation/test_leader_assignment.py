@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -19,8 +19,9 @@ from kgroup.events import (
     Event,
     PartitionsUnassigned,
     RequestFailed,
+    TopicsRefused,
 )
-from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
+from kgroup.generation.leader_assignment import MOST_REPORTED, GroupTopics, LeaderAssignment
 from kgroup.interfaces import Compute, JoinResult
 from kgroup.types import MemberSubscription, TopicInfo, TopicPartition
 from kgroup.worker_thread import WorkerThread, compute_inline
@@ -106,7 +107,8 @@ async def test_topics_are_the_whole_group_s(
 ) -> None:
     """The leader finds its own topics, and those that only other members subscribe to."""
     it = Led(nursery, subscribed("m-1", "t"), subscribed("m-2", "u", "v"))
-    assert it.leader.topics_of({"t", "w"}) == wanted("t", "w", foreign=["u", "v"])
+    found = await it.leader.topics_of({"t", "w"}, it.leader.answer.members)
+    assert found == wanted("t", "w", foreign=["u", "v"])
 
 
 async def test_missing_topics_are_told_apart(
@@ -197,14 +199,43 @@ async def test_an_invalid_assignment_is_refused(
 async def test_members_with_unreadable_subscriptions_are_reported(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """They get no partition, and the event says why."""
-    broken = MemberSubscription(member_id="m-9", version=UNREADABLE)
-    it = Led(nursery, subscribed("m-1", "t"), broken)
-    assert await it.leader.assign(known(1)) == {"m-1": (T0,), "m-9": ()}
+    """They get no partition, and one event says why, however many they are."""
+    broken = [
+        MemberSubscription(member_id=f"m-{number}", version=UNREADABLE) for number in range(2, 999)
+    ]
+    it = Led(nursery, subscribed("m-1", "t"), *broken)
+    assert (await it.leader.assign(known(1)))["m-1"] == (T0,)
     (event,) = it.events
-    assert "the subscription of member m-9 cannot be read; next: assign it no partitions" in str(
-        event
+    assert "the subscriptions of 997 members cannot be read: m-2, m-3" in str(event)
+    assert "more; next: assign them no partitions" in str(event)
+
+
+async def test_very_many_names_are_compared_in_a_thread(nursery: trio.Nursery) -> None:
+    """Other members decide how many there are; events have only some, and the own ones."""
+    it = Led(
+        nursery,
+        subscribed("m-1", "t", "zzz"),
+        *(subscribed(f"m-{n}", *(f"n{n}-{k}" for k in range(1000))) for n in range(2, 14)),
+        subscribed("m-x", *(f"no topic {k}" for k in range(2000))),
     )
+    threads: list[str] = []
+    compute = WorkerThread()
+
+    async def watched(work: Callable[[], Any], name: str) -> Any:
+        threads.append(name)
+        return await compute(work, name)
+
+    leader = attrs.evolve(it.leader, member=attrs.evolve(it.leader.member, checking_thread=watched))
+    topics = await leader.topics_of({"t", "zzz"}, leader.answer.members)
+    assert (len(topics.foreign), len(topics.invalid)) == (12_000, MOST_REPORTED)
+    found = await leader.fetch_topics(topics)
+    assert list(found.known) == ["t"]
+    assert len(found.missing) == MOST_REPORTED + 1
+    assert "zzz" in found.missing
+    assert threads == ["kgroup-topics g"] * 2
+    (event,) = it.events
+    assert isinstance(event, TopicsRefused)
+    assert len(event.topics) == MOST_REPORTED
 
 
 async def test_an_assignor_is_called_in_a_thread(nursery: trio.Nursery) -> None:
