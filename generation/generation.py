@@ -15,7 +15,7 @@ import trio
 from kgroup import arguments
 from kgroup.client.subscription import Topics
 from kgroup.config import GroupConfig
-from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, short_list
+from kgroup.errors import StaleGenerationError, UsageError, short_list
 from kgroup.events import Event
 from kgroup.functions import check_task
 from kgroup.generation.commit_request import generation_ended_error, stale_error
@@ -404,9 +404,8 @@ class Generation(MembershipView):
         """
         self._check_thread("commit_in_transaction", waits=True)
         self._refuse_if_ended()
-        if not callable(getattr(producer, "send_offsets_to_transaction", None)):
-            wanted = "it must be a transactional confluent_kafka.Producer"
-            raise ArgumentError("producer", producer, wanted)
+        wanted = "it must be a transactional confluent_kafka.Producer"
+        arguments.with_method("producer", producer, "send_offsets_to_transaction", wanted)
         arguments.instance("beyond_read", beyond_read, bool)
         checked = self._positions.check(offsets, beyond_read=beyond_read)
         await self._committer.commit_in_transaction(producer, checked)

@@ -39,10 +39,22 @@ from typing import TypeAlias, final
 import attrs
 
 from kgroup import arguments
-from kgroup.errors import NotOwnedError, OffsetBehindCommitError, OffsetBeyondReadError
+from kgroup.errors import (
+    ArgumentError,
+    NotOwnedError,
+    OffsetBehindCommitError,
+    OffsetBeyondReadError,
+)
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.interfaces import Batch
-from kgroup.types import Assignment, Membership, OffsetAndMetadata, Offsets, TopicPartition
+from kgroup.types import (
+    Assignment,
+    Membership,
+    OffsetAndMetadata,
+    Offsets,
+    TopicPartition,
+    partition_fault,
+)
 
 OffsetRange: TypeAlias = tuple[int, int]
 """The first offset, and the one after the last."""
@@ -244,6 +256,8 @@ class Positions:
             ArgumentError: the argument is no partition.
         """
         if arguments.partition("partition", partition) not in self._assignment:
+            if fault := partition_fault(partition):
+                raise ArgumentError("partition", partition, f"no cluster can have it: {fault}")
             owned = ", ".join(map(str, self._assignment)) or "nothing"
             raise NotOwnedError(
                 f"this generation does not own {partition}: {self._membership} owns {owned};"

@@ -24,7 +24,7 @@ from typing import Any, final
 
 import trio
 
-from kgroup.errors import OffsetOutOfRangeError, StaleGenerationError, UsageError
+from kgroup.errors import ArgumentError, OffsetOutOfRangeError, StaleGenerationError, UsageError
 from kgroup.generation.leased_batches import LeasedBatches
 from kgroup.generation.positions import BatchInHand
 from kgroup.generation.states import State
@@ -162,7 +162,12 @@ class RecordStream(PartitionStream):
 
         Of a shared stream, the block is the time for which the batch is processed. Of others, that
         time goes on until the program asks for the next batch, unless the block raises.
+
+        Raises:
+            ArgumentError: it is no batch.
         """
+        if not isinstance(batch, Batch):
+            raise ArgumentError("batch", batch, "it must be a batch of this stream")
         if self._shared:
             self._begin(batch)
         try:

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from kgroup import bounds
-from kgroup.errors import ArgumentError
+from kgroup.errors import ArgumentError, short_repr
 from kgroup.types import (
     INT64_MAX,
     OffsetAndMetadata,
-    Offsets,
     TopicPartition,
     as_int,
+    partition_fault,
 )
 
 T = TypeVar("T")
@@ -113,6 +113,20 @@ def group(value: T, kind: type[T]) -> T:
     return instance("group", value, kind)
 
 
+def with_method(name: str, value: object, method: str, wanted: str) -> None:
+    """Check that an object has a method.
+
+    Raises:
+        ArgumentError: it has none, or raises where that is read.
+    """
+    try:
+        has_it = callable(getattr(value, method, None))
+    except Exception as error:
+        raise ArgumentError(name, value, f"its {method!r} raised; {wanted}") from error
+    if not has_it:
+        raise ArgumentError(name, value, wanted)
+
+
 def listed(name: str, value: object, kind: type[T]) -> tuple[T, ...]:
     """Check an iterable of objects of one class, and convert it to a tuple.
 
@@ -121,7 +135,7 @@ def listed(name: str, value: object, kind: type[T]) -> tuple[T, ...]:
     """
     if not isinstance(value, Iterable):
         raise ArgumentError(name, value, f"it must be an iterable of {kind.__name__}")
-    return tuple(instance(name, one, kind) for one in value)
+    return tuple(instance(name, one, kind) for one in _items(name, value))
 
 
 def partition(name: str, value: object) -> TopicPartition:
@@ -151,7 +165,7 @@ def partitions(name: str, value: object) -> frozenset[TopicPartition] | None:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         wanted = "it must be a kgroup.TopicPartition, or an iterable of them"
         raise ArgumentError(name, value, wanted)
-    return frozenset(partition(name, one) for one in value)
+    return frozenset(partition(name, one) for one in _items(name, value))
 
 
 def offsets(value: object) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -163,16 +177,34 @@ def offsets(value: object) -> dict[TopicPartition, OffsetAndMetadata]:
     if not isinstance(value, Mapping):
         wanted = "it must be a mapping of kgroup.TopicPartition to an int or an OffsetAndMetadata"
         raise ArgumentError("offsets", value, wanted)
-    given: Offsets = value
-    for one in given:
+    given: Mapping[Any, Any] = value
+    if type(value) is not dict:
+        try:
+            given = dict(value)
+        except Exception as error:
+            wanted = f"reading it raised {short_repr(error)}"
+            raise ArgumentError("offsets", value, wanted) from error
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
+    for one, at in given.items():
         if not isinstance(one, TopicPartition):
-            raise ArgumentError(
-                "offsets", value, f"its key {one!r} must be a kgroup.TopicPartition"
-            )
-    return {partition("offsets", one): _position(one, at) for one, at in given.items()}
+            wanted = f"its key {short_repr(one)} must be a kgroup.TopicPartition"
+            raise ArgumentError("offsets", value, wanted)
+        name = partition("offsets", one)
+        checked[name] = _position(name, at)
+    return checked
 
 
 def _position(of: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
     if isinstance(given, OffsetAndMetadata):
         return given
-    return OffsetAndMetadata(whole(f"{of}: offset", given, 0))
+    name = "offset" if partition_fault(of) else f"{of}: offset"
+    return OffsetAndMetadata(whole(name, given, 0))
+
+
+def _items(name: str, value: Iterable[T]) -> Iterator[T]:
+    """What an iterable of the program's has, which may be endless."""
+    try:
+        yield from value
+    except Exception as error:
+        wanted = f"iterating over it raised {short_repr(error)}"
+        raise ArgumentError(name, value, wanted) from error

@@ -88,8 +88,8 @@ class DeadLetters:
     """
 
     def __init__(self, producer: Producer, topic: str, *, timeout: float = 30.0) -> None:
-        if not callable(getattr(producer, "produce", None)):
-            raise ArgumentError("producer", producer, "it must be a confluent_kafka.Producer")
+        wanted = "it must be a confluent_kafka.Producer"
+        arguments.with_method("producer", producer, "produce", wanted)
         self._producer = producer
         if (fault := topic_fault(topic)) is not None:
             raise ArgumentError("topic", topic, f"this name {fault}")

@@ -95,7 +95,7 @@ def as_int(value: Any) -> Any:
         return value
     try:
         return operator.index(value)
-    except TypeError:
+    except Exception:  # noqa: BLE001 # whatever the object's own __index__ raises
         return value
 
 

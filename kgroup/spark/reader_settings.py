@@ -42,7 +42,12 @@ FIXED: Final[Mapping[str, str]] = {
     "group.id": "it is the field group_id",
     "group.instance.id": "executors join no group",
     "isolation.level": "it is the field isolation_level",
+    "metadata.broker.list": "it is the field bootstrap_servers",
     "statistics.interval.ms": "it follows from no_progress_timeout",
+    **dict.fromkeys(
+        ("error_cb", "logger", "on_commit", "stats_cb", "throttle_cb"),
+        "it is a function, which cannot be shipped",
+    ),
 }
 """librdkafka's settings that cannot be given in ``client`` or ``secrets``, and why."""
 SECRET: Final = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config", "token")
@@ -129,7 +134,7 @@ _VALUE: Final = bounds.Bound(_is_value, CLIENT)
 def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
     for name, reference in pairs:
         _check_name("secrets", name)
-        kind, _sep, rest = str(reference).partition(":")
+        kind, _sep, rest = reference.partition(":") if isinstance(reference, str) else ("",) * 3
         if kind not in _LOOKUPS or not rest or (kind == "call" and ":" not in rest):
             # The value is not shown: it may be the secret itself, given by mistake.
             raise ConfigError(
@@ -256,7 +261,7 @@ def _resolve(name: str, reference: str) -> Any:
     try:
         found = _LOOKUPS[kind](rest)
         return found if name == CALLBACK or kind != "call" else found()
-    except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function raises
         # Without the cause: its text may contain the secret.
         raise ConfigError(
             f"secrets[{name!r}]",
@@ -265,7 +270,7 @@ def _resolve(name: str, reference: str) -> Any:
         ) from None
 
 
-def _failure(kind: str, error: Exception) -> str:
+def _failure(kind: str, error: BaseException) -> str:
     """Why a reference cannot be resolved, in words that hold no secret."""
     if kind == "env" and isinstance(error, KeyError):
         return "the environment variable is not set there"

@@ -20,6 +20,8 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 ANY: Final = "*"
 """As a name, a user or a host of a rule: all of them."""
+_MOST: Final = 1_000_000
+"""The most rules that a broker is made with."""
 _USER: Final = "User"
 """The type of all principals that log in."""
 
@@ -144,9 +146,10 @@ def rules(given: object) -> Any:
     """
     if given is None:
         return None
-    if not isinstance(given, Collection) or not all(isinstance(one, Acl) for one in given):
+    listed = bounds.listed("acls", given, _MOST) if isinstance(given, Collection) else None
+    if not isinstance(listed, tuple) or not all(isinstance(one, Acl) for one in listed):
         raise ConfigError("acls", given, "it must be a list of Acl")
-    return tuple(given)
+    return listed
 
 
 _Pattern = tuple[ResourceType, str, bool]
