@@ -17,6 +17,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
+from kgroup.testing import child_of
 from kgroup.testing.java import (
     QUICK,
     KafkaUnavailableError,
@@ -61,12 +62,8 @@ def _dump(class_path: str, archive: Path) -> None:
         options = [*QUICK, "-Xshare:dump", f"-XX:SharedClassListFile={names}"]
         command = java_command(options=[*options, f"-XX:SharedArchiveFile={made}"])
         try:
-            subprocess.run(
-                [*command, "-cp", class_path],
-                check=True,
-                capture_output=True,
-                timeout=TIMEOUT,
-            )
+            dumped = child_of.run([*command, "-cp", class_path], stdin="", timeout=TIMEOUT)
+            dumped.check_returncode()
             made.replace(archive)
         finally:
             made.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 GRACE: Final = 5.0
@@ -28,6 +28,7 @@ def run(
     stdin: str,
     timeout: float,
     grace: float = GRACE,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and capture its output; it does not outlive this process.
 
@@ -36,6 +37,7 @@ def run(
         stdin: text for its standard input.
         timeout: seconds until it is terminated.
         grace: seconds after which it is killed if it has not ended.
+        env: its environment; this process's by default.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than ``timeout`` and was ended.
@@ -50,6 +52,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=env,
             pass_fds=[theirs],
         )
     except BaseException:

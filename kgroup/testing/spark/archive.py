@@ -23,6 +23,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
+from kgroup.testing import child_of
 from kgroup.testing.java import Jars, archive_digest, cache_folder
 from kgroup.testing.spark.jars import spark_folder
 from kgroup.testing.spark.java import Java, SparkUnavailableError, find_java
@@ -128,11 +129,9 @@ def _link(home: Path) -> bool:
 def _train(archive: Path, home: Path) -> None:
     made = archive.with_suffix(f".{os.getpid()}")
     try:
-        trained = subprocess.run(
+        trained = child_of.run(
             [sys.executable, "-c", TRAINING, str(made)],
-            check=False,
-            capture_output=True,
-            text=True,
+            stdin="",
             timeout=TIMEOUT,
             env={**os.environ, "SPARK_HOME": str(home)},
         )
