@@ -411,6 +411,8 @@ OTHERWISE: Final[Mapping[Request, Reaction]] = {
 #: because one side did not accept the other's certificate or login.
 LOGIN_REFUSED: Final[Mapping[Request, Reaction]] = {
     **dict.fromkeys(Request, _UNAUTHENTICATED),
+    # The heartbeats have a connection of their own, and say whether the member is still known.
+    Request.COMMIT: _REFUSE,
     Request.LEAVE: _IGNORE,
     Request.EPOCH_ENDS: _IGNORE,
 }

@@ -14,6 +14,7 @@ from trio.testing import MockClock
 from kgroup.client.error_policy import REACTIONS, Action, Request, broker_error, reaction_to_code
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
+    AuthenticationError,
     AuthorizationError,
     BrokerError,
     CommitFailedError,
@@ -190,6 +191,16 @@ async def test_a_refused_generation_fails_every_caller(
         assert code.name in str(error)
     assert made.outcome(at(p2=3)) is None
     assert [stale for _, _, stale in fake.refused] == [True]
+
+
+async def test_a_login_that_is_refused_concerns_the_commit_only(autojump_clock: MockClock) -> None:
+    """The heartbeats' connection may still be accepted, and a later commit's as well."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [AuthenticationError(58, "SASL_AUTHENTICATION_FAILED", "login")]
+    made = attempt(fake, at(p0=1))
+    await made.run()
+    assert isinstance(made.outcome(at(p0=1)), CommitFailedError)
+    assert fake.lifecycle.recorded_end is None
 
 
 async def test_a_request_that_the_coordinator_lacks_ends_the_generation(
