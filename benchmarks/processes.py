@@ -18,10 +18,10 @@ SHOWN: Final = 400
 
 
 def environment() -> dict[str, str]:
-    """The variables of a process that imports this checkout's benchmarks, and what users have.
+    """The environment of a process that imports this checkout's benchmarks.
 
-    Tools for tests are hidden: kio imports hypothesis where that is installed, which would cost
-    kgroup's processes 15 MiB and a part of a second that users' have not.
+    Tools for tests are hidden, as users' installations have none: kio imports hypothesis where that
+    is installed, which would cost kgroup's processes 15 MiB and some tenths of a second.
     """
     paths = [str(LEAN), str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -39,7 +39,6 @@ from kgroup.errors import (
     BrokerError,
     OffsetOutOfRangeError,
     TransportError,
-    UnsupportedVersionError,
 )
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
@@ -145,8 +144,6 @@ class CommitVerifier:
                     use_cached=use_cached,
                     up_to_date=self._up_to_date if fresh else (),
                 )
-            except UnsupportedVersionError:
-                return
             except (BrokerError, TransportError) as error:
                 failed = dict.fromkeys(left, error)
             left = {name: epochs[name] for name in self._to_retry(failed)}

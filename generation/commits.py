@@ -91,8 +91,8 @@ class Committer:
     Attributes:
         unanswered: whether the coordinator may yet receive a commit of this generation that got no
             answer. Then the member must not continue under the same generation id; see ``Member``.
-        unlocated: for each partition, how often a commit of it was called while its start was not
-            known.
+        unlocated_commits: for each partition, how often a commit of it was called while its start
+            was not known.
     """
 
     def __init__(self, member: MemberContext, lifecycle: Lifecycle, positions: Positions) -> None:
@@ -108,11 +108,11 @@ class Committer:
         """When the next request may be sent, by trio's clock. One that follows a request which did
         not reach the coordinator waits: a caller may repeat its commit without a pause."""
         self.unanswered = False
-        self.unlocated: Counter[TopicPartition] = Counter()
+        self.unlocated_commits: Counter[TopicPartition] = Counter()
         self._unlocated_under_way: Counter[TopicPartition] = Counter()
 
     def may_be_committing(self, partition: TopicPartition) -> bool:
-        """Whether a commit has no outcome yet that was called while the start was not known."""
+        """Whether a commit that was called before the start was known is still under way."""
         return self._unlocated_under_way[partition] > 0
 
     async def commit(self, offsets: CommitOffsets) -> None:
@@ -169,8 +169,11 @@ class Committer:
     @contextmanager
     def _counted(self, offsets: CommitOffsets) -> Iterator[None]:
         """Count a commit of partitions of which the starts are not known."""
-        unlocated = self._positions.unlocated.intersection(offsets)
-        self.unlocated.update(unlocated)
+        unlocated = self._positions.unlocated and self._positions.unlocated.intersection(offsets)
+        if not unlocated:
+            yield
+            return
+        self.unlocated_commits.update(unlocated)
         self._unlocated_under_way.update(unlocated)
         try:
             yield

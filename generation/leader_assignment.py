@@ -51,10 +51,10 @@ MANY_TOPICS: Final = 2000
 """With more topics of other members than this, Metadata requests all topics and names none."""
 
 MANY_NAMES: Final = 10_000
-"""If members name more topics than this together, a thread compares the names."""
+"""If the members' subscriptions have more names than this in total, a thread compares them."""
 
 MOST_REPORTED: Final = 1000
-"""The most names of other members' topics that an event has."""
+"""The most invalid, and the most missing, names of other members' topics that an event lists."""
 
 
 @final

@@ -22,8 +22,8 @@ It ends without moving the partition if the program seeks there, or if its strea
 
 **Commits before a start is known.** A program may commit a partition that it has not read, to say
 where it begins. The partition is then read from there, and what was found is not committed over it.
-Where no such commit is acknowledged, one may still be on its way, or its outcome may be unknown, or
-that of its transaction: so the coordinator is asked.
+If such a commit was called but not acknowledged (it is on its way, its outcome is unknown, or its
+transaction is undecided), the committed offset is fetched first.
 
 INVARIANT: a partition is moved only by its current search, and only while the generation runs.
 
@@ -227,7 +227,7 @@ class PositionSearches:
                 if (committed := self._positions.committed_unlocated(one.partition)) is not None:
                     self._begin_at(one.partition, committed)
                     self._end(one)
-                elif one.error is None and self._committer.unlocated[one.partition] > 0:
+                elif one.error is None and self._committer.unlocated_commits[one.partition] > 0:
                     undecided[one] = start
                 else:
                     found[one] = start
@@ -245,9 +245,12 @@ class PositionSearches:
         """Begin where the program has committed partitions before their starts were known.
 
         Args:
-            found: where they begin if the group has no offset of them.
+            found: where they begin if the group has no offset of them that is in their logs.
         """
-        called = {one: self._committer.unlocated[one.partition] for one in found}
+        under_way = [one for one in found if self._committer.may_be_committing(one.partition)]
+        self._plan(under_way)
+        found = {one: start for one, start in found.items() if one not in under_way}
+        called = {one: self._committer.unlocated_commits[one.partition] for one in found}
         names = [one.partition for one in found]
         result = await self._or_end(found, partial(self._starts.requests.committed, names))
         if result is None or self._lifecycle.state is not State.RUNNING:
@@ -257,13 +260,15 @@ class PositionSearches:
             name = one.partition
             if not self._is_current(one):
                 continue
-            is_new = self._committer.unlocated[name] > called[one]
-            if is_new or self._committer.may_be_committing(name):
-                self._plan([one])
-            elif (committed := result.value[name]) is None:
+            if (acknowledged := self._positions.committed_unlocated(name)) is not None:
+                self._begin_at(name, acknowledged)
+                self._end(one)
+            elif self._committer.unlocated_commits[name] > called[one]:
+                self._plan([one])  # the answer may be older than that commit
+            elif (at := result.value[name]) is None or self._starts.is_lost(name, at.offset):
                 left[one] = start
             else:
-                self._begin_at(name, committed.offset)
+                self._begin_at(name, at.offset)
                 self._end(one)
         if left:
             with self._lifecycle.working():

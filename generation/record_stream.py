@@ -167,7 +167,7 @@ class RecordStream(PartitionStream):
             ArgumentError: it is no batch.
         """
         if not isinstance(batch, Batch):
-            raise ArgumentError("batch", batch, "it must be a batch of this stream")
+            raise ArgumentError("batch", batch, "it must be a kgroup.Batch")
         if self._shared:
             self._begin(batch)
         try:

@@ -284,6 +284,11 @@ class StartFinder:
         chosen.update(await self._rules_without_commit(without_commit))
         return chosen
 
+    def is_lost(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether this is the committed offset that the partition's log has no more."""
+        lost = self._lost.get(partition)
+        return lost is not None and lost.offset == offset
+
     def by_leader(self, partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:
         """Partitions in groups that one leader can be asked for together, as far as is known."""
         return self._member.cluster.by_leader(partitions)

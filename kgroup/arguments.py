@@ -180,7 +180,7 @@ def offsets(value: object) -> dict[TopicPartition, OffsetAndMetadata]:
     given: Mapping[Any, Any] = value
     if type(value) is not dict:
         try:
-            given = dict(value)
+            given = dict(value.items())
         except Exception as error:
             wanted = f"reading it raised {short_repr(error)}"
             raise ArgumentError("offsets", value, wanted) from error
@@ -197,12 +197,14 @@ def offsets(value: object) -> dict[TopicPartition, OffsetAndMetadata]:
 def _position(of: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
     if isinstance(given, OffsetAndMetadata):
         return given
+    if type(given) is int and 0 <= given <= INT64_MAX:
+        return OffsetAndMetadata(given)
     name = "offset" if partition_fault(of) else f"{of}: offset"
     return OffsetAndMetadata(whole(name, given, 0))
 
 
 def _items(name: str, value: Iterable[T]) -> Iterator[T]:
-    """What an iterable of the program's has, which may be endless."""
+    """The items of a program's iterable, one by one: it may be endless."""
     try:
         yield from value
     except Exception as error:

@@ -362,10 +362,11 @@ class GroupFullError(FatalGroupError):
 
 @final
 class UnsupportedVersionError(FatalGroupError):
-    """The broker and kgroup have no version of a request in common, so that nothing was sent.
+    """The broker and kgroup have no version of a request in common, so nothing was sent.
 
-    The code is that with which a broker refuses a version. A group lives on where it can do without
-    the request.
+    Its code is UNSUPPORTED_VERSION, as if the broker had refused the version. The group closes,
+    unless it can continue without the request (docs/recovery.md). From a stream it says that a
+    leader cannot be asked where to begin, and from a commit that the coordinator cannot be found.
     """
 
     def __init__(self, message: str, request: str = "") -> None:

@@ -7,23 +7,23 @@ from collections.abc import Callable
 import psutil
 
 
-def children_that(
-    parent: psutil.Process, so: Callable[[psutil.Process], bool], *, recursive: bool = False
+def children_where(
+    parent: psutil.Process, holds: Callable[[psutil.Process], bool], *, recursive: bool = False
 ) -> list[psutil.Process]:
-    """The children for which ``so`` holds, without those that end before it is known.
+    """The children for which ``holds`` returns True; one that ends meanwhile is left out.
 
     Imports start such children for a moment, for example to find a library.
 
     Args:
         parent: the process.
-        so: called with each of its children.
+        holds: called with each of its children.
         recursive: whether the children of children count too.
     """
 
-    def is_so(child: psutil.Process) -> bool:
+    def does(child: psutil.Process) -> bool:
         try:
-            return so(child)
+            return holds(child)
         except psutil.NoSuchProcess:  # as is a zombie
             return False
 
-    return list(filter(is_so, parent.children(recursive)))
+    return list(filter(does, parent.children(recursive)))

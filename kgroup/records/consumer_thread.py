@@ -116,6 +116,7 @@ from kgroup.records.fetcher import (
 from kgroup.records.librdkafka_messages import (
     ErrorAction,
     action_for,
+    close_consumer,
     count_rising,
     describe_error,
     has_errors,
@@ -386,16 +387,17 @@ class ConsumerThread:
         self._takes += 1
         try:
             most = self._most_to_take
-            chunk = self._consumer.consume(most, 0)
+            try:
+                chunk = self._consumer.consume(most, 0)
+            except UnicodeDecodeError as invalid:
+                # Nothing else is taken before the command has been run.
+                self._post(partial(self._fetch_all_again, invalid))
+                return []
             if len(chunk) < most:
                 self._post(_only_wake)  # the thread waits for what follows
             items = self._items_of(chunk)
             self._count(items)
             items += self._read_watermarks_if_due()
-        except UnicodeDecodeError as invalid:
-            # Nothing else is taken before the command has been run.
-            self._post(partial(self._fetch_all_again, invalid))
-            return []
         except Exception as error:  # noqa: BLE001 - as in the thread, every receive() raises it
             return [FetcherBroken(f"reading for {self.thread.name} failed: {error!r}", error)]
         else:
@@ -437,7 +439,7 @@ class ConsumerThread:
                 if self._login is not None and self._login.files_renewed(monotonic()):
                     self._replace_consumer("CERTIFICATES_RENEWED", _RENEWED)
         finally:
-            _close(self._consumer)
+            close_consumer(self._consumer)
 
     def _await_login(self) -> list[Callable[[], None]] | None:
         """Wait until there is something to log in with.
@@ -477,7 +479,7 @@ class ConsumerThread:
     def _replace_consumer(self, error: str, reason: str) -> None:
         """Continue every fetch in another Consumer, after the last record that arrived."""
         old, self._consumer = self._consumer, self._new_consumer()
-        _close(old)
+        close_consumer(old)
         self._assign_fetches()
         self._deliver_items([FetchFailure(None, error, reason)])
 
@@ -491,7 +493,7 @@ class ConsumerThread:
         if self._fetches:
             self._consumer.incremental_unassign([_to_confluent(name) for name in self._fetches])
         self._assign_fetches()
-        reason = f"librdkafka's log quotes what is no UTF-8: {readable(error)}"
+        reason = f"a log line of librdkafka is not UTF-8: {readable(error)}"
         self._deliver_items([FetchFailure(None, "INVALID_TEXT", reason)])
 
     def _assign_fetches(self) -> None:
@@ -889,12 +891,6 @@ class ConsumerThread:
                 return FetcherBroken(reason, KafkaException(error))
             case _:
                 return FetchFailure(partition, error.name(), reason)
-
-
-def _close(consumer: confluent_kafka.Consumer) -> None:
-    # It closes the Consumer also if it cannot decode a log line; see `_fetch_all_again`.
-    with suppress(UnicodeDecodeError):
-        consumer.close()
 
 
 def _only_wake() -> None:

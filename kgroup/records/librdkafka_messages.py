@@ -25,10 +25,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, final
 
 import attrs
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, Message
 
 from kgroup.permissions import to_grant
 from kgroup.types import TopicPartition
@@ -174,6 +175,12 @@ def text_of(error: KafkaError) -> str:
 def readable(error: UnicodeDecodeError) -> str:
     """The text that could not be decoded, with escapes where it is no UTF-8."""
     return error.object.decode(errors="backslashreplace")
+
+
+def close_consumer(consumer: Consumer) -> None:
+    """Close a Consumer, also if confluent-kafka cannot decode one of the last log lines."""
+    with suppress(UnicodeDecodeError):  # by then it is closed
+        consumer.close()
 
 
 def describe_error(error: KafkaError, topic: str = "") -> str:

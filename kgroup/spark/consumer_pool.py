@@ -24,7 +24,13 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from kgroup.errors import FetchError
-from kgroup.records.librdkafka_messages import ErrorAction, action_for, describe_error, readable
+from kgroup.records.librdkafka_messages import (
+    ErrorAction,
+    action_for,
+    close_consumer,
+    describe_error,
+    readable,
+)
 from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
@@ -178,7 +184,8 @@ class PooledConsumer:
         except KafkaException as error:
             raise FetchError(f"librdkafka failed: {describe_error(error.args[0])}") from error
         except UnicodeDecodeError as error:  # the messages that it had taken are lost
-            raise FetchError(f"librdkafka's log quotes no UTF-8: {readable(error)}") from error
+            reason = f"a log line of librdkafka is not UTF-8: {readable(error)}"
+            raise FetchError(reason) from error
         if self._fatal is not None:
             raise FetchError(f"librdkafka failed: {describe_error(self._fatal)}")
         return chunk
@@ -226,7 +233,7 @@ class PooledConsumer:
 
     def close(self) -> None:
         """Close the Consumer."""
-        self._consumer.close()
+        close_consumer(self._consumer)
 
     def _on_error(self, error: KafkaError) -> None:
         if action_for(error) is ErrorAction.FAIL and error.fatal():

@@ -45,8 +45,21 @@ FIXED: Final[Mapping[str, str]] = {
     "metadata.broker.list": "it is the field bootstrap_servers",
     "statistics.interval.ms": "it follows from no_progress_timeout",
     **dict.fromkeys(
-        ("error_cb", "logger", "on_commit", "stats_cb", "throttle_cb"),
-        "it is a function, which cannot be shipped",
+        (
+            "background_event_cb",
+            "consume_cb",
+            "error_cb",
+            "log_cb",
+            "logger",
+            "on_commit",
+            "opaque",
+            "rebalance_cb",
+            "socket_cb",
+            "ssl.certificate.verify_cb",
+            "stats_cb",
+            "throttle_cb",
+        ),
+        "it is an object of one process, which cannot be shipped",
     ),
 }
 """librdkafka's settings that cannot be given in ``client`` or ``secrets``, and why."""

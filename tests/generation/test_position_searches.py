@@ -98,6 +98,10 @@ class Searching:
             raise self.raised
         return wanted
 
+    def is_lost(self, _: TopicPartition, __: int) -> bool:
+        """See ``StartFinder``."""
+        return False
+
     def by_leader(self, partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:
         """See ``StartFinder``."""
         others = sorted(name for name in partitions if name not in self.silent)
@@ -342,6 +346,97 @@ async def test_a_commit_that_is_called_while_the_coordinator_is_asked_stands(
     await trio.sleep(5)
     assert [entry[2:] for entry in it.fake.source.log] == [(P0, 600)]
     assert (it.commits, it.over) == ([], [(P0, None)])
+
+
+async def test_a_commit_that_ends_while_the_coordinator_is_asked_stands(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer has a connection of its own, so that the answer may be older."""
+    it = Searching(nursery)
+    it.fake.positions.begin(Assignment(MANY), {})
+    handed_over = trio.Event()
+    fetch, stable = it.fake.coordinator.fetch_offsets, it.fake.coordinator.stable
+
+    async def commit_meanwhile(*args: Any) -> Any:
+        answer = await fetch(*args)
+        stable[P0] = 500
+        handed_over.set()
+        await trio.sleep(0.01)
+        return answer
+
+    async def hand_over(*_: object) -> None:
+        await handed_over.wait()
+
+    monkeypatch.setattr(it.fake.coordinator, "fetch_offsets", commit_meanwhile)
+    monkeypatch.setattr(Committer, "_hand_to", hand_over)
+    await it.add_to_transaction(0)  # which is decided, so that the coordinator is asked
+    nobody: Any = None
+    nursery.start_soon(it.fake.committer.commit_in_transaction, nobody, at(p0=500))
+    it.begin(P0, None)
+    it.begin(P1, None)
+    await trio.sleep(1)
+    assert it.over == [(P1, None)]
+    handed_over.set()
+    stable[P0] = 500
+    await trio.sleep(5)
+    assert [entry[2:] for entry in it.fake.source.log] == [(P1, 3), (P0, 500)]
+    assert it.commits == [[P1]]
+
+
+@pytest.mark.parametrize("how", ["seek", "withdrawn", "end"])
+async def test_what_happens_while_the_coordinator_is_asked_ends_the_search(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its answer moves the partition only if that has the same search and the generation runs."""
+    it = Searching(nursery)
+    it.fake.positions.begin(Assignment(MANY), {})
+    await it.add_to_transaction(500)
+    it.fake.coordinator.stable = {P0: 500}
+    fetch = it.fake.coordinator.fetch_offsets
+
+    async def meanwhile(*args: Any) -> Any:
+        answer = await fetch(*args)
+        if how == "seek":
+            it.searches.sought(P0)
+        elif how == "withdrawn":
+            it.searches.withdraw([search])
+        else:
+            it.life._nursery = None  # the test's own, which is not to be cancelled
+            it.life.end(LOSS)
+        return answer
+
+    monkeypatch.setattr(it.fake.coordinator, "fetch_offsets", meanwhile)
+    search = it.begin(P0, None)
+    await trio.sleep(5)
+    assert it.seeks == []
+    assert it.over == ([(P0, None)] if how == "seek" else [])
+
+
+async def test_a_drain_waits_for_the_commit_of_an_undecided_start(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """As for every start that is found after the hand-over."""
+    it = Searching(nursery)
+    it.fake.positions.begin(Assignment(MANY), {})
+    await it.add_to_transaction(500)  # which is aborted
+    it.commit_takes = 1.0
+    it.begin(P0, None)
+    await trio.sleep(0.5)
+    assert it.commits == [[P0]]
+    assert it.life._is_working
+
+
+async def test_a_reset_asks_for_no_commit(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """What was committed before the start was known says nothing of an offset that is gone."""
+    it = Searching(nursery)
+    it.fake.positions.begin(Assignment(MANY), {})
+    await it.add_to_transaction(500)
+    it.fake.positions.move(P0, 500)
+    it.fake.coordinator.stable = {P0: 500}
+    it.reset([P0])
+    await trio.sleep(5)
+    assert [entry[2:] for entry in it.fake.source.log] == [(P0, 3)]
+    assert it.fake.coordinator.fetched == []
 
 
 @pytest.mark.parametrize(("stable", "start"), [({P0: 500}, 500), ({}, 3)])

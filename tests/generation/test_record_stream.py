@@ -100,7 +100,7 @@ class Around:
         self.pauses = Pauses(self.source, MEMBERSHIP.epoch)
         self.positions = Positions(MEMBERSHIP)
         self.positions.begin(Assignment((P0, P1)), {})
-        self.unlocated: Counter[TopicPartition] = Counter()
+        self.unlocated_commits: Counter[TopicPartition] = Counter()
         fake: Any = self
         self.searches = PositionSearches(self.member, fake.lifecycle, self.positions, fake, fake)
 
@@ -134,6 +134,10 @@ class Around:
         """See ``StartFinder``."""
         await trio.lowlevel.checkpoint()
         return wanted
+
+    def is_lost(self, _: TopicPartition, __: int) -> bool:
+        """See ``StartFinder``."""
+        return False
 
     def by_leader(self, partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:
         """See ``StartFinder``."""

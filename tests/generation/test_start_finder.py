@@ -15,6 +15,7 @@ from kgroup.client.error_policy import Request
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,
+    CommitFailedError,
     ConnectionLostError,
     NoOffsetError,
     OffsetOutOfRangeError,
@@ -524,6 +525,23 @@ async def test_a_log_that_does_not_know_the_epoch_of_the_commit(
     assert it.resets() == [(P1, offset, True)]
     (event,) = it.events
     assert "what was read before offset 4 is not in the log" in str(event)
+
+
+async def test_a_refused_commit_does_not_bring_a_lost_offset_back(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """The group still has the offset that the log has lost; reading begins by the policy."""
+    it = Starting(nursery, EARLIEST)
+    it.lookup.coordinator.stable = {P0: 3, P1: 40}
+    it.lookup.coordinator.epochs = {P1: 8}
+    epochs_end(it, {P1: (-1, -1)}, leader_epoch=9)
+    assert await it.before() == {P0: 3}
+    it.fake.coordinator.replies = [{P1: ErrorCode.UNKNOWN_SERVER_ERROR}]
+    with pytest.raises(CommitFailedError):
+        await it.fake.commit(p1=41)
+    await it.locate(P1)
+    assert it.seeks == [(P1, 10)]
+    assert it.resets() == [(P1, 10, True)]
 
 
 def read_to(offset: int, leader_epoch: int) -> ReadEpochs:

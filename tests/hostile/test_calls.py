@@ -88,5 +88,8 @@ async def test_only_a_batch_is_processed(autojump_clock: MockClock) -> None:
         stream = (await group.next()).records()
         for value in VALUES.values():
             wrong: Any = value
-            with pytest.raises(KgroupError, match="must be a batch"), stream.processing(wrong):
+            with (
+                pytest.raises(KgroupError, match="must be a kgroup.Batch"),
+                stream.processing(wrong),
+            ):
                 pytest.fail("the block has begun")

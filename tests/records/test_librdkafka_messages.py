@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import groupby
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -158,6 +160,20 @@ def test_what_librdkafka_says_of_a_refusal_is_completed(code: int, remedy: str) 
     text = describe_error(KafkaError(code, "refused"), "t")
     assert text.startswith(f"{KafkaError(code).name()}: refused")
     assert remedy in text
+
+
+def test_a_text_that_quotes_bytes_is_readable() -> None:
+    """A broker's text need not be UTF-8, and confluent-kafka raises where it is read then."""
+
+    def unreadable() -> str:
+        return b"t [7]: it said \xff".decode()
+
+    error: Any = SimpleNamespace(
+        code=lambda: KafkaError._TRANSPORT, name=lambda: "_TRANSPORT", str=unreadable
+    )
+    assert describe_error(error) == "_TRANSPORT: t [7]: it said \\xff"
+    assert partition_in_text(error) == TopicPartition("t", 7)
+    assert truncation_in(error) is None
 
 
 def test_what_librdkafka_says_wrongly_is_not_passed_on() -> None:

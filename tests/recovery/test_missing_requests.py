@@ -39,7 +39,7 @@ NEEDED: Final = {
 
 
 async def _lose(here: Harness, monkeypatch: pytest.MonkeyPatch, api: str) -> None:
-    """Let the broker support the request no more, and all connections begin anew."""
+    """Remove the request from the broker, and make all clients connect again."""
     monkeypatch.delitem(APIS, api)
     here.broker.cut_connections()
     await trio.lowlevel.checkpoint()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kgroup.errors import FetchError
 from kgroup.spark import OffsetRange
 from kgroup.spark.consumer_pool import (
     FETCH_SIZES,
@@ -132,6 +133,38 @@ def test_the_consumer_of_a_failed_task_is_closed(
         raise GeneratorExit
     with pool.borrow(A, SMALL):
         assert pool.created == 2
+
+
+class Unreadable(FakeConsumer):
+    """A consumer that has a log line which is no text."""
+
+    def poll(self, _: float) -> None:
+        """As confluent-kafka, which cannot decode it."""
+        b"h\xff:1".decode()
+
+    def close(self) -> None:
+        """Close it all the same."""
+        super().close()
+        self.poll(0.0)
+
+
+def test_a_log_line_that_is_no_text_fails_the_task() -> None:
+    """What was fetched with it is lost; the error names the line, and the consumer is closed."""
+    made: list[FakeConsumer] = []
+
+    def open_consumer(settings: dict[str, Any]) -> Any:
+        made.append(Unreadable(settings))
+        return made[-1]
+
+    with closing(ConsumerPool(open_consumer, idle_timeout=3600.0)) as pool:
+        with (
+            pytest.raises(FetchError, match=r"is not UTF-8: h\\xff:1"),
+            pool.borrow(A, SMALL) as consumer,
+        ):
+            consumer.poll(10, 1.0)
+        with pool.borrow(A, SMALL):
+            pass
+    assert [consumer.closed.is_set() for consumer in made] == [True, True]
 
 
 def test_an_idle_consumer_is_closed(made: list[FakeConsumer]) -> None:

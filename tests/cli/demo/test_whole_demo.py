@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kgroup.testing.kafka import KafkaAddress
-from tests.child_processes import children_that
+from tests.child_processes import children_where
 from tests.stopped import wait_until_one_is_stopped
 
 LINES: Final = 6000
@@ -111,7 +111,7 @@ def test_a_worker_that_dies_by_itself_is_reported() -> None:
         assert demo.stdout is not None
         read_until(demo.stdout, "A worker is added.")
         name = "worker-1"
-        (process,) = children_that(
+        (process,) = children_where(
             # A process that has just been forked has no command line of its own.
             psutil.Process(demo.pid),
             lambda child: f'"name": "{name}"' in " ".join(child.cmdline()),

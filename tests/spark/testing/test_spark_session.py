@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from kgroup.errors import UsageError
 from kgroup.testing.spark import session
 from kgroup.testing.spark.session import interrupts_restored
-from tests.child_processes import children_that
+from tests.child_processes import children_where
 
 
 def doubled(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -48,7 +48,7 @@ def test_the_jvm_ends_with_a_killed_user() -> None:
         assert user.stdout is not None
         assert user.stdout.readline() == "ready\n"
         parent = psutil.Process(user.pid)
-        assert children_that(parent, lambda child: "java" in child.name(), recursive=True)
+        assert children_where(parent, lambda child: "java" in child.name(), recursive=True)
         started = parent.children(recursive=True)
         user.kill()
     _, left = psutil.wait_procs(started, timeout=200)

@@ -34,7 +34,7 @@ from kgroup.testing.simulation import (
     simulate,
 )
 from kgroup.testing.simulation.campaign import _refuse_idleness
-from tests.child_processes import children_that
+from tests.child_processes import children_where
 from tests.conftest import LEAN, ROOT
 from tests.testing.simulation.programs import deadly, lossy, lossy_elsewhere
 from tests.testing.simulation.samples import SMALL
@@ -109,7 +109,7 @@ def test_other_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
     ) as campaign:
         try:
             seen = psutil.Process(campaign.pid)
-            while len(simulating := children_that(seen, _has_threads)) < 2:
+            while len(simulating := children_where(seen, _has_threads)) < 2:
                 assert campaign.poll() is None
         finally:
             campaign.kill()

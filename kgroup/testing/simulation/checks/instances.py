@@ -34,8 +34,8 @@ class Instances(Check):
     """Follows members whose instance id another program has taken.
 
     The older program learns of it from its next request, or else from its own lease. Its generation
-    may end later than that, but only if it waits for the response to a commit that it has sent
-    before, and no longer than the commits of a lost generation may take; see ``Lifecycle``.
+    may end later only while it waits for the response to a commit that it sent before, and no
+    longer than a lost generation waits for its commits; see ``Lifecycle``.
     """
 
     number: ClassVar[int] = 11
@@ -49,7 +49,7 @@ class Instances(Check):
         super().__init__(plan, views, on_violation)
         self._unaware: Final[dict[str, HeldGeneration]] = {}
         self._commit_ended_at: Final[dict[str, float]] = {}
-        """For each of these members when the last commit ended that it may have waited for."""
+        """When the last commit that each of these members may have waited for ended."""
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
