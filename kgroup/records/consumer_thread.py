@@ -119,9 +119,9 @@ from kgroup.records.librdkafka_messages import (
     close_consumer,
     count_rising,
     describe_error,
+    describe_undecoded,
     has_errors,
     partition_in_text,
-    readable,
     runs,
     truncation_in,
 )
@@ -480,7 +480,7 @@ class ConsumerThread:
         """Continue every fetch in another Consumer, after the last record that arrived."""
         old, self._consumer = self._consumer, self._new_consumer()
         close_consumer(old)
-        self._assign_fetches()
+        self._assign_fetches(self._fetches)
         self._deliver_items([FetchFailure(None, error, reason)])
 
     def _fetch_all_again(self, error: UnicodeDecodeError) -> None:
@@ -490,23 +490,25 @@ class ConsumerThread:
         quote what a broker has sent, such as the host name of another one. If that is no UTF-8, the
         call raises, and drops the messages that it had taken.
         """
-        if self._fetches:
-            self._consumer.incremental_unassign([_to_confluent(name) for name in self._fetches])
-        self._assign_fetches()
-        reason = f"a log line of librdkafka is not UTF-8: {readable(error)}"
-        self._deliver_items([FetchFailure(None, "INVALID_TEXT", reason)])
+        self._fetch_again(self._fetches)
+        self._deliver_items([FetchFailure(None, "INVALID_TEXT", describe_undecoded(error))])
 
-    def _assign_fetches(self) -> None:
+    def _fetch_again(self, fetches: Mapping[TopicPartition, _Fetch]) -> None:
+        if fetches:
+            self._consumer.incremental_unassign([_to_confluent(name) for name in fetches])
+        self._assign_fetches(fetches)
+
+    def _assign_fetches(self, fetches: Mapping[TopicPartition, _Fetch]) -> None:
         """Let the Consumer, which has none of them, fetch from where each fetch is."""
-        if self._fetches:
+        if fetches:
             self._consumer.incremental_assign(
                 [
                     _to_confluent(name, fetch.next_offset, fetch.leader_epoch)
-                    for name, fetch in self._fetches.items()
+                    for name, fetch in fetches.items()
                 ]
             )
-        if self._held:
-            self._consumer.pause([_to_confluent(name) for name in self._held])
+        if held := [name for name in self._held if name in fetches]:
+            self._consumer.pause([_to_confluent(name) for name in held])
 
     def _may_poll(self) -> bool:
         return self._active and bool(self._fetches) and not self._limits.stopped
@@ -856,18 +858,15 @@ class ConsumerThread:
         else:
             believed = truncation.concerns(fetch.start_offset, fetch.next_offset)
         if not believed:
-            self._post(lambda: self._fetch_again(partition, fetch))
+            self._post(lambda: self._verify(partition, fetch))
             return []
         divergent = truncation.end if truncation else None
         reason = describe_error(error)
         return [OutOfRange(partition, fetch.fetch_id, fetch.next_offset, reason, divergent)]
 
-    def _fetch_again(self, partition: TopicPartition, fetch: _Fetch) -> None:
+    def _verify(self, partition: TopicPartition, fetch: _Fetch) -> None:
         if self._fetches.get(partition) is fetch:
-            self._consumer.incremental_unassign([_to_confluent(partition)])
-            self._consumer.incremental_assign(
-                [_to_confluent(partition, fetch.next_offset, fetch.leader_epoch)]
-            )
+            self._fetch_again({partition: fetch})
 
     def _on_error(self, error: KafkaError) -> None:
         """Take an error from librdkafka's callback, which runs within ``poll`` and ``consume``."""

@@ -169,10 +169,15 @@ def text_of(error: KafkaError) -> str:
     try:
         return error.str()
     except UnicodeDecodeError as invalid:
-        return readable(invalid)
+        return _escaped(invalid)
 
 
-def readable(error: UnicodeDecodeError) -> str:
+def describe_undecoded(error: UnicodeDecodeError) -> str:
+    """What a call of a Consumer says by this error: it could not decode a log line."""
+    return f"a log line of librdkafka is not UTF-8: {_escaped(error)}"
+
+
+def _escaped(error: UnicodeDecodeError) -> str:
     """The text that could not be decoded, with escapes where it is no UTF-8."""
     return error.object.decode(errors="backslashreplace")
 

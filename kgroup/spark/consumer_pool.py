@@ -29,7 +29,7 @@ from kgroup.records.librdkafka_messages import (
     action_for,
     close_consumer,
     describe_error,
-    readable,
+    describe_undecoded,
 )
 from kgroup.records.librdkafka_settings import LOGGER
 from kgroup.spark.offset_ranges import OffsetRange
@@ -184,8 +184,7 @@ class PooledConsumer:
         except KafkaException as error:
             raise FetchError(f"librdkafka failed: {describe_error(error.args[0])}") from error
         except UnicodeDecodeError as error:  # the messages that it had taken are lost
-            reason = f"a log line of librdkafka is not UTF-8: {readable(error)}"
-            raise FetchError(reason) from error
+            raise FetchError(describe_undecoded(error)) from error
         if self._fatal is not None:
             raise FetchError(f"librdkafka failed: {describe_error(self._fatal)}")
         return chunk
