@@ -9,10 +9,10 @@ Source: Kafka's ``ConsumerCoordinator.onLeaderElected``; KIP-814 (a leader that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from heapq import nsmallest
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 import attrs
 import trio
@@ -41,8 +41,6 @@ from kgroup.types import (
 )
 from kgroup.watchers.partitions import Poll
 
-T = TypeVar("T")
-
 MARGIN: Final = 1.0
 """Seconds before the rebalance time-out by which the assignment must be computed, so that SyncGroup
 arrives in time; a tenth of the time-out, if that is less."""
@@ -50,11 +48,10 @@ arrives in time; a tenth of the time-out, if that is less."""
 MANY_TOPICS: Final = 2000
 """With more topics of other members than this, Metadata requests all topics and names none."""
 
-MANY_NAMES: Final = 10_000
-"""If the members' subscriptions have more names than this in total, a thread compares them."""
-
 MOST_REPORTED: Final = 1000
 """The most invalid, and the most missing, names of other members' topics that an event lists."""
+
+_THREAD: Final = "kgroup-topics"
 
 
 @final
@@ -128,15 +125,8 @@ class LeaderAssignment:
         def gather() -> GroupTopics:
             return group_topics(own, more, *{member.topics for member in members})
 
-        return await self._compare(gather, sum(len(member.topics) for member in members))
-
-    async def _compare(self, work: Callable[[], T], names: int) -> T:
-        """Call a function that looks at so many names; where they are many, in a thread."""
-        if names > MANY_NAMES:
-            thread = f"kgroup-topics {self.membership.group_id}"
-            return await self.member.checking_thread(work, thread)
-        await trio.lowlevel.checkpoint()
-        return work()
+        names = sum(len(member.topics) for member in members)
+        return await self.member.compare(gather, names, _THREAD)
 
     async def fetch_topics(self, topics: GroupTopics) -> FoundTopics:
         """Find the topics that exist, however long it takes until a broker answers.
@@ -154,9 +144,8 @@ class LeaderAssignment:
         refused = {**topics.invalid, **{name: error.name for name, error in found.refused.items()}}
         if refused:
             self.member.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
-        missing = await self._compare(
-            partial(_missing, topics, {*found.topics, *refused}), len(topics.foreign)
-        )
+        find = partial(_missing, topics, {*found.topics, *refused})
+        missing = await self.member.compare(find, len(topics.foreign), _THREAD)
         return FoundTopics(found.topics, missing)
 
     async def fetch_topics_once(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:

@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar, final
 
 import attrs
+import trio
 
 from kgroup.client.backoff import Backoff, RateLimit
 from kgroup.client.beat import Beat
@@ -21,6 +22,11 @@ from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.interfaces import Clock, Compute, Coordinator, JoinResult, RecordSource
 from kgroup.runtime import Runtime
 from kgroup.types import Assignment, Claim, TopicPartition
+
+T = TypeVar("T")
+
+MANY: Final = 5_000
+"""From so many items on, a thread looks at them, and not the event loop."""
 
 
 @final
@@ -41,8 +47,9 @@ class MemberContext:
         group: the `ConsumerGroup`. Tasks of its generations are marked with it, so that a call to
             `next()` from one of them can be refused.
         assignor_thread: where the assignor of the program is called.
-        checking_thread: where a long assignment is checked and sorted. It is a thread of its own
-            because an assignor that was given up may occupy the other one for ever.
+        checking_thread: where long assignments and many names are checked, compared and sorted. It
+            is a thread of its own because an assignor that was given up may occupy the other one
+            for ever.
         starts_thread: where the function of ``GroupConfig.starts`` is called.
     """
 
@@ -59,6 +66,21 @@ class MemberContext:
     assignor_thread: Compute
     checking_thread: Compute
     starts_thread: Compute
+
+    async def compare(self, work: Callable[[], T], items: int, thread: str) -> T:
+        """Call a function that looks at so many items; if they are many, in `checking_thread`.
+
+        Args:
+            work: the function.
+            items: how many.
+            thread: the name of the thread, without the group.
+
+        Cancellation: a thread that has begun continues.
+        """
+        if items < MANY:
+            await trio.lowlevel.checkpoint()
+            return work()
+        return await self.checking_thread(work, f"{thread} {self.config.group_id}")
 
     @property
     def clock(self) -> Clock:

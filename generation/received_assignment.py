@@ -4,8 +4,8 @@
 topic name that Kafka does not admit is an error to librdkafka at best, and ends the process at
 worst. So every entry is checked here before anything is opened, sought or fetched. An entry that
 cannot be read is left out, and the rest is read. The leader also decides how long the assignment
-is: a topic's name is checked once, however many partitions it has, and an assignment of `MANY`
-partitions or more is checked and sorted in a thread. Partitions that the cluster does not have yet
+is: a topic's name is checked once, however many partitions it has, and a long assignment is checked
+and sorted in a thread (`MemberContext.compare`). Partitions that the cluster does not have yet
 are no fault: the leader may have newer metadata than this member's brokers, so the record source
 waits for them.
 
@@ -48,8 +48,6 @@ from kgroup.generation.member_context import CompletedJoin, PreviousGenerations
 from kgroup.interfaces import DescribeResult
 from kgroup.types import Assignment, Cause, TopicInfo, TopicPartition, name_fault, number_fault
 
-MANY: Final = 5_000
-"""From so many partitions on, a thread checks and sorts an assignment, and not the event loop."""
 _NOT_SUBSCRIBED: Final = "this member does not subscribe to the topic"
 
 

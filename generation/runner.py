@@ -50,7 +50,6 @@ from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.positions import Positions
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.generation.received_assignment import (
-    MANY,
     AcceptedAssignment,
     InheritedAssignment,
     RebalanceRequest,
@@ -343,11 +342,7 @@ class GenerationRunner:
             owned = before.owned
         last = self._previous
         work = partial(accept, assigned, self._join.topics, last.assignment, last.retained, owned)
-        if max(len(assigned), len(owned)) < MANY:
-            return work()
-        return await self._member.checking_thread(
-            work, f"kgroup-assigned {self._membership.group_id}"
-        )
+        return await self._member.compare(work, max(len(assigned), len(owned)), "kgroup-assigned")
 
     def _report_assignment(self, given_up: Collection[TopicPartition]) -> None:
         """Report it to the assignor, and join again at once if a partition has to be given up.

@@ -6,8 +6,8 @@ heartbeats. `ThreadCall` is one call of a program's function in a thread, for wh
 A thread cannot be cancelled. A cancelled caller stops waiting for it; the thread runs on until its
 function returns, and the result is ignored. So that such threads cannot pile up, a `WorkerThread`
 starts one only after the one before it has ended. A member has five of them: for its assignor, for
-DescribeGroups responses, for large responses, for its own assignment, and for the start offsets
-that the program has.
+DescribeGroups responses, for large responses, for its own assignment and the names that others
+subscribe to, and for the start offsets that the program has.
 
 INVARIANT: a `WorkerThread` has at most one thread at a time; it has the name that the caller gave.
 """

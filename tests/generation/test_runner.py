@@ -217,7 +217,7 @@ async def test_a_long_assignment_is_checked_in_a_thread(
 ) -> None:
     """It is read, checked and sorted by the runtime's `compute`; a short one is not."""
     if long:
-        monkeypatch.setattr("kgroup.generation.runner.MANY", 2)
+        monkeypatch.setattr("kgroup.generation.member_context.MANY", 2)
         monkeypatch.setattr("kgroup.client.coordinator.LONG_ASSIGNMENT", 10)
     computed: list[str] = []
 
