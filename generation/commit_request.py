@@ -193,7 +193,7 @@ class CommitRequest:
             return None
         if reaction.action is Action.RETRY:
             return reaction
-        if isinstance(error, BrokerError) and reaction.action in (Action.LOST, Action.FAIL):
+        if isinstance(error, BrokerError) and reaction.loses_generation:
             self._stale(reaction, error, str(error))
             return None
         if self.unanswered:
@@ -217,7 +217,7 @@ class CommitRequest:
         for name in list(self._open):
             reaction = reaction_to_code(Request.COMMIT, codes[name])
             error = broker_error(Request.COMMIT, codes[name], f"{name} of {self._membership}")
-            if reaction.action in (Action.LOST, Action.FAIL):
+            if reaction.loses_generation:
                 self._stale(reaction, error, f"the coordinator refused it ({error.name})")
                 return None
             if reaction.action is Action.RETRY:

@@ -445,7 +445,7 @@ class GroupConfig:
 
         That is ``drain_timeout``, or ``rebalance_timeout`` less 1 s if that is shorter.
         """
-        return min(self.drain_timeout, max(0.0, self.rebalance_timeout - DRAIN_MARGIN))
+        return longest_drain(self.drain_timeout, self.rebalance_timeout)
 
     def __attrs_post_init__(self) -> None:
         """Check the rules between settings."""
@@ -577,3 +577,8 @@ RULES: Final = (
     SettingsRule("`rejoin_backoff_max` is at least `rejoin_backoff`.", _check_backoff),
 )
 """What ``GroupConfig`` checks once each setting has passed its own check."""
+
+
+def longest_drain(drain_timeout: float, rebalance_timeout: float) -> float:
+    """See `GroupConfig.longest_drain`."""
+    return min(drain_timeout, max(0.0, rebalance_timeout - DRAIN_MARGIN))

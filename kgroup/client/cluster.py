@@ -292,8 +292,6 @@ class Cluster:
                 )
             except UnsupportedVersionError:
                 return {}
-            except BrokerError as error:
-                return dict.fromkeys(theirs, error)
             found.update(
                 (name, answer)
                 for name, answer in answers.items()

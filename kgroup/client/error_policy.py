@@ -123,6 +123,11 @@ class Reaction:
     cause: Cause | None = None
     error: type[FatalGroupError] = FatalGroupError
 
+    @property
+    def loses_generation(self) -> bool:
+        """Whether the generation is lost at once, so that nothing of it can be committed."""
+        return self.action in (Action.LOST, Action.FAIL)
+
     def __str__(self) -> str:
         text = self.action.value
         if self.member_id is not MemberId.KEEP:

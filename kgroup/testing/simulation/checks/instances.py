@@ -9,7 +9,7 @@ from typing import ClassVar, Final, final
 
 from kgroup.broker.groups.requests import Heartbeat
 from kgroup.broker.groups.responses import HeartbeatCompleted
-from kgroup.config import DRAIN_MARGIN
+from kgroup.config import longest_drain
 from kgroup.error_codes import ErrorCode
 from kgroup.events import CommitRefused, Committed, GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
@@ -168,7 +168,7 @@ class Instances(Check):
     def _longest_wait(self, held: HeldGeneration) -> float:
         """For how long a generation that is lost may wait for the commits that it has sent."""
         settings = self.views.programs.settings(held)
-        drain = min(settings.drain_timeout, settings.rebalance_timeout - DRAIN_MARGIN)
+        drain = longest_drain(settings.drain_timeout, settings.rebalance_timeout)
         return settings.heartbeat_interval + drain
 
     def _late(self, member_id: str, at: float, slack: float) -> float | None:
