@@ -20,10 +20,10 @@ def children_where(
         recursive: whether the children of children count too.
     """
 
-    def does(child: psutil.Process) -> bool:
+    def counts(child: psutil.Process) -> bool:
         try:
             return holds(child)
         except psutil.NoSuchProcess:  # as is a zombie
             return False
 
-    return list(filter(does, parent.children(recursive)))
+    return list(filter(counts, parent.children(recursive)))

@@ -73,10 +73,10 @@ class Searching:
 
     async def add_to_transaction(self, offset: int) -> None:
         """Commit P0 in a transaction, whose producer takes it at once."""
-        nobody: Any = None
+        producer: Any = None
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(Committer, "_hand_to", _hand_over)
-            await self.fake.committer.commit_in_transaction(nobody, at(p0=offset))
+            await self.fake.committer.commit_in_transaction(producer, at(p0=offset))
 
     def next_generation(self) -> None:
         """Go on with the searches of another generation of the same member."""
@@ -370,8 +370,8 @@ async def test_a_commit_that_ends_while_the_coordinator_is_asked_stands(
     monkeypatch.setattr(it.fake.coordinator, "fetch_offsets", commit_meanwhile)
     monkeypatch.setattr(Committer, "_hand_to", hand_over)
     await it.add_to_transaction(0)  # which is decided, so that the coordinator is asked
-    nobody: Any = None
-    nursery.start_soon(it.fake.committer.commit_in_transaction, nobody, at(p0=500))
+    producer: Any = None
+    nursery.start_soon(it.fake.committer.commit_in_transaction, producer, at(p0=500))
     it.begin(P0, None)
     it.begin(P1, None)
     await trio.sleep(1)

@@ -510,38 +510,26 @@ async def test_a_log_that_was_cut_is_an_error_at_the_first_read_where_the_policy
     assert (it.seeks, it.fake.coordinator.commits, it.events) == ([], [], [])
 
 
+@pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize(("rule", "offset"), [(EARLIEST, 10), (LATEST, 15)])
 async def test_a_log_that_does_not_know_the_epoch_of_the_commit(
-    nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule, offset: int
+    nursery: trio.Nursery, autojump_clock: MockClock, rule: Rule, offset: int, *, commits: bool
 ) -> None:
-    """The first reader resets the position by the policy."""
+    """The first reader resets the position by the policy, also after a commit that is refused."""
     it = Starting(nursery, rule)
     it.lookup.coordinator.stable = {P0: 3, P1: 4}
     it.lookup.coordinator.epochs = {P0: 9, P1: 8}
     epochs_end(it, {P1: (-1, -1)}, leader_epoch=9)
     assert await it.before() == {P0: 3}
+    if commits:
+        it.fake.coordinator.replies = [{P1: ErrorCode.UNKNOWN_SERVER_ERROR}]
+        with pytest.raises(CommitFailedError):
+            await it.fake.commit(p1=5)
     await it.locate(P0, P1)
     assert it.seeks == [(P1, offset)]
     assert it.resets() == [(P1, offset, True)]
     (event,) = it.events
     assert "what was read before offset 4 is not in the log" in str(event)
-
-
-async def test_a_refused_commit_does_not_bring_a_lost_offset_back(
-    nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    """The group still has the offset that the log has lost; reading begins by the policy."""
-    it = Starting(nursery, EARLIEST)
-    it.lookup.coordinator.stable = {P0: 3, P1: 40}
-    it.lookup.coordinator.epochs = {P1: 8}
-    epochs_end(it, {P1: (-1, -1)}, leader_epoch=9)
-    assert await it.before() == {P0: 3}
-    it.fake.coordinator.replies = [{P1: ErrorCode.UNKNOWN_SERVER_ERROR}]
-    with pytest.raises(CommitFailedError):
-        await it.fake.commit(p1=41)
-    await it.locate(P1)
-    assert it.seeks == [(P1, 10)]
-    assert it.resets() == [(P1, 10, True)]
 
 
 def read_to(offset: int, leader_epoch: int) -> ReadEpochs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import pytest
@@ -19,7 +20,7 @@ from tests.group.harness import P0, harness
 from tests.group.harness import values as numbers
 from tests.hostile.values import VALUES
 
-_PRODUCER: Final[Any] = DeadLetters  # anything that can be called
+_PRODUCER: Final[Any] = SimpleNamespace(produce=print)
 
 
 def _keyed(value: Any) -> Mapping[Any, int]:
