@@ -30,7 +30,7 @@ import confluent_kafka
 import trio
 from confluent_kafka import Consumer, KafkaException
 
-from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
+from kgroup.client.error_policy import Request, broker_error, reaction_to_code
 from kgroup.errors import (
     CommitUnknownError,
     LeaseExpiredError,
@@ -169,10 +169,7 @@ class Committer:
     @contextmanager
     def _counted(self, offsets: CommitOffsets) -> Iterator[None]:
         """Count a commit of partitions of which the starts are not known."""
-        unlocated = self._positions.unlocated and self._positions.unlocated.intersection(offsets)
-        if not unlocated:
-            yield
-            return
+        unlocated = offsets.keys() & self._positions.unlocated
         self.unlocated_commits.update(unlocated)
         self._unlocated_under_way.update(unlocated)
         try:
@@ -200,7 +197,7 @@ class Committer:
         """The end of the generation, if that is what the producer's failure says."""
         code = error.args[0].code()
         reaction = reaction_to_code(Request.COMMIT, code)
-        if reaction.action not in (Action.LOST, Action.FAIL):
+        if not reaction.loses_generation:
             return None
         refusal = broker_error(Request.COMMIT, code, str(self._membership))
         emit_refused(self._member.emitter, offsets, refusal.name, stale=True)

@@ -226,7 +226,6 @@ class PositionSearches:
             if (start := result.found.get(one.partition)) is not None:
                 if (committed := self._positions.committed_unlocated(one.partition)) is not None:
                     self._begin_at(one.partition, committed)
-                    self._end(one)
                 elif one.error is None and self._committer.unlocated_commits[one.partition] > 0:
                     undecided[one] = start
                 else:
@@ -247,29 +246,29 @@ class PositionSearches:
         Args:
             found: where they begin if the group has no offset of them that is in their logs.
         """
-        under_way = [one for one in found if self._committer.may_be_committing(one.partition)]
-        self._plan(under_way)
-        found = {one: start for one, start in found.items() if one not in under_way}
-        called = {one: self._committer.unlocated_commits[one.partition] for one in found}
-        names = [one.partition for one in found]
-        result = await self._or_end(found, partial(self._starts.requests.committed, names))
+        called: dict[PositionSearch, int] = {}
+        for one in found:
+            if self._committer.may_be_committing(one.partition):
+                self._plan([one])
+            else:
+                called[one] = self._committer.unlocated_commits[one.partition]
+        names = [one.partition for one in called]
+        result = await self._or_end(called, partial(self._starts.requests.committed, names))
         if result is None or self._lifecycle.state is not State.RUNNING:
             return
         left: dict[PositionSearch, StartPosition] = {}
-        for one, start in found.items():
+        for one, number in called.items():
             name = one.partition
             if not self._is_current(one):
                 continue
             if (acknowledged := self._positions.committed_unlocated(name)) is not None:
                 self._begin_at(name, acknowledged)
-                self._end(one)
-            elif self._committer.unlocated_commits[name] > called[one]:
+            elif self._committer.unlocated_commits[name] > number:
                 self._plan([one])  # the answer may be older than that commit
             elif (at := result.value[name]) is None or self._starts.is_lost(name, at.offset):
-                left[one] = start
+                left[one] = found[one]
             else:
                 self._begin_at(name, at.offset)
-                self._end(one)
         if left:
             with self._lifecycle.working():
                 await self._move(left)
@@ -298,6 +297,8 @@ class PositionSearches:
         """Read a partition from where the program has committed it; the next member would too."""
         self._positions.move(partition, committed)
         self._member.source.seek(self._lifecycle.membership.epoch, partition, committed)
+        if (search := self._current.get(partition)) is not None:
+            self._end(search)
 
     def _end(self, search: PositionSearch, error: Exception | None = None) -> None:
         if not self._is_current(search):

@@ -147,7 +147,8 @@ _VALUE: Final = bounds.Bound(_is_value, CLIENT)
 def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
     for name, reference in pairs:
         _check_name("secrets", name)
-        kind, _sep, rest = reference.partition(":") if isinstance(reference, str) else ("",) * 3
+        text = reference if isinstance(reference, str) else ""
+        kind, _sep, rest = text.partition(":")
         if kind not in _LOOKUPS or not rest or (kind == "call" and ":" not in rest):
             # The value is not shown: it may be the secret itself, given by mistake.
             raise ConfigError(
