@@ -21,6 +21,7 @@ import difflib
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
@@ -34,6 +35,7 @@ from kgroup.permissions import to_grant
 from kgroup.record_headers import headers_of
 from kgroup.retry_policy import DELIVERIES
 from kgroup.types import topic_fault
+from kgroup.wire.librdkafka_texts import text_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -260,7 +262,7 @@ class DeadLetter:
         """Make an attempt; return the failure, None if there is none."""
         try:
             if self._delivery is None:
-                self._producer.poll(0)  # reports make room in a queue that is full
+                self._poll(0)  # reports make room in a queue that is full
                 self._delivery = self._produced()
             self._wait(self._delivery)
             failure: object = self._delivery.failure
@@ -288,7 +290,12 @@ class DeadLetter:
             if deadline is not None and monotonic() > deadline:
                 raise TimeoutError(f"it was not confirmed within {self._timeout:g} s")
             # Another thread's poll may serve the callback, too.
-            self._producer.poll(_POLL)
+            self._poll(_POLL)
+
+    def _poll(self, seconds: float) -> None:
+        # A line for the producer's logger need not be UTF-8; reports still come afterwards.
+        with suppress(UnicodeDecodeError):
+            self._producer.poll(seconds)
 
 
 @final
@@ -358,7 +365,7 @@ def _reason(failure: object, topic: str) -> str:
     error = _kafka_error(failure)
     if error is None:
         return str(failure)
-    reason = f"{error.str()} ({error.name()})"
+    reason = f"{text_of(error)} ({error.name()})"
     if error.name() in _MISSING:
         reason += f"; create topic {topic!r}, if its name is right: {creation(topic)}"
     grant = to_grant(error.code(), "WRITE", topic=topic, may_be_missing=True)

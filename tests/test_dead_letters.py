@@ -118,6 +118,31 @@ def test_a_failure_that_passes(outcome: object, reason: str) -> None:
     assert producer.written[-1] == ("failed", b"v")
 
 
+def test_words_of_a_broker_that_are_not_utf_8() -> None:
+    """A broker's words, in an error or in a line for the producer's logger, end no program."""
+
+    def unreadable() -> str:
+        return b"it said \xff".decode()
+
+    class Logging(Scripted):
+        def poll(self, seconds: float) -> int:
+            if not self._reports:
+                unreadable()
+            return super().poll(seconds)
+
+    error: Any = SimpleNamespace(
+        code=lambda: KafkaError._TRANSPORT,
+        name=lambda: "_TRANSPORT",
+        fatal=lambda: False,
+        str=unreadable,
+    )
+    producer = Logging(KafkaException(error))
+    letter = letter_by(producer)
+    assert letter.send() == "topic 'failed': it said \\xff (_TRANSPORT)"
+    assert letter.send() is None
+    assert len(producer.written) == 1
+
+
 def test_a_failure_that_does_not_pass_in_time() -> None:
     """There are so many attempts and no more; the error has their number and the record's."""
     letter = letter_by(Scripted(*[AWAY] * DELIVERIES))

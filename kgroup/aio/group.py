@@ -102,14 +102,9 @@ class ConsumerGroup(GroupTwin):
             in_asyncio(config, self._program_tasks),
             runtime,
             self._pass_on if passed_on else on_event,
+            self,
             package="kgroup.aio",
             calls_program=monitored,  # other functions run in asyncio's loop
-            on_error=self._cancel_body,
-            watch=self._until_broken,
-            before_end=trio.lowlevel.checkpoint,
-            on_loop_end=self._on_loop_end,
-            body_stack=self._body_stack,
-            outlasting=self._outlasting,
         )
         self._group, self._loop = self._background.trio, self._background.loop
         self._tasks: Tasks | None = None
@@ -298,7 +293,7 @@ class ConsumerGroup(GroupTwin):
         self._background.start_service(self._current._watch)  # noqa: SLF001
         return self._current
 
-    async def _until_broken(self) -> None:
+    async def _watch_program(self) -> None:
         """Leave the group if asyncio's loop was closed, so that nothing else will do so."""
         tasks = self._program_tasks()
         while not tasks.bridge.broken:  # noqa: ASYNC110 # a loop does not say that it is closed
@@ -328,7 +323,7 @@ class ConsumerGroup(GroupTwin):
         context = contextvars.copy_context()
         self._program_tasks().bridge.post(partial(self._handlers, event), context)
 
-    def _cancel_body(self) -> None:
+    def _on_group_failed(self) -> None:
         self._program_tasks().bridge.post(self._block.cancel)
 
     def _on_loop_end(self) -> None:

@@ -39,7 +39,7 @@ _OVER: Final = frozenset({Phase.CLOSING, Phase.CLOSED, Phase.FAILED})
 
 
 class GroupTwin(ABC):
-    """The part of such a group that any thread may use.
+    """The part of such a group that any thread may use, and what its `BackgroundGroup` asks it for.
 
     Args:
         config: all settings.
@@ -49,6 +49,32 @@ class GroupTwin(ABC):
 
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
+
+    def _on_group_failed(self) -> None:
+        """The trio group has closed because of an exception; in the loop."""
+
+    async def _watch_program(self) -> None:
+        """Run beside the group, until it returns or the loop ends; in the loop."""
+        await trio.lowlevel.checkpoint()
+
+    async def _before_loop_ends(self) -> None:
+        """Wait for what must not be cut off: the group has closed, and the block was left."""
+        await trio.lowlevel.checkpoint()
+
+    @abstractmethod
+    def _on_loop_end(self) -> None:
+        """The loop has ended; in the thread."""
+
+    @abstractmethod
+    def _body_stack(self) -> str:
+        """The stack of the loop's body in the program; any thread calls it."""
+
+    @abstractmethod
+    def _outlasting(self) -> Sequence[str]:
+        """Name the program's threads or tasks that run in the last generation or outlast it.
+
+        Any thread calls it.
+        """
 
     @property
     def config(self) -> GroupConfig:
@@ -131,6 +157,7 @@ class GroupTwin(ABC):
         return judge(self.status(), limits)
 
 
+# ruff: noqa: SLF001 - the two classes are parts of one object, of which programs see the twin
 @final
 class BackgroundGroup:
     """Runs a trio group, from `start` until `leave`.
@@ -139,15 +166,9 @@ class BackgroundGroup:
         config: all settings.
         runtime: as for the trio group.
         on_event: as for the trio group.
+        twin: the group that the program has.
         package: the package that uses it, for errors.
         calls_program: whether the loop runs functions that the program has given.
-        on_error: called in the loop when the trio group has closed because of an exception.
-        watch: a service that runs beside the group.
-        before_end: awaited in the loop when the group has closed and the block was left.
-        on_loop_end: called in the thread when the loop has ended.
-        body_stack: returns the stack of the loop's body in the program.
-        outlasting: returns the names of the program's threads or tasks that run in the last
-            generation or have outlasted it; called in any thread.
 
     Attributes:
         trio: the trio group.
@@ -161,15 +182,10 @@ class BackgroundGroup:
         config: GroupConfig,
         runtime: Runtime | None,
         on_event: EventHandler | None,
+        twin: GroupTwin,
         *,
         package: str,
         calls_program: bool,
-        on_error: Callable[[], object],
-        watch: Callable[[], Awaitable[object]],
-        before_end: Callable[[], Awaitable[object]],
-        on_loop_end: Callable[[], object],
-        body_stack: Callable[[], str],
-        outlasting: Callable[[], Sequence[str]],
     ) -> None:
         if default_runtime_factory.get() is not None:
             raise UsageError(
@@ -177,20 +193,18 @@ class BackgroundGroup:
                 " cannot be simulated; simulate the same work with kgroup.ConsumerGroup"
             )
         self.trio = ConsumerGroup(config, runtime=runtime, on_event=on_event)
-        self.trio._body_stack = body_stack  # noqa: SLF001
-        self.trio._outlasting = outlasting  # noqa: SLF001
+        self.trio._body_stack = twin._body_stack
+        self.trio._outlasting = twin._outlasting
         self.loop = BackgroundLoop(
             f"kgroup-{config.group_id}",
             self._main,
-            on_loop_end,
+            twin._on_loop_end,
             shares=not calls_program and runtime is None and _is_all_kgroups(config),
         )
         self.scope = trio.CancelScope()
         self.late_errors: list[BaseException] = []
         self._group_id = config.group_id
-        self._on_error = on_error
-        self._watch = watch
-        self._before_end = before_end
+        self._twin = twin
         self._close_reason: str | None = None
         self._left = trio.Event()
         self._services: trio.Nursery | None = None
@@ -284,17 +298,17 @@ class BackgroundGroup:
         if self._close_reason is not None:  # `shutdown` was called before the loop started
             self.trio.shutdown(self._close_reason)
         async with trio.open_nursery() as self._services:
-            self._services.start_soon(self._watch)
+            self._services.start_soon(self._twin._watch_program)
             try:
                 with self.scope:
                     async with self.trio:
                         await self._left.wait()
             except BaseException as error:  # noqa: BLE001 # raised when the block is left
                 self._error = error
-                self._on_error()
+                self._twin._on_group_failed()
             # Until the block is left, calls still get their answers from the generation.
             await self._left.wait()
-            await self._before_end()
+            await self._twin._before_loop_ends()
             self._services.cancel_scope.cancel()
 
 

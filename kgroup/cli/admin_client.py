@@ -33,7 +33,7 @@ from kgroup.security.credentials import Credentials, Token
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
-from kgroup.wire.librdkafka_texts import address_in, explained
+from kgroup.wire.librdkafka_texts import address_in, explained, text_of
 from kgroup.wire.login_advice import CHECK_PASSWORD
 from kgroup.wire.logins import Logins
 from kgroup.worker_thread import WorkerThread
@@ -142,7 +142,7 @@ class Refusal:
 
 def one_line_of(error: KafkaError) -> str:
     """The sentence of an error, in one line; where librdkafka's own misleads, a better one."""
-    return explained(_STATE.sub("", " ".join(error.str().split())))
+    return explained(_STATE.sub("", " ".join(text_of(error).split())))
 
 
 def client_settings(bootstrap_servers: str, security: Security) -> dict[str, Any]:

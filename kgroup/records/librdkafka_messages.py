@@ -33,7 +33,7 @@ from confluent_kafka import Consumer, KafkaError, Message
 
 from kgroup.permissions import to_grant
 from kgroup.types import TopicPartition
-from kgroup.wire.librdkafka_texts import explained
+from kgroup.wire.librdkafka_texts import escaped, explained, text_of
 
 
 # ruff: noqa: SLF001 - librdkafka's own codes are public names that begin with _
@@ -164,22 +164,9 @@ def partition_in_text(error: KafkaError) -> TopicPartition | None:
     return TopicPartition(match["topic"], int(match["partition"])) if match else None
 
 
-def text_of(error: KafkaError) -> str:
-    """librdkafka's text, in which a broker's may be quoted, also if that is no UTF-8."""
-    try:
-        return error.str()
-    except UnicodeDecodeError as invalid:
-        return _escaped(invalid)
-
-
 def describe_undecoded(error: UnicodeDecodeError) -> str:
     """What a call of a Consumer says by this error: it could not decode a log line."""
-    return f"a log line of librdkafka is not UTF-8: {_escaped(error)}"
-
-
-def _escaped(error: UnicodeDecodeError) -> str:
-    """The text that could not be decoded, with escapes where it is no UTF-8."""
-    return error.object.decode(errors="backslashreplace")
+    return f"a log line of librdkafka is not UTF-8: {escaped(error)}"
 
 
 def close_consumer(consumer: Consumer) -> None:

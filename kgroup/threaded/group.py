@@ -83,17 +83,12 @@ class ConsumerGroup(GroupTwin):
             config,
             runtime,
             on_event,
+            self,
             package="kgroup.threaded",
             # Functions for a start or a login may return awaitables, for trio to await.
             calls_program=on_event is not None
             or config.starts is not None
             or config.security.dynamic,
-            on_error=lambda: None,
-            watch=trio.lowlevel.checkpoint,
-            before_end=self._until_reported,
-            on_loop_end=self._on_loop_end,
-            body_stack=self._body_stack,
-            outlasting=self._outlasting,
         )
         self._group, self._loop = self._background.trio, self._background.loop
         others = [one for one in (self._group.event_file, on_event) if one is not None]
@@ -244,7 +239,7 @@ class ConsumerGroup(GroupTwin):
 
     # In the loop.
 
-    async def _until_reported(self) -> None:
+    async def _before_loop_ends(self) -> None:
         if self._threads is not None:
             await self._threads.stragglers_reported.wait()
 

@@ -1,6 +1,7 @@
-"""What librdkafka's texts about connections mean, where they mislead.
+"""librdkafka's texts: how to read one safely, and what those about connections mean.
 
-librdkafka takes each certificate that is not accepted for one of an unknown authority, and each
+A broker's own words may be quoted, and confluent-kafka raises if these are not UTF-8: ``text_of``
+returns any text. librdkafka takes each certificate that is not accepted for one of an unknown authority, and each
 answer of another program for a response that is too large. ``explained`` replaces such a part of a
 text by what kgroup says of its own connections in the same case; so it adds to a login that was
 refused what to do about it. Where librdkafka does not know the reason, as with certificates,
@@ -17,12 +18,15 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kgroup.security.settings import SecurityProtocol
 from kgroup.wire.login_advice import CHECK_PASSWORD, CHECK_TOKEN, no_login, use_mechanism
 from kgroup.wire.port_hints import unknown_port
 from kgroup.wire.tls import NO_TLS_HERE, REFUSED_BY_BROKER, check_client_certificate
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
 
 _BROKER: Final = re.compile(
     r"(?:(?P<protocol>\w+)://)?(?P<address>\S+:[0-9]{1,5})/(?P<node>bootstrap|[0-9]+): "
@@ -33,6 +37,19 @@ _SIZE: Final = struct.Struct(">i")
 _BOOTSTRAP: Final = "bootstrap"
 Broker = re.Match[str] | None
 """The broker at the beginning of a text, if there is one."""
+
+
+def text_of(error: KafkaError) -> str:
+    """The text of an error, with escapes where it is not UTF-8."""
+    try:
+        return error.str()
+    except UnicodeDecodeError as invalid:
+        return escaped(invalid)
+
+
+def escaped(error: UnicodeDecodeError) -> str:
+    """The text that could not be decoded, with escapes where it is not UTF-8."""
+    return error.object.decode(errors="backslashreplace")
 
 
 def explained(text: str) -> str:

@@ -27,6 +27,7 @@ from kgroup.records.topic_requests import has_broker
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import Security
 from kgroup.testing.admin import RELIABLE_PRODUCER
+from kgroup.wire.librdkafka_texts import text_of
 
 TIMEOUT: Final = 15.0
 """Seconds that a cluster may take to answer a request."""
@@ -288,7 +289,7 @@ class LineProducer:
 
     def _raise_refusal(self) -> None:
         if self._refused is not None:
-            raise DemoError(f"the cluster refused a line: {self._refused.str()}")
+            raise DemoError(f"the cluster refused a line: {text_of(self._refused)}")
 
     def _known_partitions(self) -> int:
         try:
@@ -302,6 +303,6 @@ def _result(request: Callable[[float], T], failure: str) -> T:
     try:
         return request(TIMEOUT)
     except KafkaException as error:
-        raise DemoError(f"{failure}: {error.args[0].str()}") from error
+        raise DemoError(f"{failure}: {text_of(error.args[0])}") from error
     except TimeoutError:
         raise DemoError(f"{failure}: no answer within {TIMEOUT:g} s") from None
