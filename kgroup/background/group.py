@@ -50,6 +50,7 @@ class GroupTwin(ABC):
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
 
+    @abstractmethod
     def _on_group_failed(self) -> None:
         """The trio group has closed because of an exception; in the loop."""
 

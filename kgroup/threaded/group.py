@@ -277,6 +277,9 @@ class ConsumerGroup(GroupTwin):
             self._group.shutdown(f"a handler raised {any_repr(late[0])}", promptly=True)
         threads.ended.set()
 
+    def _on_group_failed(self) -> None:
+        """Do nothing: the body is not interrupted, and its next call raises."""
+
     def _on_loop_end(self) -> None:
         """Set `ending` when the loop has ended: if it died, nothing else notifies the threads."""
         if self._threads is not None:

@@ -1,11 +1,11 @@
 """librdkafka's texts: how to read one safely, and what those about connections mean.
 
 A broker's own words may be quoted, and confluent-kafka raises if these are not UTF-8: ``text_of``
-returns any text. librdkafka takes each certificate that is not accepted for one of an unknown authority, and each
-answer of another program for a response that is too large. ``explained`` replaces such a part of a
-text by what kgroup says of its own connections in the same case; so it adds to a login that was
-refused what to do about it. Where librdkafka does not know the reason, as with certificates,
-``address_in`` says where another connection finds it.
+returns any text. librdkafka takes each certificate that is not accepted for one of an unknown
+authority, and each answer of another program for a response that is too large. ``explained``
+replaces such a part of a text by what kgroup says of its own connections in the same case; so it
+adds to a login that was refused what to do about it. Where librdkafka does not know the reason, as
+with certificates, ``address_in`` says where another connection finds it.
 
 Source: librdkafka 2.16's ``rdkafka_sasl.c``, ``rdkafka_request.c``, ``rdkafka_ssl.c``
 (``rd_kafka_transport_ssl_handshake``), ``rdkafka_transport.c``
