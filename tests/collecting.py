@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
-from pathlib import PurePath
+from functools import cache
+from pathlib import Path, PurePath
 from typing import Final
 
 import pytest
@@ -73,19 +74,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def place(item: pytest.Item) -> tuple[int, str]:
     """The sort key of a test: its place in ``FIRST``, then its path."""
-    path = relative(item).as_posix()
-    ranks = (rank for rank, name in enumerate(FIRST) if name in {path, group(item)})
+    return _place(relative(item).as_posix(), group(item))
+
+
+@cache
+def _place(path: str, group_name: str | None) -> tuple[int, str]:
+    ranks = (rank for rank, name in enumerate(FIRST) if name in {path, group_name})
     return next(ranks, len(FIRST)), path
 
 
 def group(item: pytest.Item) -> str | None:
     """The group of a test on Spark, by its fixtures; None for every other test."""
-    if not relative(item).is_relative_to(ON_SPARK):
+    if not _on_spark(relative(item)):
         return None
     names = getattr(item, "fixturenames", ())
     return next((name for fixture, name in GROUPS.items() if fixture in names), None)
 
 
+@cache
+def _on_spark(path: PurePath) -> bool:
+    return path.is_relative_to(ON_SPARK)
+
+
 def relative(item: pytest.Item) -> PurePath:
     """The path of the test's file, relative to the root of the checkout."""
-    return item.path.relative_to(item.config.rootpath)
+    return _relative(item.path, item.config.rootpath)
+
+
+@cache  # ten thousand tests are in four hundred files
+def _relative(path: Path, root: Path) -> PurePath:
+    return path.relative_to(root)

@@ -1,9 +1,9 @@
 """Which tests coverage is measured with: those of single modules, not those of the whole.
 
 Coverage takes two to four times the processor time of a test on Python 3.11. Tests that play
-stories, often against a real Kafka, run code that the tests of its modules run anyway. Meanwhile
-the measuring stops. The process that hands tests out to workers runs none, and is not measured
-either.
+stories, often against a real Kafka, or many generated cases run code that the tests of its modules
+run anyway. Meanwhile the measuring stops. The process that hands tests out to workers runs none,
+and is not measured either.
 """
 
 from __future__ import annotations
@@ -24,26 +24,36 @@ STORIES: Final = tuple(
     for place in (
         "aio/test_behaviour.py",
         "aio/test_random_cancellation.py",
+        "assignors/test_cooperative.py",
+        "assignors/test_general.py",
+        "assignors/test_range.py",
+        "assignors/test_roundrobin.py",
+        "assignors/test_sticky.py",
         "behaviour",
         "benchmarks",
         "broker/interop",
         "cli/demo/test_whole_demo.py",
+        "cli/timeline/test_hostile_lines.py",
         "conformance",
         "docs",
         "examples",
         "group/test_idle.py",
+        "group/test_streams_at_random.py",
         "group/test_inherited_assignments.py",
         "group/test_subscribe.py",
         "hostile",
         "house",
+        "records/test_buffered_source_model.py",
         "records/test_sources.py",
         "recovery",
         "schedules",
+        "security/test_hostile_properties.py",
         "testing/simulation/test_campaign.py",
         "testing/simulation/test_fault_injection.py",
         "testing/simulation/test_logins.py",
         "testing/simulation/test_own_starts.py",
         "testing/simulation/test_partition_handlers.py",
+        "testing/simulation/test_producers.py",
         "testing/simulation/test_programs.py",
         "testing/simulation/test_subscriptions.py",
         "testing/simulation/test_targeted_faults.py",
@@ -52,7 +62,7 @@ STORIES: Final = tuple(
         "threaded/test_signals.py",
     )
 )
-"""Folders and files whose tests are not measured."""
+"""Folders and files whose tests are not measured; only a few lines are run by nothing else."""
 
 INHERITED: Final = "COVERAGE_PROCESS_CONFIG"
 """The variable with which coverage measures the processes that a measured one starts."""
