@@ -24,7 +24,13 @@ from kgroup.broker.groups.rule_tables import TABLES
 from kgroup.broker.groups.rules import Rule
 from kgroup.broker.groups.states import ANY, DEAD, MEANING, GroupState
 from kgroup.broker.groups.validation import ABSENT_GROUP_RULES, PRECONDITIONS
-from kgroup.client.error_policy import OTHERWISE, REACTIONS, Request, TransportFailure
+from kgroup.client.error_policy import (
+    LOGIN_REFUSED,
+    OTHERWISE,
+    REACTIONS,
+    Request,
+    TransportFailure,
+)
 from kgroup.config import FIELDS, RULES
 from kgroup.error_codes import ErrorCode
 from kgroup.generation.states import TRANSITIONS, Signal, State
@@ -98,6 +104,13 @@ def _words_of(allowed: str) -> str:
     return allowed.removeprefix("it must ").removeprefix("be ").replace("|", "\\|")
 
 
+IN_A_GENERATION = frozenset(Request) - {
+    Request.FIND_COORDINATOR,
+    Request.JOIN,
+    Request.SYNC,
+    Request.DESCRIBE,
+    Request.LEAVE,
+}
 OTHERS: Mapping[str, Sequence[type]] = {
     "## Spark\n\nLimits of a batch, which `kgroup.spark.batches` and `foreach_batch` take:": (
         Limits,
@@ -127,20 +140,26 @@ def recovery() -> str:
         "# What kgroup does after each failure",
         "",
         "One table in the code (`kgroup.client.error_policy`) says what kgroup does after each",
-        "error code of the classic group protocol, and after each failure of a connection. The",
-        "last row of a request is for all other codes, such as those of newer brokers.",
+        "error code of the classic group protocol, and after each failure of a connection. *Any",
+        "other code* stands for those of newer brokers; the last row of a request is for a",
+        "connection on which one side did not accept the other's login or certificate.",
         "",
-        "The last column has an entry if the failure ends the generation, where the member has",
-        "one. *Revoked* means that a commit can still succeed, so tasks may finish and commit (the",
-        "drain of [generations.md](generations.md#draining)); *lost* means that it cannot, so",
-        "kgroup cancels the tasks.",
+        "FindCoordinator, JoinGroup, SyncGroup, DescribeGroups and LeaveGroup are sent before a",
+        "generation begins, or after its end. For the other requests, the last column has an entry",
+        "if the failure ends the generation. *Revoked* means that a commit can still succeed, so",
+        "tasks may finish and commit (the drain of [generations.md](generations.md#draining));",
+        "*lost* means that it cannot, so kgroup cancels the tasks. A heartbeat may need a lookup",
+        "of the coordinator; if FindCoordinator is refused then, the generation ends:",
+        "*coordinator lost (lost)*.",
         "",
         "Some words of the second column:",
         "",
         "- *send the request again*: if the member has a generation, the generation continues",
-        "  meanwhile.",
+        "  meanwhile; without a successful heartbeat until its lease is over, when it ends:",
+        "  *coordinator lost (lost)*.",
         "- *a backoff*: a wait that begins with `rejoin_backoff` and doubles up to",
-        "  `rejoin_backoff_max`. *From the second failure on* means no wait the first time.",
+        "  `rejoin_backoff_max`; between heartbeats, up to `heartbeat_interval`. *From the second",
+        "  failure on* means no wait the first time.",
         "- *a new lookup of the broker*: FindCoordinator for the group's requests, Metadata for",
         "  ListOffsets and OffsetForLeaderEpoch.",
         "- *continue without it*: for Metadata, without the topic or partition that has the",
@@ -150,22 +169,26 @@ def recovery() -> str:
         "  on like this after two seconds in any case.",
     ]
     for request in Request:
+        may_end = request in IN_A_GENERATION
         lines += [
             "",
             f"## {request.value}",
             "",
-            "| failure | what kgroup does | ends the generation |",
+            "| failure | what kgroup does |" + " ends the generation |" * may_end,
+            "| --- | --- |" + " --- |" * may_end,
         ]
-        lines.append("| --- | --- | --- |")
-        for failure, reaction in REACTIONS[request].items():
-            name = (
-                failure.value
-                if isinstance(failure, TransportFailure)
-                else f"{failure.name} ({failure})"
-            )
-            lines.append(f"| {name} | {reaction} | {_ending(reaction.cause)} |")
-        other = OTHERWISE[request]
-        lines.append(f"| any other code | {other} | {_ending(other.cause)} |")
+        rows = {
+            failure.value
+            if isinstance(failure, TransportFailure)
+            else f"{failure.name} ({failure})": reaction
+            for failure, reaction in REACTIONS[request].items()
+        }
+        rows["any other code"] = OTHERWISE[request]
+        rows["login or certificate refused"] = LOGIN_REFUSED[request]
+        lines += [
+            f"| {name} | {reaction} |" + f" {_ending(reaction.cause)} |" * may_end
+            for name, reaction in rows.items()
+        ]
     return "\n".join(lines) + "\n"
 
 

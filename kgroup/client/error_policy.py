@@ -5,10 +5,10 @@ A row of ``REACTIONS`` is a request and its failure: an error code in the respon
 does about it, so that no other code branches on error codes. A code that has no row gets the
 request's reaction in ``OTHERWISE``.
 
-To add an error code: name it in ``kgroup.error_codes``, add its row here, add to ``_HINTS`` what
-the reader of the error can do, and regenerate docs/recovery.md. Errors of Fetch are not here:
-librdkafka fetches, and ``ERROR_ACTIONS`` in ``kgroup.records.librdkafka_messages`` is the table of
-its errors.
+To add an error code, which ``kgroup.error_codes`` gets from kio: add its row here, add to
+``_HINTS`` what the reader of the error can do, and regenerate docs/recovery.md. Errors of Fetch are
+not here: librdkafka fetches, and ``ERROR_ACTIONS`` in ``kgroup.records.librdkafka_messages`` is the
+table of its errors.
 
 Read the table beside Kafka's ``AbstractCoordinator`` (join, sync, heartbeat, leave) and
 ``ConsumerCoordinator`` (commit, offset fetch). Comments give the reason where kgroup reacts in
@@ -139,7 +139,9 @@ class Reaction:
             steps.append("a new lookup of the broker")
         if self.wait is not Wait.NO:
             steps.append(self.wait.value)
-        return f"{text}, after {' and '.join(steps)}" if steps else text
+        *most, last = steps or [""]
+        after = f"{', '.join(most)} and {last}" if most else last
+        return f"{text}, after {after}" if after else text
 
 
 _FENCED: Final = Reaction(Action.FAIL, cause=Cause.FENCED, error=FencedInstanceError)
@@ -148,8 +150,9 @@ _UNAUTHENTICATED: Final = Reaction(
     Action.FAIL, cause=Cause.MEMBERSHIP_LOST, error=AuthenticationError
 )
 _IMPOSSIBLE: Final = Reaction(Action.FAIL, cause=Cause.MEMBERSHIP_LOST)
-_START_OVER: Final = Reaction(Action.REJOIN, MemberId.DROP, Wait.YES, leave=True)
-"""For failures that kgroup does not understand: leave, back off and start over, as kafka-go."""
+_START_OVER: Final = Reaction(Action.REJOIN, MemberId.DROP, Wait.YES, find=True, leave=True)
+"""For failures that kgroup does not understand: leave, back off and start over, as kafka-go; with
+whichever broker is the coordinator by then."""
 _UNKNOWN_MEMBER: Final = Reaction(
     Action.LOST, MemberId.DROP, Wait.IF_REPEATED, cause=Cause.MEMBERSHIP_LOST
 )
@@ -256,7 +259,8 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,
         ErrorCode.REQUEST_TIMED_OUT: _RETRY_AFTER_LOOKUP,
-        ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY,
+        # What nobody understands may come from a broker that is no longer the coordinator.
+        ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY_AFTER_LOOKUP,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         ErrorCode.INVALID_GROUP_ID: _IMPOSSIBLE,
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
@@ -305,7 +309,7 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,
         ErrorCode.REQUEST_TIMED_OUT: _RETRY_AFTER_LOOKUP,
-        ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY,
+        ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY_AFTER_LOOKUP,
         ErrorCode.ILLEGAL_GENERATION: _STALE,
         ErrorCode.STALE_MEMBER_EPOCH: _STALE,
         ErrorCode.UNKNOWN_MEMBER_ID: _UNKNOWN_MEMBER,
@@ -403,9 +407,9 @@ OTHERWISE: Final[Mapping[Request, Reaction]] = {
     Request.JOIN: _START_OVER,
     Request.SYNC: _START_OVER,
     Request.DESCRIBE: _REBALANCE,
-    Request.HEARTBEAT: _RETRY,
+    Request.HEARTBEAT: _RETRY_AFTER_LOOKUP,
     Request.COMMIT: _REFUSE,
-    Request.FETCH_OFFSETS: _RETRY,
+    Request.FETCH_OFFSETS: _RETRY_AFTER_LOOKUP,
     Request.LEAVE: _IGNORE,
     Request.LIST_OFFSETS: _RETRY_AFTER_LOOKUP,
     Request.EPOCH_ENDS: _RETRY_AFTER_LOOKUP,
