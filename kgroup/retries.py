@@ -26,6 +26,7 @@ from kgroup.retry_policy import (
     ATTEMPTS,
     BACKOFF,
     LONGEST_BACKOFF,
+    InterruptedAttempts,
     RecordAttempts,
     RetryPolicy,
     check_generation,
@@ -135,6 +136,8 @@ def retrying_with(
     if park is not None and not isinstance(park, DeadLetters):
         check_async("park", park, ON_FAILURE, instead=_PLAIN)
 
+    interrupted = InterruptedAttempts()
+
     async def process(generation: Any, batch: Batch) -> int | None:
         check_generation(generation, loop.kind, loop.package)
         if isinstance(park, DeadLetters):
@@ -142,7 +145,7 @@ def retrying_with(
                 generation.emit(missing)
             park.check_unread(*subscription_of(generation), generation.group_id)
         progress = progress_of(process, batch)
-        records = _Records(loop, handle, park, generation, progress)
+        records = _Records(loop, handle, park, generation, progress, interrupted)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not await records.processed(record):
@@ -168,11 +171,12 @@ class _Records:
     park: Park | DeadLetters | None
     generation: Any
     progress: BatchProgress
+    interrupted: InterruptedAttempts
 
     async def processed(self, record: RecordAttempts) -> bool:
         """Try a record until it is processed or parked; False if the generation ends before."""
         generation = self.generation
-        attempt = 0
+        attempt = self.interrupted.take(generation, record)
         while True:
             attempt += 1
             failure = await self._failure(record)
@@ -187,6 +191,7 @@ class _Records:
                 if not over:
                     return True
             if over:
+                self.interrupted.add(generation, record, attempt)
                 generation.emit(record.ended(attempt))
                 return False
 

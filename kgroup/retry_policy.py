@@ -163,3 +163,35 @@ class RecordAttempts:
             )
 
         return make
+
+
+@final
+class InterruptedAttempts:
+    """How often records were tried whose attempts the end of a generation has interrupted.
+
+    A member that keeps the partition goes on counting: in a group whose rebalances are closer
+    together than the pauses are long, a record would otherwise never have its last attempt.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, object], tuple[int, int]] = {}
+        """Group and partition -> the offset of a record, and the attempts."""
+
+    def add(self, generation: Any, record: RecordAttempts, attempts: int) -> None:
+        """The generation ends before the next attempt."""
+        key = (generation.group_id, record.partition)
+        self._made[key] = (record.message.offset(), attempts)
+
+    def take(self, generation: Any, record: RecordAttempts) -> int:
+        """How many attempts were made in earlier generations, so that one is left at least.
+
+        If the member did not have the partition all the time, another one may have processed the
+        record, and the topic may be another one of the same name: the count begins anew.
+        """
+        if not self._made:  # also in the program's own tests, which may have another generation
+            return 0
+        found = self._made.pop((generation.group_id, record.partition), None)
+        if found is None or record.partition not in generation.assignment.kept:
+            return 0
+        offset, attempts = found
+        return min(attempts, record.policy.attempts - 1) if offset == record.message.offset() else 0

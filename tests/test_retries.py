@@ -7,6 +7,7 @@ import logging
 import re
 import traceback
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from trio.testing import MockClock
 
 import kgroup
 from kgroup import aio, threaded
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import (
     DeadLetterTopicMissing,
@@ -25,8 +27,9 @@ from kgroup.events import (
 )
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, Message
+from kgroup.retry_policy import InterruptedAttempts, RecordAttempts, RetryPolicy
 from kgroup.types import TopicPartition
-from tests.group.harness import P0, Harness, harness
+from tests.group.harness import P0, P1, Harness, harness
 from tests.test_dead_letters import AWAY, Scripted, letters_by
 
 
@@ -318,6 +321,64 @@ async def test_a_pause_ends_with_its_generation(autojump_clock: MockClock) -> No
             "record 3 of topic-0 is not tried again after attempt 1, because the generation ends;"
             " it is not committed, so the next owner reads it"
         )
+
+
+async def test_attempts_are_counted_across_rebalances(autojump_clock: MockClock) -> None:
+    """In a member that keeps the partition: a restless group would never park the record."""
+    async with harness() as here:
+        await here.append(2)
+        failed_before: list[int] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            if message.offset() == 1:
+                raise ValueError
+
+        async def park(_: Message, __: Exception) -> None:
+            await trio.lowlevel.checkpoint()
+            failed_before.append(len(here.events_of(RecordFailed)))
+
+        async def rebalances() -> None:
+            while True:
+                await trio.sleep(3)
+                here.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rebalances)
+            await serve(here, handle, 2, attempts=5, backoff=50.0, backoff_max=50.0, park=park)
+            nursery.cancel_scope.cancel()
+        assert [event.attempts for event in here.events_of(RecordFailed)] == [1, 2, 3, 4]
+        assert failed_before == [4]
+
+
+@pytest.mark.parametrize(
+    ("offset", "kept", "made"), [(7, {P0}, 3), (8, {P0}, 0), (7, set(), 0), (7, {P1}, 0)]
+)
+def test_attempts_of_another_record_or_owner_do_not_count(
+    offset: int, kept: set[TopicPartition], made: int
+) -> None:
+    """Nor do those before another member had the partition; each count is taken once."""
+
+    def attempts_of(offset: int) -> Any:
+        message = SimpleNamespace(offset=lambda: offset)
+        return RecordAttempts(message, P0, RetryPolicy(5, 1.0, 30.0))  # type: ignore[arg-type]
+
+    before = SimpleNamespace(group_id="g")
+    after = SimpleNamespace(group_id="g", assignment=SimpleNamespace(kept=kept))
+    interrupted = InterruptedAttempts()
+    interrupted.add(before, attempts_of(7), 3)
+    assert interrupted.take(after, attempts_of(offset)) == made
+    assert interrupted.take(after, attempts_of(offset)) == 0
+
+
+def test_an_attempt_is_left_in_every_generation() -> None:
+    """Also if the generation ended while the record was being parked."""
+    message = SimpleNamespace(offset=lambda: 7)
+    record: Any = RecordAttempts(message, P0, RetryPolicy(5, 1.0, 30.0))  # type: ignore[arg-type]
+    generation = SimpleNamespace(group_id="g", assignment=SimpleNamespace(kept={P0}))
+    interrupted = InterruptedAttempts()
+    interrupted.add(generation, record, 5)
+    assert interrupted.take(generation, record) == 4
 
 
 async def test_a_producer_that_is_away_for_a_moment(autojump_clock: MockClock) -> None:

@@ -18,6 +18,7 @@ from kgroup.retry_policy import (
     ATTEMPTS,
     BACKOFF,
     LONGEST_BACKOFF,
+    InterruptedAttempts,
     RecordAttempts,
     RetryPolicy,
     check_generation,
@@ -53,6 +54,8 @@ def retrying(
     if park is not None and not isinstance(park, DeadLetters):
         check_plain("park", park, ON_FAILURE, instead=_ASYNC)
 
+    interrupted = InterruptedAttempts()
+
     def process(generation: Generation, batch: Batch) -> int | None:
         check_generation(generation, Generation, "kgroup.threaded")
         if isinstance(park, DeadLetters):
@@ -62,7 +65,7 @@ def retrying(
         progress = progress_of(process, batch)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            if not _processed(handle, generation, record, park, progress):
+            if not _processed(handle, generation, record, park, progress, interrupted):
                 return message.offset()
             if sought_since(generation, batch) is not None:
                 return None  # the rest of the batch lies elsewhere
@@ -81,9 +84,10 @@ def _processed(
     record: RecordAttempts,
     park: Park | DeadLetters | None,
     progress: BatchProgress,
+    interrupted: InterruptedAttempts,
 ) -> bool:
     """Try a record until it is processed or parked; False if the generation ends before."""
-    attempt = 0
+    attempt = interrupted.take(generation, record)
     while True:
         attempt += 1
         failure = _failure(handle, generation, record)
@@ -99,6 +103,7 @@ def _processed(
             if not over:
                 return True
         if over:
+            interrupted.add(generation, record, attempt)
             _emit(generation, record.ended(attempt))
             return False
 
