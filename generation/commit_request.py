@@ -30,6 +30,7 @@ from kgroup.client.error_policy import (
     Action,
     Reaction,
     Request,
+    advice,
     broker_error,
     reaction_to,
     reaction_to_code,
@@ -132,12 +133,16 @@ class CommitRequest:
         }
         if not refused:
             return None
-        reasons = ", ".join(f"{name}: {error.name}" for name, error in sorted(refused.items()))
-        self._emit_refused({name: offsets[name] for name in refused}, reasons)
-        return CommitFailedError(
-            f"{self._membership}: these partitions were not committed, the others were: {reasons}",
-            refused,
+        by_reason = _by_reason(refused)
+        reasons = "; ".join(
+            f"{', '.join(map(str, names))}: {why}" for why, names in by_reason.items()
         )
+        only = next(iter(by_reason)) if len(by_reason) == 1 else reasons  # the event lists them
+        self._emit_refused({name: offsets[name] for name in refused}, only)
+        what = "nothing was committed"
+        if len(refused) < len(offsets):
+            what = "these partitions were not committed, the others were"
+        return CommitFailedError(f"{self._membership}: {what}: {reasons}", refused)
 
     async def _send_once(self) -> Reaction | None:
         """Send what is open; return what the error policy says if something stays open."""
@@ -268,6 +273,18 @@ def emit_refused(
     emitter.emit(
         CommitRefused, offsets=numbers(offsets), reason=reason, stale=stale, seconds=seconds
     )
+
+
+def _by_reason(refused: Mapping[TopicPartition, BrokerError]) -> dict[str, list[TopicPartition]]:
+    """The partitions that were refused, by what the broker said and what can be done about it."""
+    found: dict[str, list[TopicPartition]] = {}
+    for name, error in sorted(refused.items()):
+        if isinstance(error, NotSentError):
+            more = "the coordinator could not be reached in time"
+        else:
+            more = advice(Request.COMMIT, error.code, name.topic)
+        found.setdefault(f"{error.name} ({more})" if more else error.name, []).append(name)
+    return found
 
 
 def stale_error(membership: Membership, end: End, reason: str) -> StaleGenerationError:

@@ -667,13 +667,11 @@ class BodyStillRunning(Event):
 
 @attrs.frozen(kw_only=True)
 class TaskStillRunning(Event):
-    """A task of asyncio continues for a second after its generation has cancelled it.
-
-    It caught the cancellation, or something blocks the event loop.
+    """A task of asyncio has caught its cancellation, and continues for a second.
 
     Attributes:
         task: the task's function.
-        stack: where it waits; if it blocks the event loop, the stack of that loop's thread.
+        stack: where it waits.
     """
 
     level: ClassVar[int] = logging.WARNING
@@ -686,6 +684,27 @@ class TaskStillRunning(Event):
             f"task {self.task} is still running after it was cancelled; its commits are refused,"
             " and the member joins no new generation until it returns. It is cancelled again every"
             f" second. Its stack:\n{self.stack}"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class ProgramLoopBlocked(Event):
+    """asyncio's event loop has not run for a second, so tasks that were cancelled cannot end.
+
+    Attributes:
+        stack: what its thread does.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    stack: str
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            "something blocks asyncio's event loop, so the cancelled tasks of the generation cannot"
+            " end, and the member joins no new generation until they have. Other members may have"
+            " to wait for that up to rebalance_timeout; then the coordinator removes this member."
+            f" Put what blocks into asyncio.to_thread(). The loop's thread is here:\n{self.stack}"
         )
 
 

@@ -43,6 +43,7 @@ from kgroup.events import (
     PartitionsNotRead,
     PartitionsUnassigned,
     PatternsUnmatched,
+    ProgramLoopBlocked,
     RecordFailed,
     RecordParked,
     RecordSourceFailed,
@@ -354,6 +355,17 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
             "task handle is still running after it was cancelled; its commits are refused, and the"
             " member joins no new generation until it returns. It is cancelled again every second."
             " Its stack:\nhere\nthere"
+        ),
+    ),
+    (
+        ProgramLoopBlocked,
+        {"stack": "here\nthere"},
+        WARNING,
+        (
+            "something blocks asyncio's event loop, so the cancelled tasks of the generation cannot"
+            " end, and the member joins no new generation until they have. Other members may have"
+            " to wait for that up to rebalance_timeout; then the coordinator removes this member."
+            " Put what blocks into asyncio.to_thread(). The loop's thread is here:\nhere\nthere"
         ),
     ),
     (

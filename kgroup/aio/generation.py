@@ -18,7 +18,7 @@ from kgroup.aio.tasks import ProgramTask, Tasks
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.generation import GenerationTwin, listed
 from kgroup.config import GroupConfig
-from kgroup.events import Event, TaskStillRunning
+from kgroup.events import Event
 from kgroup.functions import check_task
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
@@ -102,7 +102,7 @@ class Generation(GenerationTwin):
         task = self._task(fn, *args, around=started_call, alone=True)
 
         async def wait_for_task() -> None:
-            await task.wait(self._report_straggler)
+            await task.wait(self._generation.emit)
 
         wait_for_task.__qualname__ = task.name  # the name in the end that it causes
         try:
@@ -133,7 +133,7 @@ class Generation(GenerationTwin):
 
         async def wait_for_task() -> T | None:
             self._bridge.post(task.start)
-            return await task.wait(self._report_straggler)
+            return await task.wait(self._generation.emit)
 
         value = await self._call(partial(self._generation.run, wait_for_task))
         if task.cancelled:
@@ -292,9 +292,6 @@ class Generation(GenerationTwin):
             with life.until_ended():
                 await life.ended.wait()
         self._bridge.post(self._cancel_blocks)
-
-    def _report_straggler(self, name: str, stack: str) -> None:
-        self._generation.emit(TaskStillRunning, task=name, stack=stack)
 
     # In asyncio's loop.
 

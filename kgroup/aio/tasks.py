@@ -3,7 +3,8 @@
 For the trio generation, such a function is a task of its own that ends when the function does, and
 its cancellation cancels the function. trio cancels again at every wait of a task that continues;
 asyncio does so once. A task that continues after it was cancelled is therefore cancelled again
-every `GRACE` seconds, and reported.
+every `GRACE` seconds, and reported. If asyncio's loop does not run at all, no task is to blame but
+what the loop's thread does: that is reported, once.
 
 INVARIANTS: the trio task ends after the function, unless asyncio's loop was closed; an exception of
 the function is never lost.
@@ -27,6 +28,7 @@ import trio
 from kgroup.aio.bridge import Bridge
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.errors import UsageError
+from kgroup.events import ProgramLoopBlocked, TaskStillRunning
 from kgroup.functions import is_program_error, name_of
 from kgroup.worker_thread import stack_of
 
@@ -53,6 +55,8 @@ class Tasks:
         self.background = background
         self.owner = owner
         self.running: set[ProgramTask[Any]] = set()
+        self.loop_blocked = False
+        """Whether it was reported that asyncio's loop does not run, and it has not run since."""
         self.thread = threading.current_thread()
 
     def names(self) -> list[str]:
@@ -105,6 +109,8 @@ class ProgramTask(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._asked = False
         """Whether the trio task was cancelled, and therefore this one."""
+        self._heard = False
+        """Whether asyncio's loop has run since it was last asked to cancel the task."""
         self._result: list[T] = []
         self._error: BaseException | None = None
         self._done = trio.Event()
@@ -158,7 +164,8 @@ class ProgramTask(Generic[T]):
             self._error = error
 
     def _cancel(self) -> None:
-        self._asked = True
+        self._asked = self._heard = True
+        self._tasks.loop_blocked = False
         if self._task is not None:
             self._task.cancel()
         elif self._call is not None:  # it has not started
@@ -186,12 +193,12 @@ class ProgramTask(Generic[T]):
 
     # In the background loop.
 
-    async def wait(self, on_straggler: Callable[[str, str], None] | None = None) -> T | None:
+    async def wait(self, emit: Callable[..., object] | None = None) -> T | None:
         """Be the task of trio: return when the function does, or raise its exception.
 
         Args:
-            on_straggler: called with the name and the stack of a function that continues after it
-                was cancelled.
+            emit: called with the class and the fields of an event if the function continues after
+                it was cancelled.
 
         Returns:
             what the function returned; None if it was cancelled by others.
@@ -203,7 +210,7 @@ class ProgramTask(Generic[T]):
             await self._done.wait()
         except trio.Cancelled:
             with trio.CancelScope(shield=True):
-                await self._until_cancelled(on_straggler)
+                await self._until_cancelled(emit)
             if self._error is None and not self._result:
                 raise
         finally:
@@ -217,17 +224,26 @@ class ProgramTask(Generic[T]):
         self.cancelled = True
         self._done.set()
 
-    async def _until_cancelled(self, on_straggler: Callable[[str, str], None] | None) -> None:
-        reported = False
+    async def _until_cancelled(self, emit: Callable[..., object] | None) -> None:
+        tasks, reported = self._tasks, False
         while not self._done.is_set():
-            if not self._tasks.bridge.post(self._cancel):
+            self._heard = False
+            if not tasks.bridge.post(self._cancel):
                 return  # asyncio's loop is closed
             with trio.move_on_after(GRACE):
                 await self._done.wait()
                 return
-            if not reported and on_straggler is not None:
+            if emit is None:
+                continue
+            if not self._heard:
+                if not tasks.loop_blocked:
+                    tasks.loop_blocked = True
+                    emit(ProgramLoopBlocked, stack=stack_of(tasks.thread) or "(it has ended)")
+            elif not reported:
                 reported = True
-                on_straggler(self.name, stack_of_task(self._task, self._tasks.thread))
+                emit(
+                    TaskStillRunning, task=self.name, stack=stack_of_task(self._task, tasks.thread)
+                )
 
 
 def stack_of_task(task: asyncio.Task[Any] | None, thread: threading.Thread) -> str:

@@ -480,17 +480,36 @@ def broker_error(request: Request, code: int, about: str = "", hint: str = "") -
     """
     name = code_name(code)
     message = f"{request.value}{f' for {about}' if about else ''} was answered with {name} ({code})"
-    # Whichever topic another request is about, metadata has shown that it exists.
-    grant = to_grant(code, may_be_missing=request is Request.METADATA)
-    detail = hint or _HINTS.get((request, code), "") or grant
-    if detail:
+    if detail := hint or advice(request, code):
         message = f"{message}: {detail}"
     reaction = reaction_to_code(request, code)
     kind: type[BrokerError] = reaction.error if reaction.action is Action.FAIL else BrokerError
     return kind(code, name, request.value, message)
 
 
+def advice(request: Request, code: int, topic: str = "") -> str:
+    """What the reader of an error can do, as part of a sentence; empty if nothing is known.
+
+    Args:
+        request: the request that was answered.
+        code: Kafka's number of the error.
+        topic: the topic that the error is about, if the text around this one does not name it.
+    """
+    # Whichever topic another request is about, metadata has shown that it exists.
+    grant = to_grant(code, topic=topic, may_be_missing=request is Request.METADATA)
+    return _HINTS.get((request, code), "") or grant
+
+
 _HINTS: Final[Mapping[tuple[Request, int], str]] = {
+    (Request.COMMIT, ErrorCode.OFFSET_METADATA_TOO_LARGE): (
+        "commit less metadata, or raise offset.metadata.max.bytes on the broker"
+    ),
+    (Request.COMMIT, ErrorCode.INVALID_COMMIT_OFFSET_SIZE): (
+        "commit fewer partitions in one call, or raise max.message.bytes of __consumer_offsets"
+    ),
+    (Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): (
+        "the topic was deleted, or the coordinator does not know it yet"
+    ),
     (Request.JOIN, ErrorCode.GROUP_MAX_SIZE_REACHED): (
         "the group has as many members as the broker's group.max.size allows; stop a member, or"
         " raise the limit on the broker"

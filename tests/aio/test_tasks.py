@@ -16,6 +16,7 @@ from kgroup.aio import tasks as tasks_module
 from kgroup.aio.ending import Ending
 from kgroup.aio.tasks import ProgramTask, Tasks
 from kgroup.errors import UsageError
+from kgroup.events import Event, ProgramLoopBlocked, TaskStillRunning
 from tests.aio.test_bridge import SOON, Running, running
 
 
@@ -26,7 +27,7 @@ class Program:
         self.here = here
         self.tasks = Tasks(here.bridge, here.loop, asyncio.current_task())
         self.begun = asyncio.Event()
-        self.stragglers: list[tuple[str, str]] = []
+        self.stragglers: list[Event] = []
 
     def task(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> ProgramTask[Any]:
         """A task that has started."""
@@ -38,9 +39,9 @@ class Program:
         """Wait for a task in trio."""
         return await self.here.bridge.call(partial(task.wait, self.report))
 
-    def report(self, name: str, stack: str) -> None:
-        """Note a task that continues."""
-        self.stragglers.append((name, stack))
+    def report(self, kind: type[Event], **fields: Any) -> None:
+        """Note that a task continues."""
+        self.stragglers.append(kind(group_id="g", **fields))
 
     async def forever(self) -> None:
         """Never return."""
@@ -157,15 +158,16 @@ def test_a_task_that_continues_is_reported_and_cancelled_again(
         await program.begun.wait()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        ((name, stack),) = program.stragglers
-        assert name.endswith("stubborn")
-        assert "await program.forever()" in stack
+        (event,) = program.stragglers
+        assert isinstance(event, TaskStillRunning)
+        assert event.task.endswith("stubborn")
+        assert "await program.forever()" in event.stack
 
     in_asyncio(test)
 
 
-def test_a_task_that_blocks_the_loop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a function that blocks asyncio's loop, the report has the stack of that thread."""
+def test_a_loop_that_is_blocked_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, with the stack of its thread; the tasks that it keeps from ending are not blamed."""
     monkeypatch.setattr(tasks_module, "GRACE", 0.01)
 
     async def test(program: Program) -> None:
@@ -175,13 +177,20 @@ def test_a_task_that_blocks_the_loop_is_reported(monkeypatch: pytest.MonkeyPatch
             program.here.loop.post(scope.cancel)
             while not program.stragglers:
                 time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
+            time.sleep(10 * tasks_module.GRACE)  # noqa: ASYNC251
 
-        async def wait(task: ProgramTask[Any]) -> None:
+        async def wait(tasks: list[ProgramTask[Any]]) -> None:
             with scope:
-                await task.wait(program.report)
+                async with trio.open_nursery() as nursery:
+                    for task in tasks:
+                        nursery.start_soon(task.wait, program.report)
 
-        await program.here.bridge.call(partial(wait, program.task(block)))
-        assert "in block" in program.stragglers[0][1]
+        waiting = [program.task(program.forever), program.task(program.forever)]
+        await program.begun.wait()
+        await program.here.bridge.call(partial(wait, [*waiting, program.task(block)]))
+        (event,) = program.stragglers
+        assert isinstance(event, ProgramLoopBlocked)
+        assert "in block" in event.stack
 
     in_asyncio(test)
 

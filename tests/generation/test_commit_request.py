@@ -69,8 +69,36 @@ async def test_a_refused_partition_fails_the_callers_that_named_it(
         P1: "OFFSET_METADATA_TOO_LARGE"
     }
     assert fake.committed == [{P0: 1, P2: 3}]
-    assert fake.refused == [({P1: 2}, "t-1: OFFSET_METADATA_TOO_LARGE", False)]
+    reason = (
+        "OFFSET_METADATA_TOO_LARGE (commit less metadata, or raise offset.metadata.max.bytes on the"
+        " broker)"
+    )
+    assert fake.refused == [({P1: 2}, reason, False)]
+    what = "these partitions were not committed, the others were"
+    assert str(error).endswith(f": {what}: t-1: {reason}")
     assert fake.lifecycle.recorded_end is None
+
+
+async def test_the_error_says_what_to_grant_and_whether_anything_was_committed(
+    autojump_clock: MockClock,
+) -> None:
+    """A reason that several partitions have is said once, with the right that is missing."""
+    fake = FakeGeneration()
+    codes = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2 + [ErrorCode.INVALID_REQUEST]
+    fake.coordinator.replies = [dict(zip((P0, P1, P2), codes, strict=True))]
+    made = attempt(fake, at(p0=1, p1=2, p2=3))
+    await made.run()
+    forbidden = "TOPIC_AUTHORIZATION_FAILED (grant the user READ on topic 't')"
+    assert str(made.outcome(at(p0=1, p1=2))).endswith(
+        f": nothing was committed: t-0, t-1: {forbidden}"
+    )
+    assert str(made.outcome(at(p1=2, p2=3))).endswith(
+        f": nothing was committed: t-1: {forbidden}; t-2: INVALID_REQUEST"
+    )
+    assert [reason for _, reason, _ in fake.refused] == [
+        forbidden,
+        f"t-1: {forbidden}; t-2: INVALID_REQUEST",
+    ]
 
 
 async def test_only_partitions_with_a_transient_error_are_sent_again(
