@@ -361,7 +361,7 @@ def test_attempts_of_another_record_or_owner_do_not_count(
 
     def attempts_of(offset: int) -> Any:
         message = SimpleNamespace(offset=lambda: offset)
-        return RecordAttempts(message, P0, RetryPolicy(5, 1.0, 30.0))  # type: ignore[arg-type]
+        return RecordAttempts(message, P0, RetryPolicy(5, 1.0, 30.0))
 
     before = SimpleNamespace(group_id="g")
     after = SimpleNamespace(group_id="g", assignment=SimpleNamespace(kept=kept))
@@ -374,7 +374,7 @@ def test_attempts_of_another_record_or_owner_do_not_count(
 def test_an_attempt_is_left_in_every_generation() -> None:
     """Also if the generation ended while the record was being parked."""
     message = SimpleNamespace(offset=lambda: 7)
-    record: Any = RecordAttempts(message, P0, RetryPolicy(5, 1.0, 30.0))  # type: ignore[arg-type]
+    record: Any = RecordAttempts(message, P0, RetryPolicy(5, 1.0, 30.0))
     generation = SimpleNamespace(group_id="g", assignment=SimpleNamespace(kept={P0}))
     interrupted = InterruptedAttempts()
     interrupted.add(generation, record, 5)

@@ -88,7 +88,9 @@ async def test_the_error_says_what_to_grant_and_whether_anything_was_committed(
     fake.coordinator.replies = [dict(zip((P0, P1, P2), codes, strict=True))]
     made = attempt(fake, at(p0=1, p1=2, p2=3))
     await made.run()
-    forbidden = "TOPIC_AUTHORIZATION_FAILED (grant the user READ on topic 't')"
+    forbidden = (
+        "TOPIC_AUTHORIZATION_FAILED (grant the user READ (it implies DESCRIBE) on topic 't')"
+    )
     assert str(made.outcome(at(p0=1, p1=2))).endswith(
         f": nothing was committed: t-0, t-1: {forbidden}"
     )
