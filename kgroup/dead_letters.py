@@ -152,11 +152,14 @@ class DeadLetters:
         """Whether `missing` has not been called."""
         return not self._checked.locked()
 
-    def missing(self) -> Callable[..., DeadLetterTopicMissing] | None:
+    def missing(self, subscription: Topics = ()) -> Callable[..., DeadLetterTopicMissing] | None:
         """Look for the topic among those that there are; blocks the thread for some seconds.
 
         A name that is misspelt would be noticed only at the first record that is parked, weeks
         after the worker was deployed. It is no error, because brokers may create the topic then.
+
+        Args:
+            subscription: what the group reads, which is never what was meant.
 
         Returns:
             the event, as an argument of ``Generation.emit``, if the topic is not among them; None
@@ -173,7 +176,7 @@ class DeadLetters:
             return None
         if self._topic in names:
             return None
-        near = difflib.get_close_matches(self._topic, names, n=1)
+        near = difflib.get_close_matches(self._topic, names.difference(subscription), n=1)
         return partial(DeadLetterTopicMissing, topic=self._topic, nearest=near[0] if near else "")
 
     def letter(

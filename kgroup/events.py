@@ -170,7 +170,8 @@ class Joined(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        role = f"the leader of {self.members} members" if self.leader else "a follower"
+        members = "1 member" if self.members == 1 else f"{self.members} members"
+        role = f"the leader of {members}" if self.leader else "a follower"
         return f"joined as {role}, with assignor {self.assignor}"
 
 

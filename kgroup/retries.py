@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar, final
 
 import attrs
@@ -141,9 +142,12 @@ def retrying_with(
     async def process(generation: Any, batch: Batch) -> int | None:
         check_generation(generation, loop.kind, loop.package)
         if isinstance(park, DeadLetters):
-            if park.unchecked and (missing := await loop.in_thread(park.missing)) is not None:
-                generation.emit(missing)
-            park.check_unread(*subscription_of(generation), generation.group_id)
+            subscription, addresses = subscription_of(generation)
+            if park.unchecked:
+                missing = await loop.in_thread(partial(park.missing, subscription))
+                if missing is not None:
+                    generation.emit(missing)
+            park.check_unread(subscription, addresses, generation.group_id)
         progress = progress_of(process, batch)
         records = _Records(loop, handle, park, generation, progress, interrupted)
         for message in batch:

@@ -219,6 +219,15 @@ def test_a_look_for_the_topic(topics: object, nearest: str | None) -> None:
     assert letters.missing() is None
 
 
+def test_a_topic_that_the_group_reads_is_not_suggested() -> None:
+    """Whoever follows that would have the group read its own dead letters."""
+    producer = Scripted()
+    producer.topics = {"fail": None}
+    make = letters_by(producer).missing(("fail",))
+    assert make is not None
+    assert make(group_id="g").nearest == ""
+
+
 def test_a_record_that_the_producer_still_has() -> None:
     """It is not given to the producer again, which would write it twice; its report is awaited."""
     producer = Scripted(NO_REPORT)

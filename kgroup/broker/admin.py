@@ -212,6 +212,25 @@ class BrokerAdmin(ABC):
             described += [group for group in response.groups if not group.error]
         return tuple(sorted(described, key=lambda group: group.group_id))
 
+    async def remove_member(self, group_id: str, member_id: str) -> None:
+        """Remove a member from its group, as an administrator does; also a static one.
+
+        Its next request is answered UNKNOWN_MEMBER_ID, so it has lost its generation; the others
+        have its partitions after a rebalance. ``generation.member_id`` and `groups` have the id.
+
+        Raises:
+            UsageError: no coordinator has such a member now.
+        """
+        await trio.lowlevel.checkpoint()
+        request = requests.LeaveGroup(
+            version=5, group_id=group_id, members=(requests.LeavingMember(member_id=member_id),)
+        )
+        for node in self.cluster.brokers.values():
+            response = await node.groups.handle(request, responses.LeaveCompleted)
+            if not response.error and not any(member.error for member in response.members):
+                return
+        raise UsageError(f"the embedded broker has no member {member_id!r} in group {group_id!r}")
+
     async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
         """Let every group coordinator fail over to itself.
 

@@ -59,9 +59,10 @@ def retrying(
     def process(generation: Generation, batch: Batch) -> int | None:
         check_generation(generation, Generation, "kgroup.threaded")
         if isinstance(park, DeadLetters):
-            if (missing := park.missing()) is not None:
+            subscription, addresses = subscription_of(generation)
+            if (missing := park.missing(subscription)) is not None:
                 _emit(generation, missing)
-            park.check_unread(*subscription_of(generation), generation.group_id)
+            park.check_unread(subscription, addresses, generation.group_id)
         progress = progress_of(process, batch)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from importlib.metadata import version
@@ -26,6 +27,17 @@ def test_help_lists_the_subcommands_and_imports_none() -> None:
     for name, entry in SUBCOMMANDS.items():
         assert f"{name} " in ended.stdout
         assert entry.summary in ended.stdout
+
+
+def test_the_package_is_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``python -m kgroup`` runs it, under the name that users type."""
+    monkeypatch.setattr(sys, "argv", ["__main__.py", "--help"])
+    with pytest.raises(SystemExit) as raised:
+        runpy.run_module("kgroup", run_name="__main__")
+    assert raised.value.code == 0
+    assert capsys.readouterr().out.startswith("Usage: kgroup [OPTIONS]")
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from kgroup.broker.groups import requests, responses
 from kgroup.client.coordinator import CoordinatorClient
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import AuthorizationError, CommitUnknownError
+from kgroup.errors import AuthorizationError, CommitUnknownError, UsageError
 from kgroup.events import GenerationDraining, GenerationEnded
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
@@ -121,6 +121,23 @@ async def test_a_lookup_of_the_coordinator_that_cannot_succeed(
         assert first.end.cause is Cause.COORDINATOR_LOST
         with pytest.raises(AuthorizationError):
             await group.next()
+
+
+async def test_a_member_that_an_administrator_removes(autojump_clock: MockClock) -> None:
+    """Its generation is lost at the next heartbeat; it joins again at once, under another id."""
+    async with harness() as here, here.group(session_timeout=100.0) as group:
+        first = await group.next()
+        with pytest.raises(UsageError, match="no member 'other' in group 'group'"):
+            await here.broker.remove_member("group", "other")
+        await here.broker.remove_member("group", first.member_id)
+        await first.ending.wait()
+        assert first.end is not None
+        assert first.end.cause is Cause.MEMBERSHIP_LOST
+        second = await group.next()
+        assert second.member_id != first.member_id
+        assert here.now < 10.0  # it waits for no session
+        with pytest.raises(UsageError):
+            await here.broker.remove_member("group", first.member_id)
 
 
 async def test_heartbeats_come_quickly_at_first_and_then_at_their_interval(
