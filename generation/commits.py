@@ -211,7 +211,7 @@ class Committer:
         with self._lifecycle.commit_scope():
             await entry.done.wait()
         if not entry.done.is_set():
-            end = self._lifecycle.commits_are_over()
+            end = self._lifecycle.end_if_commits_are_over()
             entry.error = unknown_error(self._membership, entry.offsets, end)
 
     async def _send_waiting(self) -> None:
@@ -269,7 +269,7 @@ class Committer:
             self._not_before = -math.inf
         elif request.unreached:
             self._not_before = trio.current_time() + self._backoff.next()
-        if (end := self._lifecycle.commits_are_over()) is not None:
+        if (end := self._lifecycle.end_if_commits_are_over()) is not None:
             request.cut_off(end)
         for entry in entries:
             entry.error = entry.error or request.outcome(entry.offsets)
@@ -308,7 +308,7 @@ def _lease_error(membership: Membership) -> LeaseExpiredError:
     return LeaseExpiredError(
         f"{membership}: the lease has ended, and no heartbeat confirmed the membership; the commit"
         " was not sent. The next owner of the partitions reads the records after the last"
-        " commit again"
+        " commit again; continue with the next generation"
     )
 
 

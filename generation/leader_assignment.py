@@ -126,7 +126,7 @@ class LeaderAssignment:
             return group_topics(own, more, *{member.topics for member in members})
 
         names = sum(len(member.topics) for member in members)
-        return await self.member.compare(gather, names, _THREAD)
+        return await self.member.call_in_thread_if_long(gather, names, _THREAD)
 
     async def fetch_topics(self, topics: GroupTopics) -> FoundTopics:
         """Find the topics that exist, however long it takes until a broker answers.
@@ -145,7 +145,7 @@ class LeaderAssignment:
         if refused:
             self.member.emitter.emit(TopicsRefused, topics=dict(sorted(refused.items())))
         find = partial(_missing, topics, {*found.topics, *refused})
-        missing = await self.member.compare(find, len(topics.foreign), _THREAD)
+        missing = await self.member.call_in_thread_if_long(find, len(topics.foreign), _THREAD)
         return FoundTopics(found.topics, missing)
 
     async def fetch_topics_once(self, topics: GroupTopics) -> Mapping[str, TopicInfo]:

@@ -299,7 +299,7 @@ class Lifecycle:
         limit = self._drain_limit()
         deadline = trio.current_time() + limit
         self._bound_commits(deadline)
-        self._member.emitter.emit(GenerationDraining, end=self.recorded_end, deadline=limit)
+        self._member.emitter.emit(GenerationDraining, end=self.recorded_end, seconds=limit)
         with trio.move_on_at(deadline):
             while self._is_working and self.state is State.DRAINING:
                 await self._work_changed.wait()
@@ -484,7 +484,7 @@ class Lifecycle:
         """The time, by trio's clock, until which a commit that begins now may take."""
         return min(trio.current_time() + self._member.config.commit_timeout, self._last_commit_by)
 
-    def commits_are_over(self) -> End | None:
+    def end_if_commits_are_over(self) -> End | None:
         """The recorded end, once no commit of this generation is awaited; None before."""
         if self.final_end is None and trio.current_time() >= self._last_commit_by:
             return self.recorded_end

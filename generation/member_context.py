@@ -67,8 +67,8 @@ class MemberContext:
     checking_thread: Compute
     starts_thread: Compute
 
-    async def compare(self, work: Callable[[], T], items: int, thread: str) -> T:
-        """Call a function that looks at so many items; if they are many, in `checking_thread`.
+    async def call_in_thread_if_long(self, work: Callable[[], T], items: int, thread: str) -> T:
+        """Call a function; if it looks at `MANY` items or more, in `checking_thread`.
 
         Args:
             work: the function.

@@ -261,7 +261,7 @@ class Positions:
             owned = ", ".join(map(str, self._assignment)) or "nothing"
             raise NotOwnedError(
                 f"this generation does not own {partition}: {self._membership} owns {owned};"
-                " nothing was sent"
+                " nothing was sent. Commit, seek and pause only partitions of generation.assignment"
             )
 
     def seek(self, partition: TopicPartition, offset: int) -> None:

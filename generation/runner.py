@@ -342,7 +342,9 @@ class GenerationRunner:
             owned = before.owned
         last = self._previous
         work = partial(accept, assigned, self._join.topics, last.assignment, last.retained, owned)
-        return await self._member.compare(work, max(len(assigned), len(owned)), "kgroup-assigned")
+        return await self._member.call_in_thread_if_long(
+            work, max(len(assigned), len(owned)), "kgroup-assigned"
+        )
 
     def _report_assignment(self, given_up: Collection[TopicPartition]) -> None:
         """Report it to the assignor, and join again at once if a partition has to be given up.

@@ -69,7 +69,7 @@ class StartRule:
     """By which rule the position of a partition is chosen.
 
     Attributes:
-        rule: the end of the log.
+        rule: whether the earliest or the latest offset is searched for.
         reason: why.
         skipped: whether there was a position that is no longer in the log.
     """

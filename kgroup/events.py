@@ -379,15 +379,15 @@ class GenerationDraining(Event):
 
     Attributes:
         end: why the generation ends.
-        deadline: the seconds that the tasks have.
+        seconds: how long the tasks have.
     """
 
     end: End
-    deadline: float
+    seconds: float
 
     def message(self) -> str:
         """See ``Event``."""
-        return f"draining, for at most {self.deadline:.1f} s ({self.end})"
+        return f"draining, for at most {self.seconds:.1f} s ({self.end})"
 
 
 _ROUTINE: Final = frozenset(
@@ -600,7 +600,7 @@ class LoginDelayed(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        return f"the login was not looked up: {self.reason}"
+        return f"the function for logins has failed and is called again: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)

@@ -773,7 +773,8 @@ class ConsumerGroup:
             return None  # the block is about to be cancelled, and then raises these errors
         if self._closing is not None or self._done.is_set():
             raise GroupClosedError(
-                f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'}"
+                f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'};"
+                " make another ConsumerGroup to join again"
             )
         return None
 

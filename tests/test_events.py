@@ -221,7 +221,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
     (GenerationStarted, {}, INFO, "generation started"),
     (
         GenerationDraining,
-        {"end": End(Cause.REBALANCE), "deadline": 12.34},
+        {"end": End(Cause.REBALANCE), "seconds": 12.34},
         INFO,
         "draining, for at most 12.3 s (rebalance)",
     ),
@@ -317,7 +317,12 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         WARNING,
         "fault while reading: away",
     ),
-    (LoginDelayed, {"reason": "away"}, WARNING, "the login was not looked up: away"),
+    (
+        LoginDelayed,
+        {"reason": "away"},
+        WARNING,
+        "the function for logins has failed and is called again: away",
+    ),
     (
         OwnStartsDelayed,
         {"function": "load", "partitions": 3, "waited": 10.2},

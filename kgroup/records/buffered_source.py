@@ -158,7 +158,8 @@ class BufferedSource:
             raise UsageError(f"this record source is closed; epoch {epoch} cannot be assigned")
         if self._latest_epoch is not None and epoch <= self._latest_epoch:
             raise UsageError(
-                f"epochs rise: {epoch} was assigned after {self._latest_epoch}; nothing has changed"
+                f"assign() needs a higher epoch than the last, {self._latest_epoch}, not {epoch};"
+                " nothing has changed"
             )
         for partition, offset in positions.items():
             # The group checks what it assigns. This is for other callers: librdkafka ends the whole
@@ -471,7 +472,7 @@ class BufferedSource:
             now = "none" if self._epoch is None else f"epoch {self._epoch}"
             raise StaleGenerationError(
                 f"the generation of epoch {epoch} has ended (current: {now});"
-                " no more of its records are handed out"
+                " no more of its records are handed out; continue with the next generation"
             )
         if self._broken is not None:
             raise FetchError(

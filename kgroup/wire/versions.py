@@ -103,7 +103,11 @@ def choose_version(
     highest = supported.highest if max_version is None else min(supported.highest, max_version)
     ours = f"kgroup supports {kafka_name(api)} v{supported.lowest} to v{highest}"
     if (theirs := offered.get(API_KEYS[api])) is None:
-        raise UnsupportedVersionError(f"{ours}; {broker} does not support it", kafka_name(api))
+        raise UnsupportedVersionError(
+            f"{ours}; {broker} does not support it; connect to another one, or see what proxy"
+            " stands before it",
+            kafka_name(api),
+        )
     version = min(highest, theirs[1])
     if version < max(supported.lowest, theirs[0]):
         older = theirs[1] < supported.lowest

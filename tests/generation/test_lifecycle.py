@@ -51,7 +51,7 @@ class Life:
     def drains(self) -> list[tuple[End, float]]:
         """The end and the seconds of each drain that was reported."""
         return [
-            (event.end, event.deadline)
+            (event.end, event.seconds)
             for event in self.emitter.events
             if isinstance(event, GenerationDraining)
         ]

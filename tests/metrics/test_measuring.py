@@ -43,7 +43,7 @@ FIELDS: dict[type[Event], dict[str, Any]] = {
     Joined: {"leader": True, "assignor": "range", "members": 1},
     Assigned: {"assignment": Assignment((P0,)), "start_offsets": {}},
     GenerationStarted: {},
-    GenerationDraining: {"end": END, "deadline": 1.0},
+    GenerationDraining: {"end": END, "seconds": 1.0},
     GenerationEnded: {"end": END, "cut_short": False},
     Left: {"reason": "r", "notified": True},
 }

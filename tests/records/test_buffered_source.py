@@ -103,7 +103,7 @@ async def test_calls_of_another_epoch_do_nothing() -> None:
 @pytest.mark.parametrize(
     ("epoch", "positions", "message"),
     [
-        (1, {A: 0}, "epochs rise"),
+        (1, {A: 0}, "needs a higher epoch"),
         (2, {A: -1}, "cannot start at -1"),
         (2, {A: 2.5}, "cannot start at 2.5"),
         (2, {A: True}, "cannot start at True"),

@@ -43,7 +43,7 @@ async def test_a_drain_ends_before_the_rebalance_time_out(
             second = await group.next()
             assert second.member_id == first.member_id
             (drain,) = here.events_of(GenerationDraining)
-            assert 5.9 <= drain.deadline <= 7.0
+            assert 5.9 <= drain.seconds <= 7.0
             (ended, *_) = here.events_of(GenerationEnded)
             assert ended.cut_short
         nursery.cancel_scope.cancel()

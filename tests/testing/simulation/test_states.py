@@ -31,7 +31,7 @@ STEPS: Final = (
     (reported(events.Joining, reason=""), "joining"),
     (reported(events.Joined, leader=False, assignor="range", members=0), "syncing"),
     (reported(events.Assigned, assignment=Assignment(()), start_offsets={}), "running"),
-    (reported(events.GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0), "draining"),
+    (reported(events.GenerationDraining, end=End(Cause.REBALANCE), seconds=1.0), "draining"),
     (ended(Cause.REBALANCE), "searching"),
     (history.ProcessFrozen(**WHO), "frozen"),
     (history.ProcessThawed(**WHO), "searching"),

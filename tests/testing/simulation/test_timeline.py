@@ -39,7 +39,7 @@ def generation(begin: float, number: int) -> Iterator[HistoryEntry]:
         (0.0, Joining(group_id="group", reason="rebalance")),
         (1.0, Assigned(assignment=Assignment([P0, P1]), start_offsets={P0: 3, P1: 4}, **fields)),
         (1.0, GenerationStarted(**fields)),
-        (9.0, GenerationDraining(end=End(Cause.REBALANCE), deadline=5.0, **fields)),
+        (9.0, GenerationDraining(end=End(Cause.REBALANCE), seconds=5.0, **fields)),
         (10.0, GenerationEnded(end=End(Cause.REBALANCE), cut_short=False, **fields)),
     )
     for after, event in events:

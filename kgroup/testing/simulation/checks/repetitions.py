@@ -101,7 +101,7 @@ class Repetitions(Check):
         event = entry.event
         assert isinstance(event, GenerationDraining)
         if held := self.views.programs.held_generation(entry, event.group_id, event.epoch):
-            self._drains_until[held] = entry.at + event.deadline
+            self._drains_until[held] = entry.at + event.seconds
 
     def _ended(self, entry: EventReported) -> None:
         event = entry.event

@@ -395,7 +395,7 @@ class Story:
     ) -> None:
         """A program's generation drains, for at most a second, and ends."""
         if cause.can_commit:
-            self.emit(process, GenerationDraining, end=End(cause), deadline=1.0)
+            self.emit(process, GenerationDraining, end=End(cause), seconds=1.0)
             self.wait(took)
         self.emit(process, GenerationEnded, end=End(cause), cut_short=cut_short)
 

@@ -143,7 +143,7 @@ def test_records_for_an_evicted_member_break_it() -> None:
 def test_records_of_a_generation_that_is_over_break_it() -> None:
     """No record may be handed out once the end of the generation has begun."""
     story = pair()
-    story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=1.0)
+    story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), seconds=1.0)
     story.hand_out("a", P0, 0, 5)
     (what,) = story.broken(Handovers)
     assert "it had reported the end of the generation" in what
@@ -206,7 +206,7 @@ def test_a_drain_that_outlasts_the_rebalance_breaks_it() -> None:
     """A drain must end before the group completes the rebalance without the member."""
     story = pair()
     story.group("PreparingRebalance")
-    story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), deadline=99.0)
+    story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), seconds=99.0)
     story.live("a", "b", seconds=REBALANCE + 1)
     story.park_join("b")
     story.generation_id = 2
@@ -221,7 +221,7 @@ def test_a_drain_may_outlast_an_expired_session() -> None:
     story.live("a", "b", seconds=1)
     story.group("PreparingRebalance")
     story.live("b", seconds=SESSION)
-    story.emit("a", GenerationDraining, end=End(Cause.TASK_RAISED), deadline=99.0)
+    story.emit("a", GenerationDraining, end=End(Cause.TASK_RAISED), seconds=99.0)
     story.wait(1.0)
     story.park_join("b")
     story.group("PreparingRebalance", {"b": [P1]})
