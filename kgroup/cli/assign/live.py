@@ -6,11 +6,11 @@ It only reads: the group's members are not affected.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 from kgroup.cli.assign.group_input import GroupInput, check_partitions
+from kgroup.cli.groups.subscriptions import describe_fields
 from kgroup.client.cluster import Cluster
 from kgroup.client.coordinator import PROTOCOL_TYPE
 from kgroup.client.responses import group_of
@@ -24,8 +24,6 @@ from kgroup.types import Claim, MemberSubscription, topic_fault
 from kgroup.wire.consumer_protocol import decode_assignment, decode_subscription
 
 _STABLE: Final = "Stable"
-_AUTHORIZED_OPERATIONS: Final = 3
-"""The first version of DescribeGroups with a field for authorized operations (KIP-430)."""
 
 
 async def fetch_group(
@@ -73,17 +71,11 @@ async def _describe(cluster: Cluster, config: GroupConfig) -> Any:
     found = await cluster.find_coordinator(config.group_id)
     connection = cluster.new_connection(found.host, found.port)
 
-    def fields(version: int) -> Mapping[str, Any]:
-        values: dict[str, Any] = {"groups": [config.group_id]}
-        if version >= _AUTHORIZED_OPERATIONS:
-            values["include_authorized_operations"] = False
-        return values
-
     try:
         return await connection.request_value(
             partial(group_of, config.group_id),
             "describe_groups",
-            fields,
+            partial(describe_fields, config.group_id),
             timeout=config.request_timeout,
         )
     finally:

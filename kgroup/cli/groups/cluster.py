@@ -11,13 +11,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, final
 
+import attrs
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
 
 from kgroup.bounds import did_you_mean
 from kgroup.cli.admin_client import AdminConnection, ClusterError, Refusal, as_librdkafka
-from kgroup.cli.groups.committed import fetch_committed
+from kgroup.cli.groups.committed import committed
+from kgroup.cli.groups.subscriptions import Subscriptions, subscriptions
 from kgroup.cli.groups.values import Group, GroupMember, Listing
 from kgroup.error_codes import ErrorCode
+from kgroup.errors import MOST_LISTED
 from kgroup.permissions import to_grant
 from kgroup.security.settings import Security
 from kgroup.types import TopicPartition
@@ -32,6 +35,7 @@ _STATES: Final = {
     ConsumerGroupState.EMPTY: "Empty",
 }
 _DEAD: Final = "Dead"
+CLASSIC: Final = "classic"
 UNKNOWN: Final = "Unknown"
 """Also the state of a KIP-848 group that assigns or reconciles: librdkafka has no name for it."""
 _ADVICE: Final[Mapping[int, str]] = dict.fromkeys(
@@ -146,7 +150,30 @@ class GroupCluster:
         Raises:
             ClusterError: they cannot be fetched.
         """
-        return fetch_committed(self._servers, group_id, self._security, self._timeout)
+        return committed(group_id).send(self._servers, group_id, self._security, self._timeout)
+
+    def with_subscriptions(self, group: Group) -> Group:
+        """The group, with the topics of each member, and those of them that are missing.
+
+        Only members of the classic protocol report their topics.
+
+        Raises:
+            ClusterError: they cannot be fetched.
+        """
+        if group.protocol != CLASSIC or not group.members:
+            return group
+        request = subscriptions(group.group_id)
+        found: Subscriptions = request.send(
+            self._servers, group.group_id, self._security, self._timeout
+        )
+        members = tuple(attrs.evolve(one, topics=found.get(one.member_id)) for one in group.members)
+        named = {topic for one in members for topic in one.topics or ()}
+        there = self.connection.topics()
+        absent = sorted(named.difference(there))
+        # Other members decide how many there are, and each comparison takes time.
+        missing = {topic: did_you_mean(topic, there) for topic in absent[:MOST_LISTED]}
+        missing |= dict.fromkeys(absent[MOST_LISTED:], "")
+        return attrs.evolve(group, members=members, missing_topics=missing)
 
     def commit(
         self, group_id: str, offsets: Mapping[TopicPartition, int]

@@ -116,11 +116,17 @@ def describe_groups(
     *,
     as_json: bool,
 ) -> None:
-    """Describe groups: state, assignor, coordinator, and each member's partitions."""
+    """Describe groups: state, assignor, coordinator, and each member's partitions.
+
+    With --group, also the topics to which members subscribe, where these explain why one has no
+    partitions.
+    """
     cluster = connect(bootstrap_servers, config_file, timeout)
 
     def fetch() -> Shown:
         described = _described(cluster, group_ids)
+        if group_ids:  # of each group, its coordinator has to be asked
+            described = [*map(cluster.with_subscriptions, described)]
         found = {"groups": [group_as_json(one) for one in described]}
         return found, partial(print_groups, groups=described)
 

@@ -61,6 +61,9 @@ def _print_group(console: Console, group: Group) -> None:
         return
     moving = any(_moves(member) for member in group.members)
     static = any(member.group_instance_id for member in group.members)
+    idle = any(not member.partitions and member.topics is not None for member in group.members)
+    differ = len({member.topics for member in group.members}) > 1
+    topics = idle or differ or bool(group.missing_topics)
     titles = ["CLIENT", "HOST", "MEMBER", *["INSTANCE"] * static, "COUNT", "PARTITIONS"]
     rows = (
         [
@@ -71,10 +74,19 @@ def _print_group(console: Console, group: Group) -> None:
             str(len(member.partitions)),
             ranges(member.partitions),
             *[ranges(member.target or ()) if _moves(member) else ""] * moving,
+            *[short_list(member.topics or ())] * topics,
         ]
         for member in group.members
     )
-    console.print(table([*titles, *["WILL OWN"] * moving], rows, ["COUNT"]))
+    titles += ["WILL OWN"] * moving + ["SUBSCRIBES TO"] * topics
+    console.print(table(titles, rows, ["COUNT"]))
+    if group.missing_topics:
+        missing = [f"{topic!r}{near}" for topic, near in group.missing_topics.items()]
+        listed = short_list(missing)
+        console.print(
+            plain(f"Topics that do not exist, or that this user may not describe: {listed}"),
+            markup=False,
+        )
 
 
 def print_lags(console: Console, lags: Sequence[GroupLag]) -> None:
@@ -184,9 +196,11 @@ def group_as_json(group: Group) -> dict[str, Any]:
                 "group_instance_id": member.group_instance_id,
                 "partitions": by_topic(member.partitions),
                 "target": None if member.target is None else by_topic(member.target),
+                "topics": None if member.topics is None else list(member.topics),
             }
             for member in group.members
         ],
+        "missing_topics": list(group.missing_topics),
     }
 
 

@@ -42,6 +42,7 @@ class GroupMember:
         group_instance_id: the id of a static member.
         partitions: the partitions that it owns, sorted.
         target: of a KIP-848 group, the partitions that it will own; None in a classic group.
+        topics: those to which it subscribes, sorted; None if that is not known.
     """
 
     member_id: str
@@ -50,6 +51,7 @@ class GroupMember:
     group_instance_id: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
     target: tuple[TopicPartition, ...] | None = None
+    topics: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.client_id} at {self.host}"
@@ -67,6 +69,8 @@ class Group:
         assignor: the assignor that its members have agreed on; empty without members.
         coordinator: the broker that coordinates it, as ``host:port (id)``.
         members: its members, sorted by client id and member id.
+        missing_topics: those to which members subscribe and that the user cannot see, each with
+            the nearest name that there is, as part of a sentence, or an empty text.
     """
 
     group_id: str
@@ -75,6 +79,7 @@ class Group:
     assignor: str = ""
     coordinator: str = ""
     members: tuple[GroupMember, ...] = ()
+    missing_topics: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def live(self) -> bool:

@@ -102,6 +102,7 @@ def test_a_live_group_is_described(kafka: Kafka, topic: str) -> None:
             "state": "Stable",
             "protocol": "classic",
             "assignor": "roundrobin",
+            "missing_topics": [],
         }
         assert member == {
             "member_id": member_id,
@@ -110,6 +111,7 @@ def test_a_live_group_is_described(kafka: Kafka, topic: str) -> None:
             "group_instance_id": "one",
             "partitions": {topic: [0, 1]},
             "target": None,
+            "topics": [topic],
         }
         result = run(kafka, "describe", "--group", topic)
         assert f"Group {topic}: Stable, 1 member, assignor roundrobin, classic protocol" in (
@@ -118,6 +120,21 @@ def test_a_live_group_is_described(kafka: Kafka, topic: str) -> None:
         assert rows(result.stdout) == [
             ["worker", "127.0.0.1", member_id, "one", "2", f"{topic} 0-1"]
         ]
+
+
+def test_why_a_member_has_no_partitions(kafka: Kafka, topic: str) -> None:
+    """The topics of each member are shown, and which of them are missing, with the nearest name."""
+    misspelt = f"{topic}s"
+    with ConsumerGroup(config(kafka, misspelt, group_id=topic, client_id="worker")) as group:
+        member_id = group.next().member_id
+        (described,) = found(kafka, "describe", "--group", topic)["groups"]
+        assert described["missing_topics"] == [misspelt]
+        assert [one["topics"] for one in described["members"]] == [[misspelt]]
+        shown = run(kafka, "describe", "--group", topic).stdout
+        assert "SUBSCRIBES TO" in shown
+        assert ["worker", "127.0.0.1", member_id, "0", "-", misspelt] in rows(shown)
+        assert f"'{misspelt}'; did you mean '{topic}'?" in " ".join(shown.split())
+        assert "SUBSCRIBES TO" not in run(kafka, "describe").stdout
 
 
 def test_the_lag_of_a_live_group(kafka: Kafka, topic: str) -> None:

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from kgroup.broker.apis import APIS
 from kgroup.cli.admin_client import ClusterError
-from kgroup.cli.groups.committed import fetch_committed, request_committed
+from kgroup.cli.groups import committed as offsets
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import AuthorizationError
 from kgroup.security.settings import Security
@@ -27,7 +27,8 @@ async def committed(here: Harness, failed: list[str] | None = None) -> dict[Topi
     """What the group of the harness has committed."""
     failures: list[str] = [] if failed is None else failed
     runtime = memory_runtime(here.broker, seed=99)
-    return dict(await request_committed(here.config(), runtime, failures.append))
+    request = offsets.committed(here.config().group_id)
+    return dict(await request.send_from(here.config(), runtime, failures.append))
 
 
 async def commit(here: Harness) -> None:
@@ -76,5 +77,7 @@ async def test_a_refusal_is_no_reason_to_wait(autojump_clock: MockClock) -> None
 
 def test_a_cluster_that_cannot_be_reached() -> None:
     """The error names the group, the time and the reason."""
-    with pytest.raises(ClusterError, match="offsets of group 'g' cannot be fetched within 1 s: "):
-        fetch_committed("127.0.0.1:1", "g", Security(), 1.0)
+    with pytest.raises(
+        ClusterError, match="the offsets of group 'g' cannot be fetched within 1 s: "
+    ):
+        offsets.committed("g").send("127.0.0.1:1", "g", Security(), 1.0)
