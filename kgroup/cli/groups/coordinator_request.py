@@ -118,7 +118,7 @@ class CoordinatorRequest(Generic[T]):
             await find_coordinator(find, backoff, report)
             return await until_answered(
                 self.kind,
-                lambda: self._send_once(cluster, coordinator[0], config.request_timeout),
+                lambda: self._send_once(cluster, coordinator[0], config),
                 find=find,
                 backoff=backoff,
                 report=report,
@@ -126,10 +126,12 @@ class CoordinatorRequest(Generic[T]):
         finally:
             await cluster.aclose()
 
-    async def _send_once(self, cluster: Cluster, to: BrokerAddress, timeout: float) -> T:
+    async def _send_once(self, cluster: Cluster, to: BrokerAddress, config: GroupConfig) -> T:
         connection = cluster.new_connection(to.host, to.port)
         try:
-            return await connection.request_value(self.read, self.api, self.fields, timeout=timeout)
+            return await connection.request_value(
+                self.read, self.api, self.fields, timeout=config.request_timeout
+            )
         finally:
             await connection.aclose()
 
