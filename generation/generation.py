@@ -28,6 +28,7 @@ from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
 from kgroup.interfaces import Batch
 from kgroup.loop_thread import LoopThread
+from kgroup.retry_policy import OpenRecords
 from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -491,6 +492,15 @@ def subscription_of(generation: object) -> tuple[Topics, frozenset[str]]:
         return (), frozenset()
     member = of_trio._member  # noqa: SLF001
     return member.subscription.topics, member.cluster.known_addresses
+
+
+def open_records_of(generation: object) -> OpenRecords:
+    """The records that have failed in a generation, and are to be tried again.
+
+    For kgroup's own modules; any thread may call it. The generation is as for `subscription_of`.
+    """
+    of_trio = _of_trio(generation)
+    return OpenRecords() if of_trio is None else of_trio._parts.open_records  # noqa: SLF001
 
 
 def _of_trio(generation: object) -> Generation | None:

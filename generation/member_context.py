@@ -20,6 +20,7 @@ from kgroup.config import GroupConfig
 from kgroup.event_emitter import EventEmitter
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.interfaces import Clock, Compute, Coordinator, JoinResult, RecordSource
+from kgroup.retry_policy import OpenRecord
 from kgroup.runtime import Runtime
 from kgroup.types import Assignment, Claim, TopicPartition
 
@@ -125,6 +126,7 @@ class PreviousGenerations:
         read: for each partition the offset after the last record that was handed out, where the
             last generation ended without a loss.
         read_epochs: the leader epochs of what the last generation has handed out.
+        open_records: the records that have failed, and are to be tried again.
         ids: the member id and the generation id of the last generation; None before the first.
         unanswered: whether the coordinator may yet receive a commit of the last generation.
         rebalance_requested: whether the member has just requested a rebalance because an assignment
@@ -136,6 +138,7 @@ class PreviousGenerations:
     claim: Claim | None = None
     read: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     read_epochs: ReadEpochs = attrs.field(factory=ReadEpochs)
+    open_records: Mapping[TopicPartition, OpenRecord] = attrs.field(factory=dict)
     ids: tuple[str, int] | None = None
     unanswered: bool = False
     rebalance_requested: bool = False

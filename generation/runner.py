@@ -59,6 +59,7 @@ from kgroup.generation.received_assignment import (
 from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
 from kgroup.generation.streams import GenerationParts
+from kgroup.retry_policy import OpenRecords
 from kgroup.types import (
     Assignment,
     Cause,
@@ -97,6 +98,7 @@ class GenerationRunner:
         lifecycle: its state and its tasks.
         assignment: its partitions, once they are known.
         claim: what the next JoinGroup reports as owned.
+        open_records: the records that have failed, and are to be tried again.
         generation: what the program was offered, or None.
         failure: the request that failed before the hand-over, and its error.
         fatal: what a function of the program raised; it ends the group.
@@ -132,6 +134,7 @@ class GenerationRunner:
         self._starts = StartFinder(member, self.lifecycle, self._positions, self._committer)
         self.assignment = Assignment((), previous.assignment)
         self.claim = previous.claim
+        self.open_records = previous.open_records
         self.generation: Generation | None = None
         self.failure: tuple[Request, BrokerError | TransportError] | None = None
         self.fatal: BaseException | None = None
@@ -398,6 +401,8 @@ class GenerationRunner:
             raise _StepError(failed_request(error, request), error) from error
 
     def _hand_over(self, offer: Callable[[GenerationRunner], None]) -> None:
+        names = self.assignment.kept
+        kept = {name: one for name, one in self.open_records.items() if name in names}
         parts = GenerationParts(
             member=self._member,
             lifecycle=self.lifecycle,
@@ -408,7 +413,9 @@ class GenerationRunner:
             ),
             committer=self._committer,
             pauses=Pauses(self._member.source, self._membership.epoch),
+            open_records=OpenRecords(self._member.clock.now, kept),
         )
+        self.open_records = parts.open_records.by_partition
         self.generation = generation = Generation(parts, self.assignment)
         self.lifecycle.start_service(self._report_unread, generation)
         if self._commits_offsets:

@@ -19,6 +19,7 @@ from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.positions import Positions
 from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
+from kgroup.retry_policy import OpenRecords
 from kgroup.types import TopicPartition
 
 
@@ -35,6 +36,7 @@ class GenerationParts:
         searches: when it does so, after the hand-over.
         committer: sends its commits.
         pauses: the partitions of which nothing is handed out.
+        open_records: the records that have failed, and are to be tried again.
     """
 
     member: MemberContext
@@ -44,6 +46,7 @@ class GenerationParts:
     searches: PositionSearches
     committer: Committer
     pauses: Pauses
+    open_records: OpenRecords = attrs.field(factory=OpenRecords)
 
 
 class PartitionStream:

@@ -477,6 +477,7 @@ class Member:
             claim=last.claim,
             read=last.read if last.end.can_commit else {},
             read_epochs=last.read_epochs,
+            open_records=last.open_records,
             ids=(membership.member_id, membership.generation_id),
             unanswered=last.unanswered,
         )

@@ -20,14 +20,19 @@ from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
-from kgroup.generation.generation import Generation, sought_since, subscription_of
+from kgroup.generation.generation import (
+    Generation,
+    open_records_of,
+    sought_since,
+    subscription_of,
+)
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
     ATTEMPTS,
     BACKOFF,
     LONGEST_BACKOFF,
-    InterruptedAttempts,
+    OpenRecords,
     RecordAttempts,
     RetryPolicy,
     check_generation,
@@ -137,8 +142,6 @@ def retrying_with(
     if park is not None and not isinstance(park, DeadLetters):
         check_async("park", park, ON_FAILURE, instead=_PLAIN)
 
-    interrupted = InterruptedAttempts()
-
     async def process(generation: Any, batch: Batch) -> int | None:
         check_generation(generation, loop.kind, loop.package)
         if isinstance(park, DeadLetters):
@@ -149,7 +152,8 @@ def retrying_with(
                     generation.emit(missing)
             park.check_unread(subscription, addresses, generation.group_id)
         progress = progress_of(process, batch)
-        records = _Records(loop, handle, park, generation, progress, interrupted)
+        open_records = open_records_of(generation)
+        records = _Records(loop, handle, park, generation, progress, open_records)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not await records.processed(record):
@@ -175,29 +179,36 @@ class _Records:
     park: Park | DeadLetters | None
     generation: Any
     progress: BatchProgress
-    interrupted: InterruptedAttempts
+    open_records: OpenRecords
 
     async def processed(self, record: RecordAttempts) -> bool:
         """Try a record until it is processed or parked; False if the generation ends before."""
-        generation = self.generation
-        attempt = self.interrupted.take(generation, record)
-        while True:
+        generation, policy, opened = self.generation, record.policy, self.open_records
+        partition, offset = record.partition, record.message.offset()
+        attempt, pause = opened.attempts_at(partition, offset)
+        attempt = min(attempt, policy.attempts - 1)
+        over = False
+        if pause:
+            await self.loop.pause(generation, pause)
+            over = generation.end is not None
+        while not over:
             attempt += 1
             failure = await self._failure(record)
             if failure is None:
+                opened.remove(partition)
                 return True
-            if attempt < record.policy.attempts:
+            if attempt < policy.attempts:
+                opened.add(partition, offset, attempt, policy.pause(attempt))
                 generation.emit(record.failed(attempt, failure))
-                await self.loop.pause(generation, record.policy.pause(attempt))
+                await self.loop.pause(generation, policy.pause(attempt))
                 over = generation.end is not None
             elif not (over := generation.state is State.ENDED):
                 over = not await self._put_aside(record, failure)
                 if not over:
+                    opened.remove(partition)
                     return True
-            if over:
-                self.interrupted.add(generation, record, attempt)
-                generation.emit(record.ended(attempt))
-                return False
+        generation.emit(record.ended(attempt))
+        return False
 
     async def _failure(self, record: RecordAttempts) -> Exception | None:
         """Make one attempt; return what the function raised, if another attempt can help."""

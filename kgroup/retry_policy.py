@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any, Final, final
 
 import attrs
@@ -15,6 +16,7 @@ from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, any_t
 from kgroup.events import ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Message
 from kgroup.running_loop import called_library
+from kgroup.types import TopicPartition
 
 ATTEMPTS: Final = 5
 BACKOFF: Final = 1.0
@@ -166,32 +168,60 @@ class RecordAttempts:
 
 
 @final
-class InterruptedAttempts:
-    """How often records were tried whose attempts the end of a generation has interrupted.
+@attrs.frozen
+class OpenRecord:
+    """A record that has failed, and is to be tried again.
 
-    A member that keeps the partition goes on counting: in a group whose rebalances are closer
-    together than the pauses are long, a record would otherwise never have its last attempt.
+    Attributes:
+        offset: its offset.
+        attempts: how many attempts were made.
+        due: when the next one may begin.
     """
 
-    def __init__(self) -> None:
-        self._made: dict[tuple[str, object], tuple[int, int]] = {}
-        """Group and partition -> the offset of a record, and the attempts."""
+    offset: int
+    attempts: int
+    due: float
 
-    def add(self, generation: Any, record: RecordAttempts, attempts: int) -> None:
-        """The generation ends before the next attempt."""
-        key = (generation.group_id, record.partition)
-        self._made[key] = (record.message.offset(), attempts)
 
-    def take(self, generation: Any, record: RecordAttempts) -> int:
-        """How many attempts were made in earlier generations, so that one is left at least.
+@final
+class OpenRecords:
+    """The records of one generation that are to be tried again; of each partition at most one.
 
-        If the member did not have the partition all the time, another one may have processed the
-        record, and the topic may be another one of the same name: the count begins anew.
-        """
-        if not self._made:  # also in the program's own tests, which may have another generation
-            return 0
-        found = self._made.pop((generation.group_id, record.partition), None)
-        if found is None or record.partition not in generation.assignment.kept:
-            return 0
-        offset, attempts = found
-        return min(attempts, record.policy.attempts - 1) if offset == record.message.offset() else 0
+    A generation begins with those of the one before whose partitions the member has kept. So a
+    rebalance neither shortens a pause nor begins to count again: in a group whose rebalances are
+    closer together than the pauses are long, a record would otherwise never have its last attempt.
+
+    Any thread may call it. A partition has one handler at a time.
+
+    Args:
+        now: the clock of the member, in seconds.
+        before: those of the generation before.
+
+    Attributes:
+        by_partition: the records.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float] = monotonic,
+        before: Mapping[TopicPartition, OpenRecord] | None = None,
+    ) -> None:
+        self._now = now
+        self.by_partition: dict[TopicPartition, OpenRecord] = dict(before or {})
+
+    def add(self, partition: TopicPartition, offset: int, attempts: int, pause: float) -> None:
+        """An attempt has failed, and the next one follows after a pause of so many seconds."""
+        self.by_partition[partition] = OpenRecord(offset, attempts, self._now() + pause)
+
+    def remove(self, partition: TopicPartition) -> None:
+        """The record was processed or parked."""
+        self.by_partition.pop(partition, None)
+
+    def attempts_at(self, partition: TopicPartition, offset: int) -> tuple[int, float]:
+        """How many attempts were made for a record, and the seconds to wait before the next one."""
+        found = self.by_partition.get(partition)
+        if found is None or found.offset != offset:
+            if found is not None and found.offset < offset:
+                self.remove(partition)  # the program has sought past it
+            return 0, 0.0
+        return found.attempts, max(0.0, found.due - self._now())

@@ -7,7 +7,6 @@ import logging
 import re
 import traceback
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ from kgroup.events import (
 )
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, Message
-from kgroup.retry_policy import InterruptedAttempts, RecordAttempts, RetryPolicy
+from kgroup.retry_policy import OpenRecords
 from kgroup.types import TopicPartition
 from tests.group.harness import P0, P1, Harness, harness
 from tests.test_dead_letters import AWAY, Scripted, letters_by
@@ -323,20 +322,27 @@ async def test_a_pause_ends_with_its_generation(autojump_clock: MockClock) -> No
         )
 
 
-async def test_attempts_are_counted_across_rebalances(autojump_clock: MockClock) -> None:
-    """In a member that keeps the partition: a restless group would never park the record."""
+@pytest.mark.parametrize("how", ["kept", "lost"])
+async def test_attempts_and_pauses_go_on_after_a_rebalance(
+    autojump_clock: MockClock, how: str
+) -> None:
+    """Where the member keeps the partition. Otherwise another one may have processed the record."""
     async with harness() as here:
         await here.append(2)
-        failed_before: list[int] = []
+        tried: list[float] = []
+        parked_at: list[float] = []
 
-        async def handle(_: Generation, message: Message) -> None:
+        async def handle(generation: Generation, message: Message) -> None:
             await trio.lowlevel.checkpoint()
             if message.offset() == 1:
+                tried.append(here.now)
+                if how == "lost" and len(tried) == 3:
+                    await here.broker.remove_member("group", generation.member_id)
                 raise ValueError
 
         async def park(_: Message, __: Exception) -> None:
             await trio.lowlevel.checkpoint()
-            failed_before.append(len(here.events_of(RecordFailed)))
+            parked_at.append(here.now)
 
         async def rebalances() -> None:
             while True:
@@ -345,40 +351,38 @@ async def test_attempts_are_counted_across_rebalances(autojump_clock: MockClock)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rebalances)
-            await serve(here, handle, 2, attempts=5, backoff=50.0, backoff_max=50.0, park=park)
+            await serve(here, handle, 2, attempts=4, backoff=5.0, park=park)
             nursery.cancel_scope.cancel()
-        assert [event.attempts for event in here.events_of(RecordFailed)] == [1, 2, 3, 4]
-        assert failed_before == [4]
+        attempts = [event.attempts for event in here.events_of(RecordFailed)]
+        pauses = [later - at for at, later in pairwise(tried)]
+        wanted = [5.0, 10.0, 20.0]
+        if how == "lost":  # at the third attempt
+            assert attempts == [1, 2, 3, 1, 2, 3]
+            wanted = [5.0, 10.0, 0.0, *wanted]
+        else:
+            assert attempts == [1, 2, 3]
+            assert parked_at == tried[-1:]
+        assert len(here.events_of(RetriesEnded)) >= 5  # so often was a pause cut short
+        for pause, least in zip(pauses, wanted, strict=True):
+            assert least <= pause <= least + 4.0  # a generation may have to begin first
 
 
-@pytest.mark.parametrize(
-    ("offset", "kept", "made"), [(7, {P0}, 3), (8, {P0}, 0), (7, set(), 0), (7, {P1}, 0)]
-)
-def test_attempts_of_another_record_or_owner_do_not_count(
-    offset: int, kept: set[TopicPartition], made: int
-) -> None:
-    """Nor do those before another member had the partition; each count is taken once."""
-
-    def attempts_of(offset: int) -> Any:
-        message = SimpleNamespace(offset=lambda: offset)
-        return RecordAttempts(message, P0, RetryPolicy(5, 1.0, 30.0))
-
-    before = SimpleNamespace(group_id="g")
-    after = SimpleNamespace(group_id="g", assignment=SimpleNamespace(kept=kept))
-    interrupted = InterruptedAttempts()
-    interrupted.add(before, attempts_of(7), 3)
-    assert interrupted.take(after, attempts_of(offset)) == made
-    assert interrupted.take(after, attempts_of(offset)) == 0
-
-
-def test_an_attempt_is_left_in_every_generation() -> None:
-    """Also if the generation ended while the record was being parked."""
-    message = SimpleNamespace(offset=lambda: 7)
-    record: Any = RecordAttempts(message, P0, RetryPolicy(5, 1.0, 30.0))
-    generation = SimpleNamespace(group_id="g", assignment=SimpleNamespace(kept={P0}))
-    interrupted = InterruptedAttempts()
-    interrupted.add(generation, record, 5)
-    assert interrupted.take(generation, record) == 4
+def test_a_record_is_tried_again_until_it_is_done_or_passed() -> None:
+    """Reading earlier records again forgets nothing; nor does an attempt that is cut short."""
+    clock = [100.0]
+    records = OpenRecords(lambda: clock[0])
+    records.add(P0, 7, 3, 10.0)
+    clock[0] = 104.0
+    assert records.attempts_at(P1, 7) == (0, 0.0)
+    assert records.attempts_at(P0, 5) == (0, 0.0)
+    assert records.attempts_at(P0, 7) == (3, 6.0)
+    clock[0] = 120.0
+    assert records.attempts_at(P0, 7) == (3, 0.0)
+    following = OpenRecords(lambda: clock[0], records.by_partition)
+    following.remove(P0)
+    assert following.attempts_at(P0, 7) == (0, 0.0)
+    assert records.attempts_at(P0, 8) == (0, 0.0)  # the program has sought past it
+    assert records.by_partition == {}
 
 
 async def test_a_producer_that_is_away_for_a_moment(autojump_clock: MockClock) -> None:

@@ -11,14 +11,14 @@ from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.generation import sought_since, subscription_of
+from kgroup.generation.generation import open_records_of, sought_since, subscription_of
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
     ATTEMPTS,
     BACKOFF,
     LONGEST_BACKOFF,
-    InterruptedAttempts,
+    OpenRecords,
     RecordAttempts,
     RetryPolicy,
     check_generation,
@@ -54,8 +54,6 @@ def retrying(
     if park is not None and not isinstance(park, DeadLetters):
         check_plain("park", park, ON_FAILURE, instead=_ASYNC)
 
-    interrupted = InterruptedAttempts()
-
     def process(generation: Generation, batch: Batch) -> int | None:
         check_generation(generation, Generation, "kgroup.threaded")
         if isinstance(park, DeadLetters):
@@ -64,9 +62,10 @@ def retrying(
                 _emit(generation, missing)
             park.check_unread(subscription, addresses, generation.group_id)
         progress = progress_of(process, batch)
+        open_records = open_records_of(generation)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            if not _processed(handle, generation, record, park, progress, interrupted):
+            if not _processed(handle, generation, record, park, progress, open_records):
                 return message.offset()
             if sought_since(generation, batch) is not None:
                 return None  # the rest of the batch lies elsewhere
@@ -85,28 +84,35 @@ def _processed(
     record: RecordAttempts,
     park: Park | DeadLetters | None,
     progress: BatchProgress,
-    interrupted: InterruptedAttempts,
+    open_records: OpenRecords,
 ) -> bool:
     """Try a record until it is processed or parked; False if the generation ends before."""
-    attempt = interrupted.take(generation, record)
-    while True:
+    policy, partition, offset = record.policy, record.partition, record.message.offset()
+    attempt, pause = open_records.attempts_at(partition, offset)
+    attempt = min(attempt, policy.attempts - 1)
+    over = False
+    if pause:
+        generation.ending.wait(pause)
+        over = generation.end is not None
+    while not over:
         attempt += 1
         failure = _failure(handle, generation, record)
         if failure is None:
+            open_records.remove(partition)
             return True
-        if attempt < record.policy.attempts:
+        if attempt < policy.attempts:
+            open_records.add(partition, offset, attempt, policy.pause(attempt))
             _emit(generation, record.failed(attempt, failure))
-            generation.ending.wait(record.policy.pause(attempt))
+            generation.ending.wait(policy.pause(attempt))
             over = generation.end is not None
         # The thread may have outlasted its generation, and the record have another owner.
         elif not (over := generation.state is State.ENDED):
             over = not _put_aside(park, generation, record, failure, progress)
             if not over:
+                open_records.remove(partition)
                 return True
-        if over:
-            interrupted.add(generation, record, attempt)
-            _emit(generation, record.ended(attempt))
-            return False
+    _emit(generation, record.ended(attempt))
+    return False
 
 
 def _failure(

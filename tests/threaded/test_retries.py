@@ -269,6 +269,37 @@ def test_a_pause_ends_with_its_generation(kafka: Kafka) -> None:
 
 
 @once
+def test_attempts_go_on_after_a_rebalance(kafka: Kafka) -> None:
+    """The member has kept the partition, so the next generation does not begin to count again."""
+    here, other, parked = Harness(kafka), unique("other"), list[int]()
+    recorded = RecordedEvents()
+    produced(here)
+    admin.create_topic(here.bootstrap_servers, other, 1)
+    epochs: list[int] = []
+
+    def handle(generation: Generation, message: Message) -> None:
+        if message.value() == b"wrong":
+            epochs.append(generation.epoch)
+            raise ValueError("it is wrong")
+
+    with here.group(recorded) as group:
+
+        def park(message: Message, _: Exception) -> None:
+            parked.append(message.offset())
+            group.shutdown(promptly=True)
+
+        def change() -> None:
+            recorded.wait(RecordFailed)
+            group.subscribe([here.topic, other])
+
+        with thread(change):
+            serve(group, retrying(handle, attempts=3, backoff=0.5, park=park))
+    assert parked == [1]
+    assert [event.attempts for event in recorded.of(RecordFailed)] == [1, 2]
+    assert len(set(epochs)) > 1
+
+
+@once
 def test_a_thread_that_outlasts_its_generation_parks_nothing(kafka: Kafka) -> None:
     """Another member may own the partition by then, and process the record."""
     here, held, freed, parked = Harness(kafka), threading.Event(), threading.Event(), []
