@@ -5,9 +5,9 @@ topic name that Kafka does not admit is an error to librdkafka at best, and ends
 worst. So every entry is checked here before anything is opened, sought or fetched. An entry that
 cannot be read is left out, and the rest is read. The leader also decides how long the assignment
 is: a topic's name is checked once, however many partitions it has, and a long assignment is checked
-and sorted in a thread (`MemberContext.compare`). Partitions that the cluster does not have yet
-are no fault: the leader may have newer metadata than this member's brokers, so the record source
-waits for them.
+and sorted in a thread (`MemberContext.call_in_thread_if_long`). Partitions that the cluster does
+not have yet are no fault: the leader may have newer metadata than this member's brokers, so the
+record source waits for them.
 
 **Does it still fit?** A static member that restarts within its session gets its old assignment
 back, and no rebalance takes place (KIP-345). The member does not learn what happened while it was

@@ -21,7 +21,6 @@ import difflib
 import re
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
@@ -176,7 +175,8 @@ class DeadLetters:
             return None
         if self._topic in names:
             return None
-        near = difflib.get_close_matches(self._topic, names.difference(subscription), n=1)
+        unread = [name for name in names if not any(_reads(one, name) for one in subscription)]
+        near = difflib.get_close_matches(self._topic, unread, n=1)
         return partial(DeadLetterTopicMissing, topic=self._topic, nearest=near[0] if near else "")
 
     def letter(
@@ -296,9 +296,12 @@ class DeadLetter:
             self._poll(_POLL)
 
     def _poll(self, seconds: float) -> None:
-        # A line for the producer's logger need not be UTF-8; reports still come afterwards.
-        with suppress(UnicodeDecodeError):
+        try:
             self._producer.poll(seconds)
+        except UnicodeDecodeError as error:
+            # librdkafka's line for the producer's logger is not UTF-8; reports come afterwards.
+            if _is_of_a_callback(error):
+                raise
 
 
 @final
@@ -354,6 +357,17 @@ def headers_for(
             for name, value in added.items()
         ),
     ]
+
+
+def _reads(topic: str | re.Pattern[str], name: str) -> bool:
+    """Whether a name or pattern subscribes to this topic."""
+    return topic == name if isinstance(topic, str) else topic.fullmatch(name) is not None
+
+
+def _is_of_a_callback(error: UnicodeDecodeError) -> bool:
+    """Whether Python code that a call of librdkafka has called has raised it."""
+    here = error.__traceback__
+    return here is not None and here.tb_next is not None
 
 
 def _is_retriable(failure: object) -> bool:

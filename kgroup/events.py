@@ -600,7 +600,7 @@ class LoginDelayed(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        return f"the function for logins has failed and is called again: {self.reason}"
+        return f"no new login yet: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)

@@ -321,7 +321,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         LoginDelayed,
         {"reason": "away"},
         WARNING,
-        "the function for logins has failed and is called again: away",
+        "no new login yet: away",
     ),
     (
         OwnStartsDelayed,

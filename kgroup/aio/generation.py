@@ -80,9 +80,10 @@ class Generation(GenerationTwin):
         """Start a task of asyncio in this generation; its return or exception ends the generation.
 
         The task runs in a copy of the caller's context. At the drain's deadline, or at once if the
-        membership is lost, it is cancelled. If it continues for a second after that, or blocks the
-        event loop, a ``TaskStillRunning`` event names it; it is cancelled again every second,
-        and the member joins no new generation until it has ended. If others cancel it, or it does
+        membership is lost, it is cancelled. If it catches that and continues for a second, a
+        ``TaskStillRunning`` event names it; it is cancelled again every second, and the member
+        joins no new generation until it has ended. A ``ProgramLoopBlocked`` event says that
+        something blocks asyncio's loop meanwhile. If others cancel the task, or it does
         so itself, that ends the group with a UsageError, unless the task that has entered the
         group's block is cancelled as well. A CancelledError of something that it awaits is an error
         like any other.

@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 GRACE: Final = 1.0
 """Seconds that a cancelled task may take, before it is reported and cancelled again."""
+_TURNS: Final = 4
+"""Turns of asyncio's loop: to resume a task, to end it, to call its callbacks, and one more."""
 
 
 @final
@@ -57,11 +59,32 @@ class Tasks:
         self.running: set[ProgramTask[Any]] = set()
         self.loop_blocked = False
         """Whether it was reported that asyncio's loop does not run, and it has not run since."""
+        self._probe: trio.Event | None = None
+        """Set by asyncio's loop, once it runs."""
         self.thread = threading.current_thread()
 
     def names(self) -> list[str]:
         """The names of those that run; in any thread."""
         return sorted(task.name for task in list(self.running))
+
+    async def loop_runs(self) -> bool:
+        """Whether asyncio's loop makes some turns within `GRACE`. In the background loop.
+
+        What a task posts that has just been resumed, its end above all, comes before that.
+        """
+        if self._probe is None or self._probe.is_set():
+            self._probe = trio.Event()
+            self._turn(_TURNS, self._probe)
+        probe = self._probe
+        with trio.move_on_after(GRACE):
+            await probe.wait()
+        return probe.is_set()
+
+    def _turn(self, more: int, probe: trio.Event) -> None:
+        if not more:
+            self.background.post(probe.set)
+        elif not self.bridge.post(partial(self._turn, more - 1, probe)):
+            self.background.post(probe.set)  # the loop is closed, and nothing is waited for
 
     def abandon(self) -> None:
         """Wait for none of them any more: asyncio's loop is closed. In the background loop."""
@@ -109,8 +132,6 @@ class ProgramTask(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._asked = False
         """Whether the trio task was cancelled, and therefore this one."""
-        self._heard = False
-        """Whether asyncio's loop has run since it was last asked to cancel the task."""
         self._result: list[T] = []
         self._error: BaseException | None = None
         self._done = trio.Event()
@@ -164,8 +185,7 @@ class ProgramTask(Generic[T]):
             self._error = error
 
     def _cancel(self) -> None:
-        self._asked = self._heard = True
-        self._tasks.loop_blocked = False
+        self._asked = True
         if self._task is not None:
             self._task.cancel()
         elif self._call is not None:  # it has not started
@@ -227,19 +247,17 @@ class ProgramTask(Generic[T]):
     async def _until_cancelled(self, emit: Callable[..., object] | None) -> None:
         tasks, reported = self._tasks, False
         while not self._done.is_set():
-            self._heard = False
             if not tasks.bridge.post(self._cancel):
                 return  # asyncio's loop is closed
             with trio.move_on_after(GRACE):
                 await self._done.wait()
                 return
-            if emit is None:
-                continue
-            if not self._heard:
-                if not tasks.loop_blocked:
+            while not (await tasks.loop_runs() or self._done.is_set()):
+                if emit is not None and not tasks.loop_blocked:
                     tasks.loop_blocked = True
                     emit(ProgramLoopBlocked, stack=stack_of(tasks.thread) or "(it has ended)")
-            elif not reported:
+            tasks.loop_blocked = False
+            if emit is not None and not reported and not self._done.is_set():
                 reported = True
                 emit(
                     TaskStillRunning, task=self.name, stack=stack_of_task(self._task, tasks.thread)

@@ -10,6 +10,8 @@ its loop (an event handler, an assignor, ...), or if it writes a file: what bloc
 this group its heartbeats, and no other one.
 """
 
+# ruff: noqa: SLF001 - the two classes are parts of one object, of which programs see the twin
+
 from __future__ import annotations
 
 import re
@@ -158,7 +160,6 @@ class GroupTwin(ABC):
         return judge(self.status(), limits)
 
 
-# ruff: noqa: SLF001 - the two classes are parts of one object, of which programs see the twin
 @final
 class BackgroundGroup:
     """Runs a trio group, from `start` until `leave`.

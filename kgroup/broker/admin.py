@@ -13,6 +13,7 @@ from typing import Final
 
 import trio
 
+from kgroup import arguments
 from kgroup.broker import batches
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.endpoint import Endpoint, refused_connection
@@ -24,6 +25,7 @@ from kgroup.broker.request_error import RequestError
 from kgroup.broker.security.acls import Acl, Authorizer
 from kgroup.broker.security.settings import check_user
 from kgroup.broker.topics import UNSET
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import UsageError
 from kgroup.security.secret import secret
 from kgroup.types import OffsetAndMetadata, TopicPartition
@@ -219,17 +221,26 @@ class BrokerAdmin(ABC):
         have its partitions after a rebalance. ``generation.member_id`` and `groups` have the id.
 
         Raises:
-            UsageError: no coordinator has such a member now.
+            ArgumentError: an argument is no str.
+            UsageError: there is no such member, or its coordinator cannot say so now.
         """
+        arguments.instance("group_id", group_id, str)
+        arguments.instance("member_id", member_id, str)
         await trio.lowlevel.checkpoint()
         request = requests.LeaveGroup(
             version=5, group_id=group_id, members=(requests.LeavingMember(member_id=member_id),)
         )
+        refused = ErrorCode.UNKNOWN_MEMBER_ID
         for node in self.cluster.brokers.values():
             response = await node.groups.handle(request, responses.LeaveCompleted)
-            if not response.error and not any(member.error for member in response.members):
+            error = response.error or response.members[0].error
+            if error == ErrorCode.NONE:
                 return
-        raise UsageError(f"the embedded broker has no member {member_id!r} in group {group_id!r}")
+            if error != ErrorCode.NOT_COORDINATOR:
+                refused = error
+        raise UsageError(
+            f"member {member_id!r} of group {group_id!r} was not removed: {refused.name}"
+        )
 
     async def restart_coordinator(self, *, away: float = 0.0, loading: float = 0.0) -> None:
         """Let every group coordinator fail over to itself.

@@ -151,8 +151,8 @@ _UNAUTHENTICATED: Final = Reaction(
 )
 _IMPOSSIBLE: Final = Reaction(Action.FAIL, cause=Cause.MEMBERSHIP_LOST)
 _START_OVER: Final = Reaction(Action.REJOIN, MemberId.DROP, Wait.YES, find=True, leave=True)
-"""For failures that kgroup does not understand: leave, back off and start over, as kafka-go; with
-whichever broker is the coordinator by then."""
+"""For failures that kgroup does not understand: leave, back off and start over, as kafka-go, with
+the broker that is the coordinator by then."""
 _UNKNOWN_MEMBER: Final = Reaction(
     Action.LOST, MemberId.DROP, Wait.IF_REPEATED, cause=Cause.MEMBERSHIP_LOST
 )
@@ -259,7 +259,7 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         ErrorCode.COORDINATOR_NOT_AVAILABLE: _RETRY_AFTER_LOOKUP,
         ErrorCode.NOT_COORDINATOR: _RETRY_MOVED,
         ErrorCode.REQUEST_TIMED_OUT: _RETRY_AFTER_LOOKUP,
-        # What nobody understands may come from a broker that is no longer the coordinator.
+        # An error without a meaning may come from a broker that is no longer the coordinator.
         ErrorCode.UNKNOWN_SERVER_ERROR: _RETRY_AFTER_LOOKUP,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         ErrorCode.INVALID_GROUP_ID: _IMPOSSIBLE,

@@ -104,8 +104,7 @@ def choose_version(
     ours = f"kgroup supports {kafka_name(api)} v{supported.lowest} to v{highest}"
     if (theirs := offered.get(API_KEYS[api])) is None:
         raise UnsupportedVersionError(
-            f"{ours}; {broker} does not support it; connect to another one, or see what proxy"
-            " stands before it",
+            f"{ours}; {broker} does not support it; use another broker, or see what stands between",
             kafka_name(api),
         )
     version = min(highest, theirs[1])

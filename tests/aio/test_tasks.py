@@ -158,15 +158,17 @@ def test_a_task_that_continues_is_reported_and_cancelled_again(
         await program.begun.wait()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        (event,) = program.stragglers
-        assert isinstance(event, TaskStillRunning)
+        (event,) = (one for one in program.stragglers if isinstance(one, TaskStillRunning))
         assert event.task.endswith("stubborn")
         assert "await program.forever()" in event.stack
 
     in_asyncio(test)
 
 
-def test_a_loop_that_is_blocked_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cleans_up", [False, True])
+def test_a_loop_that_is_blocked_is_reported(
+    monkeypatch: pytest.MonkeyPatch, cleans_up: bool
+) -> None:
     """Once, with the stack of its thread; the tasks that it keeps from ending are not blamed."""
     monkeypatch.setattr(tasks_module, "GRACE", 0.01)
 
@@ -175,9 +177,13 @@ def test_a_loop_that_is_blocked_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
 
         async def block() -> None:
             program.here.loop.post(scope.cancel)
-            while not program.stragglers:
-                time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
-            time.sleep(10 * tasks_module.GRACE)  # noqa: ASYNC251
+            try:
+                if cleans_up:
+                    await program.forever()
+            finally:
+                while not program.stragglers:
+                    time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
+                time.sleep(10 * tasks_module.GRACE)  # noqa: ASYNC251
 
         async def wait(tasks: list[ProgramTask[Any]]) -> None:
             with scope:
@@ -188,9 +194,11 @@ def test_a_loop_that_is_blocked_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
         waiting = [program.task(program.forever), program.task(program.forever)]
         await program.begun.wait()
         await program.here.bridge.call(partial(wait, [*waiting, program.task(block)]))
-        (event,) = program.stragglers
-        assert isinstance(event, ProgramLoopBlocked)
-        assert "in block" in event.stack
+        first = program.stragglers[0]
+        assert isinstance(first, ProgramLoopBlocked)
+        assert "in block" in first.stack
+        # On a busy machine the loop may seem blocked once more, when it is not.
+        assert {type(one) for one in program.stragglers} == {ProgramLoopBlocked}
 
     in_asyncio(test)
 

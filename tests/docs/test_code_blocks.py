@@ -49,7 +49,7 @@ RUN_ELSEWHERE: Final = {
     "docs/simulation.md": {0, 1, 2, 3, 4},  # test_simulation_page
     "docs/spark.md": {0, 1, 2, 3, 4},  # tests/spark/test_docs_page
     "docs/start_here.md": {0, 1},  # test_start_here_page
-    "docs/testing.md": {6},  # tests/spark/testing: a cluster takes seconds to start
+    "docs/testing.md": {7},  # tests/spark/testing: a cluster takes seconds to start
     "docs/threads.md": {0},  # test_workers_in_docs
     "docs/transactions.md": {0, 1},  # test_transactions_in_docs
     "docs/workers.md": {0, 1},  # test_workers_in_docs
@@ -58,7 +58,7 @@ RUN_ELSEWHERE: Final = {
 RUN_HERE: Final = {
     "docs/generations.md": {0, 1, 2},
     "docs/metrics.md": {0, 3},
-    "docs/testing.md": {0, 1, 2, 3, 4, 5},
+    "docs/testing.md": {0, 1, 2, 3, 4, 5, 6},
     "docs/timeline.md": {0},
     "docs/workers.md": {2, 3},
 }
@@ -209,11 +209,17 @@ async def test_a_larger_program() -> None:
     assert processed.records == [0, 1, 2]
 
 
+def test_what_testing_says_of_a_handler_alone() -> None:
+    """The batch of the page can be made, and has its message."""
+    names = defined("docs/testing.md", 1, kgroup=kgroup)
+    assert names["batch"].start_offset == 7
+
+
 async def test_what_testing_says_of_memory(autojump_clock: MockClock) -> None:
     """The test of the page passes, and its cluster loses a coordinator."""
     names = defined("docs/testing.md", 0)
     await names["test_everything_is_committed"](autojump_clock)
-    await as_function("docs/testing.md", 1)()
+    await as_function("docs/testing.md", 2)()
 
 
 async def test_what_testing_says_of_a_served_broker() -> None:
@@ -224,7 +230,7 @@ async def test_what_testing_says_of_a_served_broker() -> None:
         addresses.append(bootstrap_servers)
         await trio.lowlevel.checkpoint()
 
-    await as_function("docs/testing.md", 2, main=main)()
+    await as_function("docs/testing.md", 3, main=main)()
     assert len(addresses) == 1
 
 
@@ -244,7 +250,7 @@ def process_two(bootstrap_servers: str, *, group_id: str, topic: str) -> None:
 def test_what_testing_says_of_the_embedded_kafka(embedded_kafka: EmbeddedKafka) -> None:
     """The test of the page passes."""
     program = partial(process_two, group_id="my-group", topic="orders")
-    names = defined("docs/testing.md", 3, run_my_program=program)
+    names = defined("docs/testing.md", 4, run_my_program=program)
     names["test_my_program"](embedded_kafka)
 
 
@@ -252,7 +258,7 @@ def test_what_testing_says_of_the_embedded_kafka(embedded_kafka: EmbeddedKafka) 
 def test_what_testing_says_of_the_real_kafka(real_kafka: KafkaAddress) -> None:
     """The test of the page passes, with names of its own on the broker that all tests share."""
     topic, group_id = unique("orders"), unique("my-group")
-    text = block("docs/testing.md", 4).replace("orders", topic).replace("my-group", group_id)
+    text = block("docs/testing.md", 5).replace("orders", topic).replace("my-group", group_id)
 
     names: dict[str, Any] = {"run_my_program": partial(process_two, group_id=group_id, topic=topic)}
     exec(text, names)  # noqa: S102 # our own page
@@ -269,7 +275,7 @@ def test_what_testing_says_of_a_kafka_of_ones_own(monkeypatch: pytest.MonkeyPatc
         yield SimpleNamespace(bootstrap_servers="localhost:1", restart=lambda: done.append({}))
 
     monkeypatch.setattr(kgroup.testing.kafka, "RealKafka", started)
-    defined("docs/testing.md", 5, run_my_program=done.append)
+    defined("docs/testing.md", 6, run_my_program=done.append)
     assert done == [{"group.max.size": 3}, "localhost:1", {}]
 
 
