@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 from importlib.metadata import version
@@ -29,15 +28,12 @@ def test_help_lists_the_subcommands_and_imports_none() -> None:
         assert entry.summary in ended.stdout
 
 
-def test_the_package_is_the_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_package_is_the_command() -> None:
     """``python -m kgroup`` runs it, under the name that users type."""
-    monkeypatch.setattr(sys, "argv", ["__main__.py", "--help"])
-    with pytest.raises(SystemExit) as raised:
-        runpy.run_module("kgroup", run_name="__main__")
-    assert raised.value.code == 0
-    assert capsys.readouterr().out.startswith("Usage: kgroup [OPTIONS]")
+    ended = subprocess.run(
+        [sys.executable, "-m", "kgroup", "--help"], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.startswith("Usage: kgroup [OPTIONS]")
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
