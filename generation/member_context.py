@@ -20,7 +20,7 @@ from kgroup.config import GroupConfig
 from kgroup.event_emitter import EventEmitter
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.interfaces import Clock, Compute, Coordinator, JoinResult, RecordSource
-from kgroup.retry_policy import OpenRecord
+from kgroup.retry_policy import OpenRecords
 from kgroup.runtime import Runtime
 from kgroup.types import Assignment, Claim, TopicPartition
 
@@ -138,7 +138,7 @@ class PreviousGenerations:
     claim: Claim | None = None
     read: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     read_epochs: ReadEpochs = attrs.field(factory=ReadEpochs)
-    open_records: Mapping[TopicPartition, OpenRecord] = attrs.field(factory=dict)
+    open_records: OpenRecords | None = None
     ids: tuple[str, int] | None = None
     unanswered: bool = False
     rebalance_requested: bool = False

@@ -401,8 +401,8 @@ class GenerationRunner:
             raise _StepError(failed_request(error, request), error) from error
 
     def _hand_over(self, offer: Callable[[GenerationRunner], None]) -> None:
-        names = self.assignment.kept
-        kept = {name: one for name, one in self.open_records.items() if name in names}
+        last = self.open_records
+        kept = None if last is None else last.of_kept(self.assignment.kept)
         parts = GenerationParts(
             member=self._member,
             lifecycle=self.lifecycle,
@@ -415,7 +415,7 @@ class GenerationRunner:
             pauses=Pauses(self._member.source, self._membership.epoch),
             open_records=OpenRecords(self._member.clock.now, kept),
         )
-        self.open_records = parts.open_records.by_partition
+        self.open_records = parts.open_records
         self.generation = generation = Generation(parts, self.assignment)
         self.lifecycle.start_service(self._report_unread, generation)
         if self._commits_offsets:

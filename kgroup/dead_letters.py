@@ -367,7 +367,9 @@ def _reads(topic: str | re.Pattern[str], name: str) -> bool:
 def _is_of_a_callback(error: UnicodeDecodeError) -> bool:
     """Whether Python code that a call of librdkafka has called has raised it."""
     here = error.__traceback__
-    return here is not None and here.tb_next is not None
+    while here is not None and here.tb_frame.f_code.co_name in ("_poll", "poll"):
+        here = here.tb_next  # also a program's own kind of producer has a method of this name
+    return here is not None
 
 
 def _is_retriable(failure: object) -> bool:

@@ -19,7 +19,7 @@ from kgroup.types import End, TopicPartition
 T = TypeVar("T")
 _MOST_SHOWN: Final = 200
 """The most characters of a refused value that an error shows."""
-MOST_LISTED: Final = 20
+_MOST_LISTED: Final = 20
 """The most items of a list that a text shows."""
 
 
@@ -55,8 +55,8 @@ def in_one_line(error: BaseException) -> str:
     """
     name = type(error).__name__
     if isinstance(error, BaseExceptionGroup):
-        listed = "; ".join(in_one_line(one) for one in error.exceptions[:MOST_LISTED])
-        rest = len(error.exceptions) - MOST_LISTED
+        listed = "; ".join(in_one_line(one) for one in error.exceptions[:_MOST_LISTED])
+        rest = len(error.exceptions) - _MOST_LISTED
         others = f"; and {count_of(rest, 'more error')}" if rest > 0 else ""
         return f"{name} ({listed}{others})"
     text = " ".join(any_text(error).split())
@@ -67,7 +67,7 @@ def short_list(
     things: Collection[T],
     word: Callable[[T], str] = str,
     between: str = ", ",
-    most: int = MOST_LISTED,
+    most: int = _MOST_LISTED,
 ) -> str:
     """The first items and the number of the others: other members decide how long a list is."""
     more = len(things) - most

@@ -153,7 +153,7 @@ def retrying_with(
             park.check_unread(subscription, addresses, generation.group_id)
         progress = progress_of(process, batch)
         open_records = open_records_of(generation)
-        records = _Records(loop, handle, park, generation, progress, open_records)
+        records = _Records(loop, handle, park, generation, progress, open_records, process)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
             if not await records.processed(record):
@@ -180,12 +180,13 @@ class _Records:
     generation: Any
     progress: BatchProgress
     open_records: OpenRecords
+    function: Callable[..., object]
 
     async def processed(self, record: RecordAttempts) -> bool:
         """Try a record until it is processed or parked; False if the generation ends before."""
         generation, policy, opened = self.generation, record.policy, self.open_records
         partition, offset = record.partition, record.message.offset()
-        attempt, pause = opened.attempts_at(partition, offset)
+        attempt, pause = opened.attempts_at(self.function, partition, offset)
         attempt = min(attempt, policy.attempts - 1)
         over = False
         if pause:
@@ -195,17 +196,21 @@ class _Records:
             attempt += 1
             failure = await self._failure(record)
             if failure is None:
-                opened.remove(partition)
+                opened.remove(self.function, partition, offset)
                 return True
             if attempt < policy.attempts:
-                opened.add(partition, offset, attempt, policy.pause(attempt))
+                opened.add(self.function, partition, offset, attempt, policy.pause(attempt))
                 generation.emit(record.failed(attempt, failure))
                 await self.loop.pause(generation, policy.pause(attempt))
                 over = generation.end is not None
             elif not (over := generation.state is State.ENDED):
-                over = not await self._put_aside(record, failure)
+                try:
+                    over = not await self._put_aside(record, failure)
+                except Exception:
+                    opened.remove(self.function, partition, offset)
+                    raise
                 if not over:
-                    opened.remove(partition)
+                    opened.remove(self.function, partition, offset)
                     return True
         generation.emit(record.ended(attempt))
         return False

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic
 from typing import Any, Final, final
 
@@ -23,6 +24,8 @@ BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 30.0
 DELIVERIES: Final = 5
 """The most attempts to write a record to a topic of dead letters."""
+_MOST_FUNCTIONS: Final = 8
+"""Of so many functions a partition keeps the count: a program may make a new one for each batch."""
 
 
 def is_retried(error: Exception) -> bool:
@@ -185,43 +188,58 @@ class OpenRecord:
 
 @final
 class OpenRecords:
-    """The records of one generation that are to be tried again; of each partition at most one.
+    """The records of one generation that are to be tried again.
 
     A generation begins with those of the one before whose partitions the member has kept. So a
     rebalance neither shortens a pause nor begins to count again: in a group whose rebalances are
     closer together than the pauses are long, a record would otherwise never have its last attempt.
 
-    Any thread may call it. A partition has one handler at a time.
+    Any thread may call it, also one that has outlasted its generation. Of each function that
+    ``retrying`` has returned, a partition has one call at a time, and one such record.
 
     Args:
         now: the clock of the member, in seconds.
-        before: those of the generation before.
-
-    Attributes:
-        by_partition: the records.
+        before: those that `of_kept` has returned for the generation before.
     """
 
     def __init__(
         self,
         now: Callable[[], float] = monotonic,
-        before: Mapping[TopicPartition, OpenRecord] | None = None,
+        before: Mapping[tuple[object, TopicPartition], OpenRecord] | None = None,
     ) -> None:
         self._now = now
-        self.by_partition: dict[TopicPartition, OpenRecord] = dict(before or {})
+        self._records = dict(before or {})
+        """By the function and the partition."""
 
-    def add(self, partition: TopicPartition, offset: int, attempts: int, pause: float) -> None:
+    def of_kept(
+        self, kept: Collection[TopicPartition]
+    ) -> dict[tuple[object, TopicPartition], OpenRecord]:
+        """Those of the partitions that the member has kept."""
+        counts = Counter[TopicPartition]()
+        found: dict[tuple[object, TopicPartition], OpenRecord] = {}
+        for (function, partition), record in reversed(list(self._records.items())):
+            counts[partition] += 1
+            if partition in kept and counts[partition] <= _MOST_FUNCTIONS:
+                found[function, partition] = record
+        return dict(reversed(found.items()))
+
+    def add(
+        self, function: object, partition: TopicPartition, offset: int, attempts: int, pause: float
+    ) -> None:
         """An attempt has failed, and the next one follows after a pause of so many seconds."""
-        self.by_partition[partition] = OpenRecord(offset, attempts, self._now() + pause)
+        self._records[function, partition] = OpenRecord(offset, attempts, self._now() + pause)
 
-    def remove(self, partition: TopicPartition) -> None:
-        """The record was processed or parked."""
-        self.by_partition.pop(partition, None)
+    def remove(self, function: object, partition: TopicPartition, offset: int) -> None:
+        """The record at this offset is done; if it is an earlier one, nothing changes."""
+        found = self._records.get((function, partition)) if self._records else None
+        if found is not None and found.offset <= offset:
+            self._records.pop((function, partition), None)
 
-    def attempts_at(self, partition: TopicPartition, offset: int) -> tuple[int, float]:
+    def attempts_at(
+        self, function: object, partition: TopicPartition, offset: int
+    ) -> tuple[int, float]:
         """How many attempts were made for a record, and the seconds to wait before the next one."""
-        found = self.by_partition.get(partition)
+        found = self._records.get((function, partition)) if self._records else None
         if found is None or found.offset != offset:
-            if found is not None and found.offset < offset:
-                self.remove(partition)  # the program has sought past it
             return 0, 0.0
         return found.attempts, max(0.0, found.due - self._now())

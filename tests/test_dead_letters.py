@@ -145,6 +145,12 @@ def test_words_of_a_broker_that_are_not_utf_8() -> None:
     # As librdkafka's: no code of Python raises it.
     producer.poll = partial(next, map(bytes.decode, repeat(b"\xff")))
     assert letter_by(producer).send() is None
+
+    class Wrapper(Reporting):
+        def poll(self, seconds: float) -> int:
+            return int(producer.poll(seconds))
+
+    assert letter_by(Wrapper()).send() is None
     producer.poll = lambda _: unreadable()  # as of a callback of the program
     with pytest.raises(UnicodeDecodeError):
         letter_by(producer).send()

@@ -367,22 +367,88 @@ async def test_attempts_and_pauses_go_on_after_a_rebalance(
             assert least <= pause <= least + 4.0  # a generation may have to begin first
 
 
-def test_a_record_is_tried_again_until_it_is_done_or_passed() -> None:
-    """Reading earlier records again forgets nothing; nor does an attempt that is cut short."""
+async def test_an_earlier_record_that_is_read_again_forgets_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    """Where nothing was committed, records before the one that is tried again come once more."""
+    async with harness() as here:
+        await here.append(3)
+        tried: list[tuple[int, float]] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            tried.append((message.offset(), here.now))
+            if message.offset() == 2 and [one for one, _ in tried].count(2) < 3:
+                if len(tried) == 3:
+                    here.broker.inject("heartbeat", ErrorCode.REBALANCE_IN_PROGRESS)
+                raise ValueError
+            if len(tried) == 7:
+                group.shutdown(promptly=True)
+
+        async with here.group() as group:
+            process = kgroup.retrying(handle, backoff=20.0)
+            await kgroup.serve(group, process, commit=False)
+        assert [offset for offset, _ in tried] == [0, 1, 2, 0, 1, 2, 2]
+        first, second, third = (at for offset, at in tried if offset == 2)
+        assert (second - first, third - second) == (20.0, 30.0)
+        assert [event.attempts for event in here.events_of(RecordFailed)] == [1, 2]
+
+
+def test_what_is_kept_of_records_that_are_tried_again() -> None:
+    """The rest of the pause and the count, of each function, for partitions that are kept."""
     clock = [100.0]
+    first, second = object(), object()
     records = OpenRecords(lambda: clock[0])
-    records.add(P0, 7, 3, 10.0)
+    records.add(first, P0, 7, 3, 10.0)
+    records.add(first, P1, 8, 1, 10.0)
+    records.add(second, P0, 7, 1, 0.0)
     clock[0] = 104.0
-    assert records.attempts_at(P1, 7) == (0, 0.0)
-    assert records.attempts_at(P0, 5) == (0, 0.0)
-    assert records.attempts_at(P0, 7) == (3, 6.0)
+    records.remove(first, P0, 6)
+    assert records.attempts_at(first, P0, 6) == (0, 0.0)
+    assert records.attempts_at(first, P0, 7) == (3, 6.0)
+    assert records.attempts_at(second, P0, 7) == (1, 0.0)
     clock[0] = 120.0
-    assert records.attempts_at(P0, 7) == (3, 0.0)
-    following = OpenRecords(lambda: clock[0], records.by_partition)
-    following.remove(P0)
-    assert following.attempts_at(P0, 7) == (0, 0.0)
-    assert records.attempts_at(P0, 8) == (0, 0.0)  # the program has sought past it
-    assert records.by_partition == {}
+    following = OpenRecords(lambda: clock[0], records.of_kept({P0}))
+    records.remove(first, P0, 7)  # by a thread that has outlasted the generation
+    assert following.attempts_at(first, P0, 7) == (3, 0.0)
+    assert following.attempts_at(first, P1, 8) == (0, 0.0)
+    following.remove(first, P0, 9)
+    assert following.attempts_at(first, P0, 7) == (0, 0.0)
+    assert following.attempts_at(second, P0, 7) == (1, 0.0)
+
+
+def test_functions_that_a_program_makes_again_and_again() -> None:
+    """The counts of the last ones are kept, so that they do not pile up."""
+    records, functions = OpenRecords(), [object() for _ in range(100)]
+    for function in functions:
+        records.add(function, P0, 7, 1, 0.0)
+        records = OpenRecords(before=records.of_kept({P0}))
+    counts = [records.attempts_at(function, P0, 7)[0] for function in functions]
+    assert sum(counts) == 8
+    assert counts[-1] == 1
+
+
+async def test_a_record_that_could_not_be_parked_is_tried_as_often_again(
+    autojump_clock: MockClock,
+) -> None:
+    """A program that goes on after the error gets all attempts once more."""
+    async with harness() as here:
+        await here.append(1)
+        tried: list[int] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            tried.append(message.offset())
+            raise ValueError
+
+        process = kgroup.retrying(handle, attempts=3)
+        async with here.group() as group:
+            generation = await group.next()
+            batch = await anext(generation.records(P0))
+            for _ in range(2):
+                with pytest.raises(ValueError):  # noqa: PT011 # the program's own
+                    await process(generation, batch)
+        assert tried == [0] * 6
 
 
 async def test_a_producer_that_is_away_for_a_moment(autojump_clock: MockClock) -> None:

@@ -67,18 +67,21 @@ class Tasks:
         """The names of those that run; in any thread."""
         return sorted(task.name for task in list(self.running))
 
-    async def loop_runs(self) -> bool:
-        """Whether asyncio's loop makes some turns within `GRACE`. In the background loop.
+    async def loop_runs(self) -> bool | None:
+        """Whether asyncio's loop makes some turns within `GRACE`; None if they took half of it.
 
-        What a task posts that has just been resumed, its end above all, comes before that.
+        In the background loop. What a task posts that has just been resumed, its end above all,
+        comes before that.
         """
         if self._probe is None or self._probe.is_set():
             self._probe = trio.Event()
             self._turn(_TURNS, self._probe)
-        probe = self._probe
+        probe, began = self._probe, trio.current_time()
         with trio.move_on_after(GRACE):
             await probe.wait()
-        return probe.is_set()
+        if not probe.is_set():
+            return False
+        return True if trio.current_time() - began < GRACE / 2 else None
 
     def _turn(self, more: int, probe: trio.Event) -> None:
         if not more:
@@ -88,6 +91,8 @@ class Tasks:
 
     def abandon(self) -> None:
         """Wait for none of them any more: asyncio's loop is closed. In the background loop."""
+        if self._probe is not None:
+            self._probe.set()
         for task in list(self.running):
             task.abandon()
 
@@ -245,23 +250,35 @@ class ProgramTask(Generic[T]):
         self._done.set()
 
     async def _until_cancelled(self, emit: Callable[..., object] | None) -> None:
-        tasks, reported = self._tasks, False
+        reported = False
         while not self._done.is_set():
-            if not tasks.bridge.post(self._cancel):
+            if not self._tasks.bridge.post(self._cancel):
                 return  # asyncio's loop is closed
-            with trio.move_on_after(GRACE):
-                await self._done.wait()
-                return
-            while not (await tasks.loop_runs() or self._done.is_set()):
-                if emit is not None and not tasks.loop_blocked:
-                    tasks.loop_blocked = True
-                    emit(ProgramLoopBlocked, stack=stack_of(tasks.thread) or "(it has ended)")
-            tasks.loop_blocked = False
+            await self._until_loop_runs(emit)
+            # What the loop could not run has not had its time.
+            while not await self._ends_in_time():
+                if await self._until_loop_runs(emit):
+                    break
             if emit is not None and not reported and not self._done.is_set():
                 reported = True
-                emit(
-                    TaskStillRunning, task=self.name, stack=stack_of_task(self._task, tasks.thread)
-                )
+                stack = stack_of_task(self._task, self._tasks.thread)
+                emit(TaskStillRunning, task=self.name, stack=stack)
+
+    async def _ends_in_time(self) -> bool:
+        with trio.move_on_after(GRACE):
+            await self._done.wait()
+        return self._done.is_set()
+
+    async def _until_loop_runs(self, emit: Callable[..., object] | None) -> bool:
+        """Wait until asyncio's loop runs, and report if it is blocked; True if it runs smoothly."""
+        tasks, smooth = self._tasks, True
+        while (runs := await tasks.loop_runs()) is False and not self._done.is_set():
+            smooth = False
+            if emit is not None and not tasks.loop_blocked:
+                tasks.loop_blocked = True
+                emit(ProgramLoopBlocked, stack=stack_of(tasks.thread) or "(it has ended)")
+        tasks.loop_blocked = False
+        return smooth and runs is True
 
 
 def stack_of_task(task: asyncio.Task[Any] | None, thread: threading.Thread) -> str:

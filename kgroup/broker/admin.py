@@ -230,7 +230,7 @@ class BrokerAdmin(ABC):
         request = requests.LeaveGroup(
             version=5, group_id=group_id, members=(requests.LeavingMember(member_id=member_id),)
         )
-        refused = ErrorCode.UNKNOWN_MEMBER_ID
+        refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
         for node in self.cluster.brokers.values():
             response = await node.groups.handle(request, responses.LeaveCompleted)
             error = response.error or response.members[0].error

@@ -271,15 +271,25 @@ class AdminConnection:
         Raises:
             ClusterError: no broker answered.
         """
-        try:
-            found = self._client.list_topics(timeout=self._timeout).topics
-        except KafkaException as error:
-            raise self._no_answer(Refusal.of(error.args[0])) from error
         return {
             name: len(topic.partitions)
-            for name, topic in sorted(found.items())
+            for name, topic in sorted(self._metadata().items())
             if topic.error is None
         }
+
+    def topic_names(self) -> frozenset[str]:
+        """The topics that there are, and that the user may see, whatever state they are in.
+
+        Raises:
+            ClusterError: no broker answered.
+        """
+        return frozenset(self._metadata())
+
+    def _metadata(self) -> Mapping[str, Any]:
+        try:
+            return self._client.list_topics(timeout=self._timeout).topics
+        except KafkaException as error:
+            raise self._no_answer(Refusal.of(error.args[0])) from error
 
     def offsets(
         self,

@@ -65,7 +65,7 @@ def retrying(
         open_records = open_records_of(generation)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)
-            if not _processed(handle, generation, record, park, progress, open_records):
+            if not _processed(process, handle, generation, record, park, progress, open_records):
                 return message.offset()
             if sought_since(generation, batch) is not None:
                 return None  # the rest of the batch lies elsewhere
@@ -79,6 +79,7 @@ def retrying(
 
 
 def _processed(
+    process: Callable[..., object],
     handle: RecordHandler,
     generation: Generation,
     record: RecordAttempts,
@@ -88,7 +89,7 @@ def _processed(
 ) -> bool:
     """Try a record until it is processed or parked; False if the generation ends before."""
     policy, partition, offset = record.policy, record.partition, record.message.offset()
-    attempt, pause = open_records.attempts_at(partition, offset)
+    attempt, pause = open_records.attempts_at(process, partition, offset)
     attempt = min(attempt, policy.attempts - 1)
     over = False
     if pause:
@@ -98,18 +99,22 @@ def _processed(
         attempt += 1
         failure = _failure(handle, generation, record)
         if failure is None:
-            open_records.remove(partition)
+            open_records.remove(process, partition, offset)
             return True
         if attempt < policy.attempts:
-            open_records.add(partition, offset, attempt, policy.pause(attempt))
+            open_records.add(process, partition, offset, attempt, policy.pause(attempt))
             _emit(generation, record.failed(attempt, failure))
             generation.ending.wait(policy.pause(attempt))
             over = generation.end is not None
         # The thread may have outlasted its generation, and the record have another owner.
         elif not (over := generation.state is State.ENDED):
-            over = not _put_aside(park, generation, record, failure, progress)
+            try:
+                over = not _put_aside(park, generation, record, failure, progress)
+            except Exception:
+                open_records.remove(process, partition, offset)
+                raise
             if not over:
-                open_records.remove(partition)
+                open_records.remove(process, partition, offset)
                 return True
     _emit(generation, record.ended(attempt))
     return False

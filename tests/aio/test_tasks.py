@@ -203,6 +203,39 @@ def test_a_loop_that_is_blocked_is_reported(
     in_asyncio(test)
 
 
+def test_a_blocked_loop_takes_no_time_from_a_cleanup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task has its time from the moment at which asyncio's loop could cancel it."""
+    monkeypatch.setattr(tasks_module, "GRACE", 0.4)
+
+    async def test(program: Program) -> None:
+        scope, cleaned = trio.CancelScope(), []
+
+        async def clean_up() -> None:
+            try:
+                await program.forever()
+            finally:
+                await asyncio.sleep(0.2)
+                cleaned.append(True)
+
+        async def block() -> None:
+            program.here.loop.post(scope.cancel)
+            time.sleep(0.6)  # noqa: ASYNC251 # it blocks the loop
+
+        async def wait(tasks: list[ProgramTask[Any]]) -> None:
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    for task in tasks:
+                        nursery.start_soon(task.wait, program.report)
+
+        cleaning = program.task(clean_up)
+        await program.begun.wait()
+        await program.here.bridge.call(partial(wait, [cleaning, program.task(block)]))
+        assert cleaned == [True]
+        assert not any(isinstance(one, TaskStillRunning) for one in program.stragglers)
+
+    in_asyncio(test)
+
+
 def test_a_task_that_others_cancel() -> None:
     """A function that the program itself cancels ends trio's task without an exception."""
 

@@ -7,7 +7,7 @@ Source: KIP-396, KIP-518, KIP-848; Kafka's ``ConsumerGroupCommand`` for what the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, final
 
@@ -17,10 +17,9 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Co
 from kgroup.bounds import did_you_mean
 from kgroup.cli.admin_client import AdminConnection, ClusterError, Refusal, as_librdkafka
 from kgroup.cli.groups.committed import committed
-from kgroup.cli.groups.subscriptions import Subscriptions, subscriptions
+from kgroup.cli.groups.subscriptions import subscriptions
 from kgroup.cli.groups.values import Group, GroupMember, Listing
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import MOST_LISTED
 from kgroup.permissions import to_grant
 from kgroup.security.settings import Security
 from kgroup.types import TopicPartition
@@ -36,6 +35,8 @@ _STATES: Final = {
 }
 _DEAD: Final = "Dead"
 CLASSIC: Final = "classic"
+_COMPARED: Final = 3
+"""For so many names of topics that are not seen, the nearest one is looked for."""
 UNKNOWN: Final = "Unknown"
 """Also the state of a KIP-848 group that assigns or reconciles: librdkafka has no name for it."""
 _ADVICE: Final[Mapping[int, str]] = dict.fromkeys(
@@ -152,28 +153,32 @@ class GroupCluster:
         """
         return committed(group_id).send(self._servers, group_id, self._security, self._timeout)
 
-    def with_subscriptions(self, group: Group) -> Group:
-        """The group, with the topics of each member, and those of them that are missing.
+    def with_subscriptions(self, groups: Iterable[Group]) -> Iterator[Group]:
+        """The groups, with the topics of each member, and those that the user does not see.
 
         Only members of the classic protocol report their topics.
 
         Raises:
             ClusterError: they cannot be fetched.
         """
-        if group.protocol != CLASSIC or not group.members:
-            return group
-        request = subscriptions(group.group_id)
-        found: Subscriptions = request.send(
-            self._servers, group.group_id, self._security, self._timeout
-        )
-        members = tuple(attrs.evolve(one, topics=found.get(one.member_id)) for one in group.members)
-        named = {topic for one in members for topic in one.topics or ()}
-        there = self.connection.topics()
-        absent = sorted(named.difference(there))
-        # Other members decide how many there are, and each comparison takes time.
-        missing = {topic: did_you_mean(topic, there) for topic in absent[:MOST_LISTED]}
-        missing |= dict.fromkeys(absent[MOST_LISTED:], "")
-        return attrs.evolve(group, members=members, missing_topics=missing)
+        names: frozenset[str] | None = None
+        for group in groups:
+            if group.protocol != CLASSIC or not group.members:
+                yield group
+                continue
+            request = subscriptions(group.group_id)
+            found = request.send(self._servers, group.group_id, self._security, self._timeout)
+            if names is None:
+                names = self.connection.topic_names()
+            members = tuple(
+                attrs.evolve(one, topics=found.get(one.member_id)) for one in group.members
+            )
+            named = {topic for one in members for topic in one.topics or ()}
+            unseen = sorted(named - names)
+            # Other members decide how many there are, and each comparison takes time.
+            nearest = {topic: did_you_mean(topic, names) for topic in unseen[:_COMPARED]}
+            nearest |= dict.fromkeys(unseen[_COMPARED:], "")
+            yield attrs.evolve(group, members=members, topics_not_seen=nearest)
 
     def commit(
         self, group_id: str, offsets: Mapping[TopicPartition, int]

@@ -126,7 +126,10 @@ def describe_groups(
     def fetch() -> Shown:
         described = _described(cluster, group_ids)
         if group_ids:  # of each group, its coordinator has to be asked
-            described = [*map(cluster.with_subscriptions, described)]
+            try:
+                described = list(cluster.with_subscriptions(described))
+            except ClusterError as error:
+                click.echo(plain(f"The topics of the members are not shown: {error}"), err=True)
         found = {"groups": [group_as_json(one) for one in described]}
         return found, partial(print_groups, groups=described)
 

@@ -12,7 +12,7 @@ from kgroup.cli.groups.reset import Change
 from kgroup.cli.groups.values import Group, GroupMember, Listing
 from kgroup.cli.tables import number, plain, ranges, table
 from kgroup.errors import short_list
-from kgroup.types import TopicPartition, by_topic
+from kgroup.types import LONGEST_TOPIC, TopicPartition, by_topic
 
 __all__ = [
     "group_as_json",
@@ -62,8 +62,8 @@ def _print_group(console: Console, group: Group) -> None:
     moving = any(_moves(member) for member in group.members)
     static = any(member.group_instance_id for member in group.members)
     idle = any(not member.partitions and member.topics is not None for member in group.members)
-    differ = len({member.topics for member in group.members}) > 1
-    topics = idle or differ or bool(group.missing_topics)
+    differ = len({member.topics for member in group.members if member.topics is not None}) > 1
+    topics = idle or differ or bool(group.topics_not_seen)
     titles = ["CLIENT", "HOST", "MEMBER", *["INSTANCE"] * static, "COUNT", "PARTITIONS"]
     rows = (
         [
@@ -74,15 +74,17 @@ def _print_group(console: Console, group: Group) -> None:
             str(len(member.partitions)),
             ranges(member.partitions),
             *[ranges(member.target or ()) if _moves(member) else ""] * moving,
-            *[short_list(member.topics or ())] * topics,
+            *[short_list(member.topics or (), _cut)] * topics,
         ]
         for member in group.members
     )
     titles += ["WILL OWN"] * moving + ["SUBSCRIBES TO"] * topics
     console.print(table(titles, rows, ["COUNT"]))
-    if group.missing_topics:
-        missing = [f"{topic!r}{near}" for topic, near in group.missing_topics.items()]
-        listed = short_list(missing)
+    if group.topics_not_seen:
+        listed = short_list(
+            group.topics_not_seen,
+            lambda topic: f"{_cut(topic)!r}{group.topics_not_seen[topic]}",
+        )
         console.print(
             plain(f"Topics that do not exist, or that this user may not describe: {listed}"),
             markup=False,
@@ -200,8 +202,13 @@ def group_as_json(group: Group) -> dict[str, Any]:
             }
             for member in group.members
         ],
-        "missing_topics": list(group.missing_topics),
+        "topics_not_seen": list(group.topics_not_seen),
     }
+
+
+def _cut(topic: str) -> str:
+    """A name that a member has sent, which no broker has checked."""
+    return topic if len(topic) <= LONGEST_TOPIC else f"{topic[:LONGEST_TOPIC]}..."
 
 
 def _moves(member: GroupMember) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from kgroup.cli.groups.coordinator_request import CoordinatorRequest
 from kgroup.client.error_policy import Request, broker_error
 from kgroup.client.responses import group_of
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import ProtocolError
 from kgroup.wire.consumer_protocol import decode_subscription
 
@@ -40,6 +41,8 @@ def describe_fields(group_id: str, version: int) -> Mapping[str, Any]:
 
 def _read(group_id: str, answer: Any) -> Subscriptions:
     group = group_of(group_id, answer)
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return {}  # its last member has just left
     if group.error_code:
         raise broker_error(Request.DESCRIBE, int(group.error_code), f"group {group_id!r}")
     found: dict[str, tuple[str, ...]] = {}

@@ -69,8 +69,9 @@ class Group:
         assignor: the assignor that its members have agreed on; empty without members.
         coordinator: the broker that coordinates it, as ``host:port (id)``.
         members: its members, sorted by client id and member id.
-        missing_topics: those to which members subscribe and that the user cannot see, each with
-            the nearest name that there is, as part of a sentence, or an empty text.
+        topics_not_seen: those to which members subscribe, and that do not exist or that the user
+            may not describe; each with the nearest name that there is, as part of a sentence, or an
+            empty text.
     """
 
     group_id: str
@@ -79,7 +80,7 @@ class Group:
     assignor: str = ""
     coordinator: str = ""
     members: tuple[GroupMember, ...] = ()
-    missing_topics: Mapping[str, str] = attrs.field(factory=dict)
+    topics_not_seen: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def live(self) -> bool:

@@ -102,7 +102,7 @@ def test_a_live_group_is_described(kafka: Kafka, topic: str) -> None:
             "state": "Stable",
             "protocol": "classic",
             "assignor": "roundrobin",
-            "missing_topics": [],
+            "topics_not_seen": [],
         }
         assert member == {
             "member_id": member_id,
@@ -128,7 +128,7 @@ def test_why_a_member_has_no_partitions(kafka: Kafka, topic: str) -> None:
     with ConsumerGroup(config(kafka, misspelt, group_id=topic, client_id="worker")) as group:
         member_id = group.next().member_id
         (described,) = found(kafka, "describe", "--group", topic)["groups"]
-        assert described["missing_topics"] == [misspelt]
+        assert described["topics_not_seen"] == [misspelt]
         assert [one["topics"] for one in described["members"]] == [[misspelt]]
         shown = run(kafka, "describe", "--group", topic).stdout
         assert "SUBSCRIBES TO" in shown
