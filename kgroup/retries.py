@@ -72,7 +72,8 @@ def retrying(
     that were processed before are committed, unless the program calls the returned function itself.
     Dead letters are written in up to five attempts, with the same pauses, if the failure is one
     that passes, such as a broker that is away. Events report each failed attempt, each parked
-    record, and a pause that the end of the generation cuts short. A `StaleGenerationError` and a
+    record, and a pause that the end of the generation cuts short: a member that keeps the partition
+    goes on with the rest of it, and with the same count. A `StaleGenerationError` and a
     `UsageError` are not retried.
 
     Args:
