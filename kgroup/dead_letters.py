@@ -135,11 +135,10 @@ class DeadLetters:
 
     def _read_by(self, topic: str | re.Pattern[str]) -> str | None:
         """How a name or pattern subscribes to the topic, and what to do; None if it does not."""
-        if isinstance(topic, str):
-            is_named = "is one to which it subscribes. Give DeadLetters a topic of its own"
-            return is_named if topic == self._topic else None
-        if not topic.fullmatch(self._topic):
+        if not _reads(topic, self._topic):
             return None
+        if isinstance(topic, str):
+            return "is one to which it subscribes. Give DeadLetters a topic of its own"
         return (
             f"matches the pattern {topic.pattern!r} to which it subscribes. Give DeadLetters a"
             " topic that the pattern does not match, or let the pattern leave it out, by"

@@ -214,12 +214,14 @@ def test_a_blocked_loop_takes_no_time_from_a_cleanup(monkeypatch: pytest.MonkeyP
             try:
                 await program.forever()
             finally:
-                await asyncio.sleep(0.2)
+                for _ in range(20):  # more turns of both loops than are waited for
+                    await program.here.bridge.call(trio.lowlevel.checkpoint)
                 cleaned.append(True)
 
         async def block() -> None:
             program.here.loop.post(scope.cancel)
-            time.sleep(0.6)  # noqa: ASYNC251 # it blocks the loop
+            while not program.stragglers:
+                time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
 
         async def wait(tasks: list[ProgramTask[Any]]) -> None:
             with scope:

@@ -277,26 +277,25 @@ def test_attempts_go_on_after_a_rebalance(kafka: Kafka) -> None:
     admin.create_topic(here.bootstrap_servers, other, 1)
     epochs: list[int] = []
 
-    def handle(generation: Generation, message: Message) -> None:
-        if message.value() == b"wrong":
-            epochs.append(generation.epoch)
-            raise ValueError("it is wrong")
-
     with here.group(recorded) as group:
+
+        def handle(generation: Generation, message: Message) -> None:
+            if message.value() != b"wrong":
+                return
+            epochs.append(generation.epoch)
+            if len(epochs) < 3:  # each attempt but the last ends its generation
+                group.subscribe([here.topic, other] if len(epochs) == 1 else [here.topic])
+                wait(generation.ending)
+            raise ValueError("it is wrong")
 
         def park(message: Message, _: Exception) -> None:
             parked.append(message.offset())
             group.shutdown(promptly=True)
 
-        def change() -> None:
-            recorded.wait(RecordFailed)
-            group.subscribe([here.topic, other])
-
-        with thread(change):
-            serve(group, retrying(handle, attempts=3, backoff=0.5, park=park))
+        serve(group, retrying(handle, attempts=3, backoff=0.01, park=park))
     assert parked == [1]
     assert [event.attempts for event in recorded.of(RecordFailed)] == [1, 2]
-    assert len(set(epochs)) > 1
+    assert len(set(epochs)) == 3
 
 
 @once
