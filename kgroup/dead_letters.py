@@ -7,7 +7,8 @@ A broker that is away for a minute is no reason to end a worker. So an attempt t
 be followed by others, unless its failure is one that would come again. ``kgroup.retries`` makes the
 pauses between them, which end with the generation.
 
-INVARIANT: a record that the producer still has, and may yet deliver, is not given to it again.
+INVARIANT: a record that the producer still has, and may yet deliver, is not given to it again in
+the same generation. The next one reads the record again, and knows nothing of it.
 INVARIANT: a record counts as written only if a broker has said at which offset. librdkafka's
 idempotent producer also reports success for a record whose own request failed, if a later request
 to its partition succeeded. Mostly the broker has the record then. But where the partition has
@@ -18,6 +19,7 @@ the earlier one, and the record is nowhere.
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import threading
 from collections.abc import Callable
@@ -27,7 +29,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from kgroup import arguments
 from kgroup.client.subscription import Topics
-from kgroup.errors import ArgumentError, DeadLetterError, UsageError, creation, in_one_line
+from kgroup.errors import (
+    ArgumentError,
+    DeadLetterError,
+    UsageError,
+    creation,
+    in_one_line,
+    short_repr,
+)
 from kgroup.events import DeadLetterTopicMissing
 from kgroup.interfaces import Message
 from kgroup.permissions import to_grant
@@ -48,6 +57,7 @@ _CHECKED_WITHIN: Final = 5.0
 """Seconds that the first batch may wait until the brokers say which topics there are."""
 _MISSING: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 """librdkafka's names of the errors of a topic that does not exist."""
+_TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 _HEADER: Final = "dead_letter."
 _GROUP: Final = f"{_HEADER}group_id"
 _RETRIABLE: Final = frozenset(
@@ -91,6 +101,10 @@ class DeadLetters:
     def __init__(self, producer: Producer, topic: str, *, timeout: float = 30.0) -> None:
         wanted = "it must be a confluent_kafka.Producer"
         arguments.with_method("producer", producer, "produce", wanted)
+        if inspect.iscoroutinefunction(producer.produce):
+            raise ArgumentError(
+                "producer", producer, f"{wanted}, and not one for asyncio: it is called in a thread"
+            )
         self._producer = producer
         if (fault := topic_fault(topic)) is not None:
             raise ArgumentError("topic", topic, f"this name {fault}")
@@ -267,12 +281,10 @@ class DeadLetter:
                 self._poll(0)  # reports make room in a queue that is full
                 self._delivery = self._produced()
             self._wait(self._delivery)
-            failure: object = self._delivery.failure
-        except TimeoutError as error:
-            return error  # the producer still has it
         except _failures() as error:
-            failure = error
-        self._delivery = None
+            # What was produced, the producer still has: a callback of the program may have raised.
+            return error
+        failure, self._delivery = self._delivery.failure, None
         return failure
 
     def _produced(self) -> _Delivery:
@@ -334,6 +346,10 @@ class _UnconfirmedError(Exception):
         )
 
 
+_PASSING: Final = (BufferError, TimeoutError, _UnconfirmedError)
+"""A full queue, no report in time, or no broker's word: another attempt can help."""
+
+
 def headers_for(
     message: Message, error: BaseException, attempts: int, group_id: str
 ) -> list[tuple[str, str | bytes | None]]:
@@ -374,7 +390,7 @@ def _is_of_a_callback(error: UnicodeDecodeError) -> bool:
 def _is_retriable(failure: object) -> bool:
     error = _kafka_error(failure)
     if error is None:
-        return True  # a full queue, no report in time, or no broker's word
+        return isinstance(failure, _PASSING)
     return not error.fatal() and error.name() in _RETRIABLE
 
 
@@ -382,25 +398,36 @@ def _reason(failure: object, topic: str) -> str:
     """Why a record was not written, and what to do about it."""
     error = _kafka_error(failure)
     if error is None:
-        return str(failure)
+        return str(failure) if isinstance(failure, _PASSING) else _in_words(failure)
     reason = f"{text_of(error)} ({error.name()})"
     if error.name() in _MISSING:
         reason += f"; create topic {topic!r}, if its name is right: {creation(topic)}"
+    if error.name() in _TOO_LARGE:
+        reason += (
+            "; a dead letter is larger than its record, by the headers that say why it is there:"
+            f" raise message.max.bytes of the producer, and max.message.bytes of topic {topic!r}"
+        )
     grant = to_grant(error.code(), "WRITE", topic=topic, may_be_missing=True)
     return f"{reason}; {grant}" if grant else reason
 
 
 def _kafka_error(failure: object) -> KafkaError | None:
-    """The error of librdkafka in a report or in an exception; None if it is Python's."""
-    if isinstance(failure, BufferError | TimeoutError | _UnconfirmedError):
-        return None
-    error: Any = failure.args[0] if isinstance(failure, Exception) else failure
-    found: KafkaError = error
-    return found
+    """The error of librdkafka in a report or in an exception; None if there is none.
+
+    A program may raise KafkaException with whatever it likes.
+    """
+    found: Any = failure.args[0] if isinstance(failure, Exception) and failure.args else failure
+    error: KafkaError | None = found if callable(getattr(found, "fatal", None)) else None
+    return error
+
+
+def _in_words(failure: object) -> str:
+    """What a callback of the program, or its own kind of producer, has raised or reported."""
+    return in_one_line(failure) if isinstance(failure, BaseException) else short_repr(failure)
 
 
 def _failures() -> tuple[type[Exception], ...]:
     # A program that has a Producer has imported it; kgroup itself imports it on first use only.
     from confluent_kafka import KafkaException
 
-    return BufferError, KafkaException
+    return BufferError, TimeoutError, KafkaException

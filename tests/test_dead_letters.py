@@ -38,6 +38,8 @@ class Scripted:
 
     def __init__(self, *outcomes: object) -> None:
         self.written: list[tuple[str, bytes | None]] = []
+        self.raised_by_callbacks: list[Exception] = []
+        """What callbacks of the program raise, one in each poll; nothing is reported in these."""
         self._outcomes = list(outcomes)
         self._reports: list[tuple[Report, object]] = []
         self.late: list[Report] = []
@@ -68,6 +70,8 @@ class Scripted:
 
     def poll(self, _: float) -> int:
         """As a ``confluent_kafka.Producer``."""
+        if self.written and self.raised_by_callbacks:
+            raise self.raised_by_callbacks.pop(0)
         reports, self._reports = self._reports, []
         for report, outcome in reports:
             is_error = outcome is None or isinstance(outcome, KafkaError)
@@ -254,6 +258,48 @@ def test_a_record_that_the_producer_still_has() -> None:
     report(None, None)
     assert letter.send() is None
     assert len(producer.written) == 1
+
+
+def test_a_callback_that_raises() -> None:
+    """The record is not given to the producer again, which still has it; its report is awaited."""
+    producer = Scripted()
+    away = KafkaError(KafkaError._ALL_BROKERS_DOWN)
+    producer.raised_by_callbacks = [KafkaException(away), KafkaException(away)]
+    letter = letter_by(producer)
+    for _ in range(2):
+        assert "_ALL_BROKERS_DOWN" in (letter.send() or "")
+    assert letter.send() is None
+    assert len(producer.written) == 1
+
+
+@pytest.mark.parametrize("raised", [KafkaException("the billing is closed"), KafkaException()])
+def test_an_exception_of_the_programs_own_words(raised: Exception) -> None:
+    """It ends the attempts, and is in the error."""
+    producer = Scripted()
+    producer.raised_by_callbacks = [raised]
+    with pytest.raises(DeadLetterError, match=f"KafkaException.*{raised}"):
+        letter_by(producer).send()
+
+
+@pytest.mark.parametrize("code", [KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE])
+def test_a_record_that_is_too_large(code: int) -> None:
+    """It would stop its partition at each restart; the error says which limits to raise."""
+    with pytest.raises(DeadLetterError) as raised:
+        letter_by(Scripted(KafkaException(KafkaError(code)))).send()
+    assert "raise message.max.bytes of the producer, and max.message.bytes of topic 'failed'" in (
+        str(raised.value)
+    )
+
+
+def test_a_producer_for_asyncio_is_refused() -> None:
+    """Its methods return coroutines, which nothing would await in a thread."""
+
+    class ForAsyncio(Scripted):
+        async def produce(self, *_: object, **__: object) -> None:  # type: ignore[override]
+            pass
+
+    with pytest.raises(ArgumentError, match="not one for asyncio"):
+        letters_by(ForAsyncio())
 
 
 def test_a_record_that_was_written() -> None:

@@ -169,7 +169,7 @@ def client_settings(bootstrap_servers: str, security: Security) -> dict[str, Any
 
 def _look_up(security: Security) -> Token | Credentials:
     async def look_up() -> Token | Credentials:
-        return await Logins(security, WorkerThread()).for_new_connection()
+        return await Logins(security, WorkerThread).for_new_connection()
 
     try:
         return run_whole(look_up)

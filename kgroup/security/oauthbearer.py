@@ -59,5 +59,5 @@ class OauthBearerLogin:
         state = f"it expired {-left:.0f} s ago"
         if left > 0:
             state = f"it is valid for {left:.0f} s: check its issuer, audience and scope"
-        reason = self._refusal.decode(errors="replace")
+        reason = self._token.value.hidden_in(self._refusal.decode(errors="replace"))
         return f"the broker refused the token ({reason:.200}); by the client's clock {state}"

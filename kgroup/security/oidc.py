@@ -171,10 +171,14 @@ class OidcClientCredentials:
         except (OSError, HTTPException):
             answer = {}
         if answer.get("error"):
-            reason += f", {answer['error']!s:.100}"
+            reason += f", {self._shown(answer['error']):.100}"
         if answer.get("error_description"):
-            reason += f" ({answer['error_description']!s:.200})"
-        return reason.replace(self.client_secret.reveal(), "<secret>")
+            reason += f" ({self._shown(answer['error_description']):.200})"
+        return reason
+
+    def _shown(self, words: object) -> str:
+        """The provider's words in one line, without the secret; to be cut only afterwards."""
+        return self.client_secret.hidden_in(" ".join(str(words).split()))
 
 
 def _context(ca: str | None) -> ssl.SSLContext:

@@ -39,6 +39,10 @@ class Secret:
         """The secret itself, to be passed on at once."""
         return str(self.__text)
 
+    def hidden_in(self, text: str) -> str:
+        """What somebody else says, such as a broker, without this secret."""
+        return text.replace(self.reveal(), repr(self)) if self.usable else text
+
     def __repr__(self) -> str:
         return "<secret>"
 
@@ -62,6 +66,20 @@ class Secret:
 
     def __deepcopy__(self, memo: object) -> Secret:
         return self
+
+
+@final
+class SecretMessage:
+    """A message with a secret in it; reports that show local variables do not show it."""
+
+    __slots__ = ("__content",)
+
+    def __init__(self, content: bytes) -> None:
+        self.__content = content
+
+    def reveal(self) -> bytes:
+        """The message itself, to be sent at once."""
+        return self.__content
 
 
 @final

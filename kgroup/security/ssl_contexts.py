@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -58,9 +60,7 @@ def _load_certificate(
         # Without a function OpenSSL would ask at the terminal.
         return "" if password is None else password.reveal()
 
-    with tempfile.TemporaryDirectory(prefix="kgroup-") as folder:
-        chain = _as_file(certificate, Path(folder) / "certificate.pem")
-        private = None if key is None else _as_file(key.reveal(), Path(folder) / "key.pem")
+    with _as_files(certificate, key) as (chain, private):
         try:
             context.load_cert_chain(chain, private, give_password)
         except (ssl.SSLError, OSError, ValueError) as error:
@@ -85,10 +85,41 @@ def _load_certificate(
             ) from None
 
 
+@contextmanager
+def _as_files(certificate: str, key: Secret | None) -> Iterator[tuple[str, str | None]]:
+    """Their paths; or those of files with these texts, which OpenSSL's Python interface demands."""
+    as_text = is_pem(certificate)
+    if not as_text and (key is None or not is_pem(key.reveal())):
+        # Nothing is written then: there may be no folder that can be written.
+        yield certificate, None if key is None else key.reveal()
+        return
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="kgroup-")
+    except OSError as error:
+        raise _not_written(certificate, key, error) from None
+    with folder as path:
+        try:
+            chain = _as_file(certificate, Path(path) / "certificate.pem")
+            private = None if key is None else _as_file(key.reveal(), Path(path) / "key.pem")
+        except OSError as error:
+            raise _not_written(certificate, key, error) from None
+        yield chain, private
+
+
 def _as_file(place: str, file: Path) -> str:
-    """The path itself; or a file with this text, which OpenSSL's Python interface demands."""
     if not is_pem(place):
         return place
     file.touch(mode=0o600)
     file.write_text(place, encoding="ascii")
     return str(file)
+
+
+def _not_written(certificate: str, key: Secret | None, error: OSError) -> ConfigError:
+    as_text = is_pem(certificate)
+    return ConfigError(
+        "certificate" if as_text else "key",
+        brief(certificate) if as_text else key,
+        "OpenSSL reads such a text only from a file, and no temporary one can be written"
+        f" ({error.strerror or error}): give the path of a file, or let TMPDIR name a folder that"
+        " can be written",
+    )

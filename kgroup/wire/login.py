@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, final
 
 import attrs
@@ -24,6 +25,7 @@ from kgroup.security.mechanism import Login, LoginRefusedError
 from kgroup.security.oauthbearer import OauthBearerLogin
 from kgroup.security.plain import PlainLogin
 from kgroup.security.scram import ScramLogin
+from kgroup.security.secret import SecretMessage
 from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol
 from kgroup.security.ssl_context_cache import SslContexts
 from kgroup.wire.login_advice import CHECK_PASSWORD, no_login, use_mechanism
@@ -38,8 +40,9 @@ RENEW_AT: Final = 0.85
 SHORTEST_SESSION: Final = 1.1
 """Seconds; a broker refuses a second login within one second of the first."""
 _MOST_ROUNDS: Final = 10
-Send = Callable[[str, dict[str, Any]], Awaitable[Any]]
-"""Sends a request of a login and returns its response; the first argument is kio's name."""
+Send = Callable[[str, Callable[[], dict[str, Any]]], Awaitable[Any]]
+"""Sends a request of a login and returns its response. The arguments are kio's name and what makes
+the fields, which no local variable holds for longer than it takes to encode them."""
 
 
 @final
@@ -160,28 +163,29 @@ class ConnectionSecurity:
         mechanism = self._security.mechanism
         assert mechanism is not None  # Security has checked it
         login = _login(mechanism, given)
-        answer = await send(_HANDSHAKE, {"mechanism": mechanism.value})
+        answer = await send(_HANDSHAKE, lambda: {"mechanism": mechanism.value})
         if answer.error_code:
             raise _handshake_error(answer, mechanism, broker, self.protocol)
-        message: bytes | None = login.first()
+        message = SecretMessage(login.first())
         lifetime = 0.0
         for _ in range(_MOST_ROUNDS):
-            answer = await send(_AUTHENTICATE, {"auth_bytes": message})
+            answer = await send(_AUTHENTICATE, partial(_fields, message))
             if answer.error_code:
-                refused = _refused(answer, login, mechanism, broker)
+                refused = _refused(answer, login, given, mechanism, broker)
                 if refused.code != ErrorCode.SASL_AUTHENTICATION_FAILED:
                     raise refused
                 self._logins_of_loop().refuse(given)
                 raise LoginRejectedError(refused)
             lifetime = answer.session_lifetime.total_seconds() if answer.__version__ else 0.0
             try:
-                message = login.answer(bytes(answer.auth_bytes))
+                reply = login.answer(bytes(answer.auth_bytes))
             except LoginRefusedError as error:
                 raise _failed(
                     ErrorCode.SASL_AUTHENTICATION_FAILED, mechanism, broker, str(error)
                 ) from error
-            if message is None:
+            if reply is None:
                 break
+            message = SecretMessage(reply)
         if not login.done:
             raise _failed(
                 ErrorCode.SASL_AUTHENTICATION_FAILED, mechanism, broker, "the exchange did not end"
@@ -214,10 +218,16 @@ def _handshake_error(
     return _failed(code, mechanism, broker, reason)
 
 
+def _fields(message: SecretMessage) -> dict[str, Any]:
+    return {"auth_bytes": message.reveal()}
+
+
 def _refused(
-    answer: Any, login: Login, mechanism: SaslMechanism, broker: str
+    answer: Any, login: Login, given: Token | Credentials, mechanism: SaslMechanism, broker: str
 ) -> AuthenticationError:
-    reason = str(answer.error_message or "it gives no reason")
+    secret = given.value if isinstance(given, Token) else given.password
+    words = " ".join(str(answer.error_message or "").split())
+    reason = secret.hidden_in(words) or "it gives no reason"
     if isinstance(login, OauthBearerLogin):
         reason = f"{reason:.200}; {login.refusal()}"
     else:

@@ -10,6 +10,9 @@ called
   up for each new connection;
 - once more after a broker has refused what was looked up last.
 
+A function that is not async and hangs, such as a request without a time-out, cannot be cancelled.
+The next attempt calls it again, in another thread, until `MOST_CALLS` of its calls hang.
+
 INVARIANT: nothing calls it to renew the session of a connection, since requests wait meanwhile,
 heartbeats among them. A renewal takes what was looked up last.
 
@@ -30,7 +33,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from kgroup.error_codes import ErrorCode, code_name
-from kgroup.errors import AuthenticationError
+from kgroup.errors import AuthenticationError, in_one_line
 from kgroup.interfaces import Compute
 from kgroup.loop_local import loop_local
 from kgroup.security.credentials import Credentials, Token
@@ -43,10 +46,16 @@ LONGEST_WAIT: Final = 30.0
 """Seconds between two calls of a function that fails; the wait doubles from the first to this."""
 LONGEST_LOOKUP: Final = 20.0
 """Seconds for one call of the program's function."""
+MOST_CALLS: Final = 3
+"""The most calls of a function that is not async, at a time."""
+SHORTEST_WAIT: Final = 0.25
+"""The least seconds between two calls for a token, however short it lives."""
 PATIENCE: Final = 5.0
 """Seconds that a new connection waits for user name and password if others are known."""
 _LONGEST_SLEEP: Final = 30.0
 """Seconds; trio's clock may stand still while the machine is suspended, a token's does not."""
+_LONGEST_REASON: Final = 500
+"""Characters of what a program's function raised."""
 _THREAD: Final = "kgroup-credentials"
 
 Report = Callable[[str], None]
@@ -63,17 +72,23 @@ class Logins:
 
     Args:
         security: the settings; their protocol has a login.
-        compute: calls functions that are not async.
+        compute: makes what calls functions that are not async.
         now: the present time in seconds since 1970; by default the system's.
     """
 
     def __init__(
-        self, security: Security, compute: Compute, now: Callable[[], float] | None = None
+        self,
+        security: Security,
+        compute: Callable[[], Compute],
+        now: Callable[[], float] | None = None,
     ) -> None:
         self._function: Callable[[], Any] | None = security.token or security.credentials
         self._name = "Security.credentials" if security.token is None else "Security.token"
         self._kind: type[Token | Credentials] = Credentials if security.token is None else Token
         self._compute = compute
+        self._threads: list[Compute] = []
+        self._running: set[int] = set()
+        """Which of the threads run the function; they change it themselves."""
         self._now = now or _time_of_day
         self.latest: Token | Credentials | None = security.static_credentials
         """What was looked up last."""
@@ -169,6 +184,8 @@ class Logins:
                     continue
                 if self._kind is Token or self.latest != before:
                     wait = FIRST_WAIT
+                if self._kind is Token:
+                    await trio.sleep(SHORTEST_WAIT)
                 if self._kind is Credentials:
                     # A data plane that is refused asks three times a second.
                     await trio.sleep(wait)
@@ -189,7 +206,7 @@ class Logins:
     def _most_to_wait(self) -> float:
         """So that there are some attempts before the token expires, however short it lives."""
         left = self.usable.expires_at - self._now() if isinstance(self.usable, Token) else math.inf
-        return max(left / 4, 0.25)
+        return max(left / 4, SHORTEST_WAIT)
 
     def _state(self) -> str:
         if isinstance(self.latest, Token):
@@ -240,16 +257,22 @@ class Logins:
                 if inspect.iscoroutinefunction(function):
                     found = function()
                 else:
-                    found = await self._compute(function, _THREAD)
+                    found = await self._call_in_thread(function)
                 if inspect.isawaitable(found):
                     found = await found
             except Exception as error:
                 # Programs raise what they like; of other libraries' errors only the text is known.
                 raise LookupFailedError(
-                    f"{self._name} raised {type(error).__name__}: {error!s:.400}"
+                    f"{self._name} raised {in_one_line(error)[:_LONGEST_REASON]}"
                 ) from error
         if scope.cancelled_caught:
-            raise LookupFailedError(f"{self._name} did not return within {LONGEST_LOOKUP:.0f} s")
+            late = f"{self._name} did not return within {LONGEST_LOOKUP:.0f} s"
+            if len(self._running) == MOST_CALLS:
+                late += (
+                    f"; {MOST_CALLS} calls of it still run, and it is called again when one of them"
+                    " has returned: let its requests have a time-out"
+                )
+            raise LookupFailedError(late)
         if not isinstance(found, self._kind):
             # Its repr might have a secret.
             raise LookupFailedError(
@@ -259,6 +282,22 @@ class Logins:
             ago = self._now() - found.expires_at
             raise LookupFailedError(f"{self._name} returned a token that expired {ago:.0f} s ago")
         return found
+
+    async def _call_in_thread(self, function: Callable[[], Any]) -> Any:
+        """Call it in a thread where no earlier call hangs, if there is one."""
+        free = (number for number in range(MOST_CALLS) if number not in self._running)
+        number = next(free, MOST_CALLS - 1)
+        if number == len(self._threads):
+            self._threads.append(self._compute())
+
+        def call() -> Any:
+            self._running.add(number)
+            try:
+                return function()
+            finally:
+                self._running.discard(number)
+
+        return await self._threads[number](call, _THREAD)
 
     def _keep(self, found: Token | Credentials) -> None:
         changed = found != self.latest
@@ -283,8 +322,8 @@ _LOGINS: Final = trio.lowlevel.RunVar[WeakKeyDictionary[Security, Logins]]("kgro
 
 
 def logins_of(security: Security, compute: Callable[[], Compute]) -> Logins:
-    """Those of this event loop for such settings; `compute` is called if they are the first."""
+    """Those of this event loop for such settings; `compute` is used if they are the first."""
     known = loop_local(_LOGINS, WeakKeyDictionary)
     if security not in known:
-        known[security] = Logins(security, compute())
+        known[security] = Logins(security, compute)
     return known[security]

@@ -37,7 +37,9 @@ def sdist(tree: Path) -> Path:
     """The source distribution of the checkout, unpacked."""
     archive = build(tree, "sdist", tree.parent / "sdist")
     with tarfile.open(archive) as opened:
-        opened.extractall(tree.parent, filter="data")
+        # The argument of this name is new in Python 3.11.4.
+        opened.extraction_filter = getattr(tarfile, "data_filter", None)
+        opened.extractall(tree.parent)  # noqa: S202 # the archive is ours
     return tree.parent / archive.name.removesuffix(".tar.gz")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from kgroup.security.jaas import parse_jaas
 from kgroup.security.properties import Properties
 from kgroup.security.settings import Security
 from kgroup.spark.reader_settings import ReaderSettings
+from tests.security.frames import frames
 
 WORD: Final = "hunter2"
 KEY: Final = f"-----BEGIN PRIVATE KEY-----\n{WORD}\n-----END PRIVATE KEY-----"
@@ -80,25 +80,6 @@ def test_no_value_shows_a_secret(make: Callable[[], object]) -> None:
         except (KgroupError, pickle.PicklingError, AttributeError) as error:
             texts.append(str(error))
     assert [text for text in texts if WORD in text] == []
-
-
-def printed(value: object) -> str:
-    """An object's repr; one that was refused half-made may have none."""
-    try:
-        return repr(value)
-    except AttributeError as error:
-        return str(error)
-
-
-def frames(error: BaseException) -> Iterator[str]:
-    """Everything that a report with local variables would print of kgroup's own frames."""
-    seen: BaseException | None = error
-    while seen is not None:
-        for frame, _ in traceback.walk_tb(seen.__traceback__):
-            if "/tests/" not in frame.f_code.co_filename:
-                yield from (f"{name}={printed(held)}" for name, held in frame.f_locals.items())
-        yield from ("".join(traceback.format_exception(seen)), repr(vars(seen)))
-        seen = seen.__cause__ or seen.__context__
 
 
 @pytest.mark.parametrize(

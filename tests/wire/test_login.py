@@ -15,10 +15,12 @@ from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
 from kgroup.wire.broker_connection import BrokerConnection
 from kgroup.wire.login import ConnectionSecurity
+from tests.security.frames import frames
 from tests.wire.scripted import NO_TIME, Peer, ScriptedBroker
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 LIFETIME = 10.0
+WORD = "hunter2"
 REFUSED: dict[str, Any] = {"error_code": 58, "error_message": "Authentication failed"}
 
 
@@ -204,6 +206,66 @@ async def test_a_refused_login_is_tried_once_more(
             await beat(connection)
     assert [told for _, told in seen] == ["\0alice\x001", "\0alice\x002"]
     assert round(seen[1][0] - seen[0][0]) == 1
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+async def test_a_broker_that_repeats_the_secret(
+    autojump_clock: MockClock, nursery: trio.Nursery, mechanism: str
+) -> None:
+    """The error shows the broker's words in one line, without the password or token."""
+    words = f"nobody\nhas {'x' * 185} {WORD}"
+
+    async def refuse(peer: Peer) -> None:
+        await peer.negotiate()
+        await peer.answer(await peer.request(), error_code=0, mechanisms=[mechanism])
+        request = await peer.request()
+        if mechanism == "OAUTHBEARER":
+            refusal = {
+                "error_code": 0,
+                "error_message": None,
+                "auth_bytes": f'{{"{WORD}"}}'.encode(),
+            }
+            await peer.answer(request, session_lifetime=timedelta(0), **refusal)
+            request = await peer.request()
+        refused = {"error_code": 58, "error_message": words, "auth_bytes": b""}
+        await peer.answer(request, session_lifetime=timedelta(0), **refused)
+
+    with pytest.raises(AuthenticationError, match="nobody has xxx") as caught:
+        await beat(connected(ScriptedBroker(nursery, refuse, refuse), **logging_in(mechanism)))
+    assert WORD[:4] not in str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+@pytest.mark.parametrize("refused", [False, True])
+async def test_a_failed_login_shows_no_secret(
+    autojump_clock: MockClock, nursery: trio.Nursery, mechanism: str, refused: bool
+) -> None:
+    """A report with the local variables of kgroup's functions shows neither password nor token."""
+
+    async def fail(peer: Peer) -> None:
+        await peer.negotiate()
+        await peer.answer(await peer.request(), error_code=0, mechanisms=[mechanism])
+        request = await peer.request()
+        if refused:
+            await peer.answer(request, session_lifetime=timedelta(0), auth_bytes=b"", **REFUSED)
+
+    with pytest.raises((AuthenticationError, ConnectionLostError)) as caught:
+        await beat(connected(ScriptedBroker(nursery, fail, fail), **logging_in(mechanism)))
+    assert isinstance(caught.value, AuthenticationError) is refused
+    assert [text for text in frames(caught.value) if WORD in text] == []
+
+
+def logging_in(mechanism: str) -> dict[str, Any]:
+    """Settings of a login by this mechanism, in which the secret is the same word."""
+    if mechanism == "PLAIN":
+        return {"password": WORD}
+    token = Token(WORD, time.time() + LIFETIME)
+    return {
+        "mechanism": mechanism,
+        "username": None,
+        "password": None,
+        "token": lambda: token,
+    }
 
 
 async def test_other_refusals_are_fatal_at_once(

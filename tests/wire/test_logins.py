@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kgroup.errors import AuthenticationError
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
-from kgroup.wire.logins import LONGEST_LOOKUP, PATIENCE, Logins, logins_of
-from kgroup.worker_thread import compute_inline
+from kgroup.wire.logins import (
+    FIRST_WAIT,
+    LONGEST_LOOKUP,
+    MOST_CALLS,
+    PATIENCE,
+    SHORTEST_WAIT,
+    Logins,
+    logins_of,
+)
+from kgroup.worker_thread import WorkerThread, compute_inline
 
 EPOCH = 1_000_000.0
 LIFETIME = 100.0
@@ -45,13 +54,13 @@ class Provider:
 def made(function: Callable[[], Any]) -> Logins:
     """The logins of OAUTHBEARER with this function."""
     security = Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=function)
-    return Logins(security, compute_inline, now)
+    return Logins(security, lambda: compute_inline, now)
 
 
 def with_password(function: Callable[[], Any]) -> Logins:
     """The logins of PLAIN with this function."""
     security = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", credentials=function)
-    return Logins(security, compute_inline, now)
+    return Logins(security, lambda: compute_inline, now)
 
 
 async def test_a_token_is_replaced_at_80_percent_of_its_lifetime(
@@ -92,10 +101,56 @@ async def test_a_provider_that_is_away_is_asked_again_with_a_back_off(
     assert await logins.for_new_connection() != old
 
 
+async def test_tokens_that_hardly_live_are_not_asked_for_without_a_pause(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """A provider that answers nonsense is not called as fast as it answers."""
+    provider = Provider(lifetime=0.002)
+    nursery.start_soon(made(provider).keep_fresh, lambda _: None)
+    await trio.sleep(10 * SHORTEST_WAIT)
+    assert 2 <= len(provider.calls) <= 11
+
+
+class UnprintableError(Exception):
+    """An exception whose own text raises."""
+
+    def __str__(self) -> str:
+        raise TypeError("no text")
+
+
+async def test_an_exception_without_a_text_is_a_failure_like_others(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """It is reported, and the next attempt is made; the present token is used meanwhile."""
+    calls, reports = list[float](), list[str]()
+
+    async def fetch_once() -> Token:
+        calls.append(trio.current_time())
+        await trio.lowlevel.checkpoint()
+        if len(calls) > 1:
+            raise UnprintableError
+        return Token("token", now() + LIFETIME)
+
+    logins = made(fetch_once)
+    nursery.start_soon(logins.keep_fresh, reports.append)
+    await trio.sleep(0.95 * LIFETIME)
+    assert await logins.for_new_connection() == logins.latest
+    assert len(calls) > 2
+    assert reports[0] == (
+        "Security.token raised UnprintableError; the present token is valid for 20 s; the next"
+        " attempt is in 1 s"
+    )
+
+
 async def fails() -> Token:
     """A function that raises."""
     await trio.lowlevel.checkpoint()
     raise ValueError("broken")
+
+
+def raises_without_text() -> Token:
+    """A function whose exception cannot be printed."""
+    raise UnprintableError
 
 
 async def hangs() -> Token:
@@ -108,6 +163,7 @@ async def hangs() -> Token:
     ("function", "expected"),
     [
         (fails, "Security.token raised ValueError: broken"),
+        (raises_without_text, "Security.token raised UnprintableError;"),
         (hangs, f"Security.token did not return within {LONGEST_LOOKUP:.0f} s"),
         (lambda: "text", "Security.token returned str, not Token"),
         (lambda: Token("t", 5.0), "Security.token returned a token that expired"),
@@ -119,6 +175,55 @@ async def test_without_a_token_the_error_says_why(
     """The function is called twice, and then the login has failed."""
     with pytest.raises(AuthenticationError, match=expected):
         await made(function).for_new_connection()
+
+
+@pytest.mark.parametrize("hanging", [MOST_CALLS - 1, MOST_CALLS])
+async def test_a_function_that_hangs_is_called_again(mock_clock: MockClock, hanging: int) -> None:
+    """The next attempt calls it in another thread, until so many calls hang; the error says so."""
+    began, release, calls = threading.Semaphore(0), threading.Event(), list[int]()
+
+    def fetch() -> Token:
+        calls.append(len(calls))
+        if len(calls) <= hanging:
+            began.release()
+            assert release.wait(60)
+        return Token("token", now_outside + LIFETIME)
+
+    async def fail(expected: str) -> None:
+        with pytest.raises(AuthenticationError, match=expected):
+            await logins.for_new_connection()
+
+    async def begin_and_hang() -> None:
+        await trio.to_thread.run_sync(began.acquire)
+        mock_clock.jump(LONGEST_LOOKUP)
+
+    async def pass_pause() -> None:
+        await wait_all_tasks_blocked()
+        mock_clock.jump(FIRST_WAIT)
+
+    now_outside = now()
+    security = Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=fetch)
+    logins = Logins(security, WorkerThread, now)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail, "did not return within 20 s; there is none")
+            await begin_and_hang()
+            await pass_pause()
+            await begin_and_hang()
+        if hanging == MOST_CALLS:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(
+                    fail, "3 calls of it still run.*let its requests have a time-out"
+                )
+                await begin_and_hang()
+                await pass_pause()
+                await wait_all_tasks_blocked()
+                mock_clock.jump(LONGEST_LOOKUP)  # no call begins: the second attempt waits
+            release.set()
+        assert isinstance(await logins.for_new_connection(), Token)
+        assert len(calls) == hanging + 1
+    finally:
+        release.set()
 
 
 async def test_a_password_is_looked_up_for_each_new_connection(autojump_clock: MockClock) -> None:
