@@ -56,6 +56,7 @@ def retrying(
     attempts: int = ATTEMPTS,
     backoff: float = BACKOFF,
     backoff_max: float = LONGEST_BACKOFF,
+    not_retried: type[Exception] | tuple[type[Exception], ...] = (),
     park: Park | DeadLetters | None = None,
 ) -> Callable[[Generation, Batch], Awaitable[int | None]]:
     """A function for ``kgroup.run`` and ``kgroup.serve`` that tries each record several times.
@@ -74,19 +75,23 @@ def retrying(
     that passes, such as a broker that is away. Events report each failed attempt, each parked
     record, and a pause that the end of the generation cuts short: a member that keeps the partition
     goes on with the rest of it, and with the same count. A `StaleGenerationError` and a
-    `UsageError` are not retried.
+    `UsageError` are not retried, nor parked.
 
     Args:
         handle: called with the generation and a record.
         attempts: the most attempts for a record, 1 or more.
         backoff: the seconds of the first pause; each further pause is twice as long.
         backoff_max: the seconds of the longest pause.
+        not_retried: exceptions that would come again, such as those about a record that cannot be
+            read: a record for which one of them is raised, or a group with one of them, is parked
+            at once.
         park: dead letters, or an async function that is called with the record and the exception.
 
     Raises:
         ArgumentError: an argument has a wrong type or value.
     """
-    return retrying_with(_Trio(), handle, attempts, backoff, backoff_max, park)
+    policy = RetryPolicy.checked(attempts, backoff, backoff_max, not_retried)
+    return retrying_with(_Trio(), handle, policy, park)
 
 
 class Loop(Protocol):
@@ -128,9 +133,7 @@ class _Trio:
 def retrying_with(
     loop: Loop,
     handle: Callable[[Any, Message], Awaitable[object]],
-    attempts: int,
-    backoff: float,
-    backoff_max: float,
+    policy: RetryPolicy,
     park: Park | DeadLetters | None,
 ) -> Callable[[Any, Batch], Awaitable[int | None]]:
     """`retrying` on any event loop.
@@ -139,7 +142,6 @@ def retrying_with(
         ArgumentError: an argument has a wrong type or value.
     """
     check_async("handle", handle, ON_RECORD, instead=_PLAIN)
-    policy = RetryPolicy.checked(attempts, backoff, backoff_max)
     if park is not None and not isinstance(park, DeadLetters):
         check_async("park", park, ON_FAILURE, instead=_PLAIN)
 
@@ -199,14 +201,14 @@ class _Records:
             if failure is None:
                 opened.remove(self.function, partition, offset)
                 return True
-            if attempt < policy.attempts:
+            if not policy.is_last(attempt, failure):
                 opened.add(self.function, partition, offset, attempt, policy.pause(attempt))
                 generation.emit(record.failed(attempt, failure))
                 await self.loop.pause(generation, policy.pause(attempt))
                 over = generation.end is not None
             elif not (over := generation.state is State.ENDED):
                 try:
-                    over = not await self._put_aside(record, failure)
+                    over = not await self._put_aside(record, attempt, failure)
                 except Exception:
                     opened.remove(self.function, partition, offset)
                     raise
@@ -226,27 +228,27 @@ class _Records:
             return error
         return None
 
-    async def _put_aside(self, record: RecordAttempts, failure: Exception) -> bool:
+    async def _put_aside(self, record: RecordAttempts, attempts: int, failure: Exception) -> bool:
         """Park a record; False if the generation ends before."""
         park = self.park
         if park is None:
-            raise record.explain(failure)
+            raise record.explain(attempts, failure)
         topic: str | None = None
         with self.progress.parking(park):
             if isinstance(park, DeadLetters):
                 topic = park.topic
-                if not await self._written(park, record, failure):
+                if not await self._written(park, record, attempts, failure):
                     return False
             else:
                 await _awaited(park, park(record.message, failure))
-        self.generation.emit(record.parked(failure, topic))
+        self.generation.emit(record.parked(attempts, failure, topic))
         return True
 
     async def _written(
-        self, letters: DeadLetters, record: RecordAttempts, failure: Exception
+        self, letters: DeadLetters, record: RecordAttempts, attempts: int, failure: Exception
     ) -> bool:
         generation, policy = self.generation, record.policy
-        letter = letters.letter(record.message, failure, policy.attempts, generation.group_id)
+        letter = letters.letter(record.message, failure, attempts, generation.group_id)
         while (reason := await self.loop.in_thread(letter.send)) is not None:
             generation.emit(record.not_parked(letter.attempts, reason))
             await self.loop.pause(generation, policy.pause(letter.attempts))

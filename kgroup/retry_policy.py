@@ -13,7 +13,14 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup import arguments, bounds
-from kgroup.errors import ArgumentError, StaleGenerationError, UsageError, any_text, in_one_line
+from kgroup.errors import (
+    ArgumentError,
+    StaleGenerationError,
+    UsageError,
+    any_text,
+    count_of,
+    in_one_line,
+)
 from kgroup.events import ParkingFailed, RecordFailed, RecordParked, RetriesEnded
 from kgroup.interfaces import Message
 from kgroup.running_loop import called_library
@@ -70,14 +77,18 @@ class RetryPolicy:
         attempts: the most attempts, the first one included.
         backoff: the seconds of the first pause; each further pause is twice as long.
         backoff_max: the seconds of the longest pause.
+        not_retried: the exceptions after which there is no other attempt.
     """
 
     attempts: int
     backoff: float
     backoff_max: float
+    not_retried: tuple[type[Exception], ...]
 
     @classmethod
-    def checked(cls, attempts: object, backoff: object, backoff_max: object) -> RetryPolicy:
+    def checked(
+        cls, attempts: object, backoff: object, backoff_max: object, not_retried: object
+    ) -> RetryPolicy:
         """Make one of a program's arguments.
 
         Raises:
@@ -87,7 +98,21 @@ class RetryPolicy:
         for name, value in (("backoff", backoff), ("backoff_max", backoff_max)):
             bound.check(name, value, ArgumentError)
         numbers: Any = (backoff, backoff_max)
-        return cls(arguments.whole("attempts", attempts, 1), *map(float, numbers))
+        kinds: Any = not_retried if isinstance(not_retried, tuple) else (not_retried,)
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+            raise ArgumentError(
+                "not_retried", not_retried, "it must be a class of exceptions, or a tuple of them"
+            )
+        first, longest = map(float, numbers)
+        return cls(arguments.whole("attempts", attempts, 1), first, longest, kinds)
+
+    def is_last(self, attempt: int, error: Exception) -> bool:
+        """Whether no other attempt follows one that has failed, counted from 1."""
+        if attempt >= self.attempts:
+            return True
+        if isinstance(error, ExceptionGroup):
+            return error.subgroup(self.not_retried) is not None
+        return isinstance(error, self.not_retried)
 
     def pause(self, attempt: int) -> float:
         """The seconds between an attempt that failed, counted from 1, and the next one."""
@@ -121,11 +146,13 @@ class RecordAttempts:
             pause=self.policy.pause(attempt),
         )
 
-    def parked(self, error: Exception, topic: str | None) -> Callable[..., RecordParked]:
+    def parked(
+        self, attempts: int, error: Exception, topic: str | None
+    ) -> Callable[..., RecordParked]:
         """The record was parked in a topic, or by a function of the program."""
         return self._event(
             RecordParked,
-            self.policy.attempts,
+            attempts,
             reason=in_one_line(error),
             error=error,
             topic=topic,
@@ -145,12 +172,11 @@ class RecordAttempts:
         """The generation ends before the next attempt."""
         return self._event(RetriesEnded, attempt)
 
-    def explain(self, error: Exception) -> Exception:
+    def explain(self, attempts: int, error: Exception) -> Exception:
         """The last attempt's error, with a note, where the record cannot be parked."""
-        attempts = self.policy.attempts
         error.add_note(
-            f"record {self.message.offset()} of {self.partition} failed {attempts} times; with"
-            " `park=` the partition would go on without it"
+            f"record {self.message.offset()} of {self.partition} failed"
+            f" {count_of(attempts, 'time')}; with `park=` the partition would go on without it"
         )
         if isinstance(error, AttributeError | TypeError) and "Message' object" in any_text(error):
             error.add_note(

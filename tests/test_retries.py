@@ -112,6 +112,37 @@ async def test_a_record_that_keeps_failing_is_parked(autojump_clock: MockClock) 
         assert event.reason == "ValueError: attempt 3"
 
 
+@pytest.mark.parametrize("kinds", [ValueError, (KeyError, ValueError)])
+@pytest.mark.parametrize("in_group", [False, True])
+async def test_a_failure_that_would_come_again_is_parked_at_once(
+    autojump_clock: MockClock, kinds: Any, in_group: bool
+) -> None:
+    """Other failures of the same function are tried again; the event has the attempts made."""
+    async with harness() as here:
+        await here.append(3)
+        calls: list[int] = []
+        parked: list[int] = []
+
+        async def handle(_: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            calls.append(message.offset())
+            if message.offset() == 0 and calls.count(0) == 1:
+                raise ConnectionError("away")
+            if message.offset() == 1:
+                error = ValueError("not JSON")
+                raise ExceptionGroup("", [OSError("closed"), error]) if in_group else error
+
+        async def park(message: Message, _: Exception) -> None:
+            await trio.lowlevel.checkpoint()
+            parked.append(message.offset())
+
+        await serve(here, handle, 3, backoff=0.0, park=park, not_retried=kinds)
+        assert calls == [0, 0, 1, 2]
+        assert parked == [1]
+        (event,) = here.events_of(RecordParked)
+        assert (event.offset, event.attempts) == (1, 1)
+
+
 async def test_the_log_has_tracebacks(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -654,6 +685,9 @@ def test_wrong_arguments() -> None:
         {"backoff_max": "1"},
         {"backoff_max": 30_000},
         {"park": 1},
+        {"not_retried": 1},
+        {"not_retried": [ValueError]},
+        {"not_retried": (ValueError, KeyboardInterrupt)},
     ]
     for options in wrong:
         with pytest.raises(ArgumentError, match=next(iter(options))):

@@ -15,7 +15,7 @@ from kgroup.aio.generation import Generation
 from kgroup.dead_letters import DeadLetters
 from kgroup.interfaces import Batch, Message
 from kgroup.retries import Park, retrying_with
-from kgroup.retry_policy import ATTEMPTS, BACKOFF, LONGEST_BACKOFF
+from kgroup.retry_policy import ATTEMPTS, BACKOFF, LONGEST_BACKOFF, RetryPolicy
 
 T = TypeVar("T")
 
@@ -29,6 +29,7 @@ def retrying(
     attempts: int = ATTEMPTS,
     backoff: float = BACKOFF,
     backoff_max: float = LONGEST_BACKOFF,
+    not_retried: type[Exception] | tuple[type[Exception], ...] = (),
     park: Park | DeadLetters | None = None,
 ) -> Callable[[Generation, Batch], Awaitable[int | None]]:
     """A function for ``run`` and ``serve`` that tries each record several times.
@@ -38,7 +39,8 @@ def retrying(
     Raises:
         ArgumentError: an argument has a wrong type or value.
     """
-    return retrying_with(_Asyncio(), handle, attempts, backoff, backoff_max, park)
+    policy = RetryPolicy.checked(attempts, backoff, backoff_max, not_retried)
+    return retrying_with(_Asyncio(), handle, policy, park)
 
 
 @final

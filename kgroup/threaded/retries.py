@@ -40,6 +40,7 @@ def retrying(
     attempts: int = ATTEMPTS,
     backoff: float = BACKOFF,
     backoff_max: float = LONGEST_BACKOFF,
+    not_retried: type[Exception] | tuple[type[Exception], ...] = (),
     park: Park | DeadLetters | None = None,
 ) -> Callable[[Generation, Batch], int | None]:
     """A function for ``run`` and ``serve`` that tries each record several times.
@@ -50,7 +51,7 @@ def retrying(
         ArgumentError: an argument has a wrong type or value.
     """
     check_plain("handle", handle, ON_RECORD, instead=_ASYNC)
-    policy = RetryPolicy.checked(attempts, backoff, backoff_max)
+    policy = RetryPolicy.checked(attempts, backoff, backoff_max, not_retried)
     if park is not None and not isinstance(park, DeadLetters):
         check_plain("park", park, ON_FAILURE, instead=_ASYNC)
 
@@ -101,7 +102,7 @@ def _processed(
         if failure is None:
             open_records.remove(process, partition, offset)
             return True
-        if attempt < policy.attempts:
+        if not policy.is_last(attempt, failure):
             open_records.add(process, partition, offset, attempt, policy.pause(attempt))
             _emit(generation, record.failed(attempt, failure))
             generation.ending.wait(policy.pause(attempt))
@@ -109,7 +110,7 @@ def _processed(
         # The thread may have outlasted its generation, and the record have another owner.
         elif not (over := generation.state is State.ENDED):
             try:
-                over = not _put_aside(park, generation, record, failure, progress)
+                over = not _put_aside(park, generation, record, attempt, failure, progress)
             except Exception:
                 open_records.remove(process, partition, offset)
                 raise
@@ -137,29 +138,34 @@ def _put_aside(
     park: Park | DeadLetters | None,
     generation: Generation,
     record: RecordAttempts,
+    attempts: int,
     failure: Exception,
     progress: BatchProgress,
 ) -> bool:
     """Park a record; False if the generation ends before."""
     if park is None:
-        raise record.explain(failure)
+        raise record.explain(attempts, failure)
     topic: str | None = None
     with progress.parking(park):
         if isinstance(park, DeadLetters):
             topic = park.topic
-            if not _written(park, generation, record, failure):
+            if not _written(park, generation, record, attempts, failure):
                 return False
         else:
             check_result(park, park(record.message, failure), _ASYNC)
-    _emit(generation, record.parked(failure, topic))
+    _emit(generation, record.parked(attempts, failure, topic))
     return True
 
 
 def _written(
-    letters: DeadLetters, generation: Generation, record: RecordAttempts, failure: Exception
+    letters: DeadLetters,
+    generation: Generation,
+    record: RecordAttempts,
+    attempts: int,
+    failure: Exception,
 ) -> bool:
     policy = record.policy
-    letter = letters.letter(record.message, failure, policy.attempts, generation.group_id)
+    letter = letters.letter(record.message, failure, attempts, generation.group_id)
     while (reason := letter.send()) is not None:
         _emit(generation, record.not_parked(letter.attempts, reason))
         generation.ending.wait(policy.pause(letter.attempts))

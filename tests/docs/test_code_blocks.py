@@ -56,8 +56,9 @@ RUN_ELSEWHERE: Final = {
 }
 """The blocks of each page that another module runs."""
 RUN_HERE: Final = {
-    "docs/generations.md": {0, 1, 2},
+    "docs/generations.md": {0, 1, 2, 3},
     "docs/metrics.md": {0, 3},
+    "docs/poison_and_retry.md": {2},
     "docs/testing.md": {0, 1, 2, 3, 4, 5, 6},
     "docs/timeline.md": {0},
     "docs/workers.md": {2, 3},
@@ -144,6 +145,46 @@ async def test_loops_over_records(
         await played(here, task)
         assert processed.records == [0, 1, 2, 3, 4]
         assert list((await here.committed()).values()) == ([5] if commits else [])
+
+
+async def test_retries_in_a_loop_of_ones_own(autojump_clock: MockClock) -> None:
+    """Records that cannot be processed are parked at once, and the others are processed."""
+    processed, parked = Processed(), list[int]()
+
+    async def handle(_: Generation, message: Message) -> None:
+        if message.offset() == 2:
+            raise ValueError("not JSON")
+        await processed(message)
+
+    async def park(message: Message, _: Exception) -> None:
+        await trio.lowlevel.checkpoint()
+        parked.append(message.offset() or 0)
+
+    names = {"kgroup": kgroup, "handle": handle, "park": park}
+    read = defined("docs/poison_and_retry.md", 2, **names)["read"]
+    async with harness() as here:
+        await played(here, read)
+        assert (processed.records, parked) == ([0, 1, 3, 4], [2])
+        assert list((await here.committed()).values()) == [5]
+
+
+async def test_a_commit_whose_outcome_is_unknown(autojump_clock: MockClock) -> None:
+    """It is sent again, and returns when the coordinator answers again."""
+    commit = defined("docs/generations.md", 3, kgroup=kgroup, trio=trio)["commit"]
+    async with harness() as here:
+
+        async def task(generation: Generation, partition: TopicPartition) -> None:
+            async for batch in generation.records(partition):
+                here.broker.slow(15.0, "OffsetCommit", times=1)
+                await commit(generation, {partition: batch.next_offset})
+
+        await here.append(5)
+        async with here.group() as group:
+            generation = await group.next()
+            generation.start_soon(task, generation, TopicPartition("topic", 0))
+            await trio.sleep(20)
+            assert list((await here.committed()).values()) == [5]
+        assert len(here.requests_for("offset_commit")) == 2
 
 
 @pytest.mark.parametrize(("page", "number"), [("docs/metrics.md", 3), ("docs/workers.md", 2)])

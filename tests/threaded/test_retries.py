@@ -128,6 +128,30 @@ def test_the_log_has_tracebacks(kafka: Kafka, caplog: pytest.LogCaptureFixture) 
     assert logged(caplog) == ["attempt 1", "attempt 3"]
 
 
+def test_a_failure_that_would_come_again_is_parked_at_once(kafka: Kafka) -> None:
+    """There is one attempt, which the dead letter has; the partition goes on."""
+    here, recorded = Harness(kafka), RecordedEvents()
+    produced(here)
+    topic = unique("letters")
+    admin.create_topic(here.bootstrap_servers, topic, 1)
+
+    def handle(_: Generation, message: Message) -> None:
+        if message.value() == b"wrong":
+            raise ValueError("it is wrong")
+        if message.value() == b"2":
+            group.shutdown(promptly=True)
+
+    park = DeadLetters(producer_for(here.bootstrap_servers), topic)
+    with here.group(recorded) as group:
+        serve(group, retrying(handle, not_retried=(KeyError, ValueError), park=park))
+    assert not recorded.of(RecordFailed)
+    assert [event.attempts for event in recorded.of(RecordParked)] == [1]
+    (letter,) = letters(here, topic)
+    headers = letter.headers()
+    assert isinstance(headers, list)
+    assert ("dead_letter.attempts", b"1") in headers
+
+
 @once
 def test_dead_letters_on_trio(kafka: Kafka) -> None:
     """The same, with an async function; the event loop does not wait for the delivery."""
@@ -397,6 +421,7 @@ def test_wrong_arguments() -> None:
     """They are refused when the function, or the place to park, is made."""
     wrong: list[dict[str, Any]] = [
         {"attempts": 0},
+        {"not_retried": "ValueError"},
         {"backoff": float("nan")},
         {"backoff_max": -1},
         {"park": 1},
