@@ -36,6 +36,7 @@ from kgroup.errors import (
     UnsupportedVersionError,
 )
 from kgroup.interfaces import Compute, StreamOpener
+from kgroup.security.credentials import Credentials, Token
 from kgroup.version import VERSION
 from kgroup.wire.byte_streams import MAX_FRAME, FrameStream
 from kgroup.wire.codec import decode_response, encode_request
@@ -162,8 +163,15 @@ class Connection:
                 step, hint = "no response to ApiVersions from", connection._hint
                 try:
                     await connection._identify(version)
-                    step, hint = "no login at", _no_hint
-                    await connection._log_in()
+                    if security.protocol.sasl:
+                        if security.looks_up:
+                            step = (
+                                f"{security.looks_up} did not return, so that there is no login at"
+                            )
+                        hint = _no_hint
+                        given = await security.look_up()
+                        step = "no login at"
+                        await connection._log_in(given)
                     return connection
                 except LoginRejectedError as rejected:
                     await connection.aclose()
@@ -401,9 +409,8 @@ class Connection:
             tuple((key.api_key, key.min_version, key.max_version) for key in entity.api_keys)
         )
 
-    async def _log_in(self) -> None:
-        if self._security.protocol.sasl:
-            self._session = await self._security.log_in(self._send_login, self._broker)
+    async def _log_in(self, given: Token | Credentials) -> None:
+        self._session = await self._security.log_in(self._send_login, self._broker, given)
 
     async def _log_in_again(self, api: str) -> None:
         """Renew the session before a request is sent; no other request is on its way.

@@ -117,49 +117,26 @@ class ConnectionSecurity:
             raise
         return await open_tls(stream, context, host, broker)
 
-    async def log_in(self, send: Send, broker: str) -> Session:
+    @property
+    def looks_up(self) -> str:
+        """The setting whose function `look_up` may call; empty if it calls none."""
+        return self._logins_of_loop().name if self._security.dynamic else ""
+
+    async def look_up(self) -> Token | Credentials:
+        """What a new connection logs in with; see `Logins.for_new_connection`."""
+        return await self._logins_of_loop().for_new_connection()
+
+    async def log_in(self, send: Send, broker: str, given: Token | Credentials) -> Session:
         """Log in on a new connection.
 
         Raises:
             LoginRejectedError: the broker does not accept the token, or the user and password.
             AuthenticationError: the login failed otherwise: the broker is not the one it claims to
-                be, does not have the mechanism, or there is nothing to log in with.
+                be, or does not have the mechanism.
             TransportError: as `send`.
 
         Cancellation: the connection is of no use any more.
         """
-        logins = self._logins_of_loop()
-        return await self._log_in(send, broker, await logins.for_new_connection())
-
-    async def log_in_again(self, send: Send, broker: str) -> Session:
-        """Renew the session of a connection; no function of the program is called for it.
-
-        Raises:
-            SessionNotRenewedError: another connection may log in: the token has expired, or the
-                broker does not accept it, or the password, any more.
-            AuthenticationError: as `log_in`.
-            TransportError: as `send`.
-
-        Cancellation: the connection is of no use any more.
-        """
-        usable = self._logins_of_loop().for_renewal()
-        if usable is None:
-            raise SessionNotRenewedError("the token has expired")
-        try:
-            return await self._log_in(send, broker, usable)
-        except LoginRejectedError as error:
-            raise SessionNotRenewedError(str(error.error)) from error
-        except AuthenticationError as error:
-            if error.code == ErrorCode.ILLEGAL_SASL_STATE:  # to the broker it is too early
-                raise SessionNotRenewedError(str(error)) from error
-            raise
-
-    def _logins_of_loop(self) -> Logins:
-        if self._logins is None:
-            self._logins = logins_of(self._security, lambda: self._compute)
-        return self._logins
-
-    async def _log_in(self, send: Send, broker: str, given: Token | Credentials) -> Session:
         mechanism = self._security.mechanism
         assert mechanism is not None  # Security has checked it
         login = _login(mechanism, given)
@@ -193,6 +170,34 @@ class ConnectionSecurity:
         if lifetime <= 0:
             return NO_SESSION
         return Session(trio.current_time() + max(SHORTEST_SESSION, lifetime * RENEW_AT))
+
+    async def log_in_again(self, send: Send, broker: str) -> Session:
+        """Renew the session of a connection; no function of the program is called for it.
+
+        Raises:
+            SessionNotRenewedError: another connection may log in: the token has expired, or the
+                broker does not accept it, or the password, any more.
+            AuthenticationError: as `log_in`.
+            TransportError: as `send`.
+
+        Cancellation: the connection is of no use any more.
+        """
+        usable = self._logins_of_loop().for_renewal()
+        if usable is None:
+            raise SessionNotRenewedError("the token has expired")
+        try:
+            return await self.log_in(send, broker, usable)
+        except LoginRejectedError as error:
+            raise SessionNotRenewedError(str(error.error)) from error
+        except AuthenticationError as error:
+            if error.code == ErrorCode.ILLEGAL_SASL_STATE:  # to the broker it is too early
+                raise SessionNotRenewedError(str(error)) from error
+            raise
+
+    def _logins_of_loop(self) -> Logins:
+        if self._logins is None:
+            self._logins = logins_of(self._security, lambda: self._compute)
+        return self._logins
 
 
 PLAINTEXT: Final = ConnectionSecurity(Security())

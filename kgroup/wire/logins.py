@@ -105,6 +105,11 @@ class Logins:
         return self._function is not None
 
     @property
+    def name(self) -> str:
+        """The setting that has the function, for errors."""
+        return self._name
+
+    @property
     def usable(self) -> Token | Credentials | None:
         """What was looked up last, unless it is a token that has expired; for any thread."""
         latest = self.latest

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.errors import AuthenticationError, ConnectionLostError
+from kgroup.errors import AuthenticationError, ConnectionLostError, RequestTimeoutError
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
 from kgroup.wire.broker_connection import BrokerConnection
@@ -266,6 +266,25 @@ def logging_in(mechanism: str) -> dict[str, Any]:
         "password": None,
         "token": lambda: token,
     }
+
+
+async def test_a_function_that_does_not_return_is_named(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """A login that takes too long for that reason does not blame the broker alone."""
+
+    async def script(peer: Peer) -> None:
+        await peer.negotiate()
+        await peer.rest()
+
+    async def hang() -> Token:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    settings = {**logging_in("OAUTHBEARER"), "token": hang}
+    named = "Security.token did not return, so that there is no login at broker:9092 within 10 s"
+    with pytest.raises(RequestTimeoutError, match=named):
+        await beat(connected(ScriptedBroker(nursery, script), **settings))
 
 
 async def test_other_refusals_are_fatal_at_once(
