@@ -29,6 +29,7 @@ async def processing_watcher(held: Callable[[], Iterable[float]], limit: float) 
             return End(
                 Cause.PROCESSING_STUCK,
                 f"a handler has held a batch for {longest:.1f} s, longer than max_processing_time"
-                f" ({limit:g} s)",
+                f" ({limit:g} s); give records(), run() or serve() a smaller max_records, or the"
+                " group a longer max_processing_time",
             )
         await trio.sleep(max(limit - longest, limit / 10))

@@ -233,6 +233,7 @@ _RETRIEVERS: Final = (
     f"{_OAUTHBEARER}ClientCredentialsJwtRetriever".lower(),
 )
 _NO_EQUAL: Final = "the group's own connections cannot be limited to the same; leave it out"
+_LEAVE_OUT: Final = "and leave this out (None does so in a mapping)"
 _FETCHING: Final = "kgroup decides how records are fetched, within max_buffered_bytes"
 _CONNECTIONS: Final = "kgroup decides how connections are made"
 _METRICS: Final = "kgroup has events instead of the client's metrics"
@@ -511,6 +512,34 @@ GROUP: Final = (
         only("false"),
         f"{_COMMITS}; see Generation.commit",
     ),
+    _fixed(
+        "max.poll.records",
+        "max.poll.records",
+        nothing,
+        "give max_records=... to records(), run() or serve(), where a batch has up to 1000 records"
+        f" without it, {_LEAVE_OUT}",
+    ),
+    _fixed(
+        None,
+        "topic.blacklist",
+        nothing,
+        "a pattern reads all topics that it matches; let it match fewer, such as"
+        f" re.compile('(?!orders-old)orders.*'), {_LEAVE_OUT}",
+    ),
+    _fixed(
+        None,
+        "enable.partition.eof",
+        only("false"),
+        "no message says that a partition is read to its end; compare batch.next_offset with"
+        f" batch.high_watermark, {_LEAVE_OUT}",
+    ),
+    _fixed(
+        None,
+        "offset.store.method",
+        only("broker"),
+        "kgroup reads no files of offsets; give GroupConfig(starts=...) a function that returns"
+        f" them, {_LEAVE_OUT}",
+    ),
     _fixed("interceptor.classes", "", nothing, "kgroup has no interceptors; see on_event"),
     _fixed(None, "plugin.library.paths", nothing, "kgroup loads no plugins of librdkafka"),
     _fixed(
@@ -536,17 +565,16 @@ GROUP: Final = (
     *_ignored(
         _COMMITS,
         "auto.commit.interval.ms",
-        "auto.commit.interval.ms enable.auto.offset.store offset.store.method offset.store.path"
+        "auto.commit.interval.ms enable.auto.offset.store offset.store.path"
         " offset.store.sync.interval.ms",
     ),
     *_ignored(
         _FETCHING,
-        "fetch.max.bytes fetch.max.wait.ms fetch.min.bytes max.partition.fetch.bytes"
-        " max.poll.records",
+        "fetch.max.bytes fetch.max.wait.ms fetch.min.bytes max.partition.fetch.bytes",
         "fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes"
-        " fetch.queue.backoff.ms fetch.wait.max.ms max.partition.fetch.bytes max.poll.records"
+        " fetch.queue.backoff.ms fetch.wait.max.ms max.partition.fetch.bytes"
         " queued.min.messages consume.callback.max.messages message.max.bytes"
-        " message.copy.max.bytes receive.message.max.bytes enable.partition.eof",
+        " message.copy.max.bytes receive.message.max.bytes",
     ),
     *_ignored(
         _CONNECTIONS,
@@ -563,7 +591,7 @@ GROUP: Final = (
         " coordinator.query.interval.ms max.in.flight max.in.flight.requests.per.connection"
         " reconnect.backoff.jitter.ms socket.blocking.max.ms socket.keepalive.enable"
         " socket.max.fails socket.nagle.disable socket.receive.buffer.bytes"
-        " socket.send.buffer.bytes topic.blacklist topic.metadata.propagation.max.ms"
+        " socket.send.buffer.bytes topic.metadata.propagation.max.ms"
         " topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms"
         " topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse",
     ),

@@ -249,6 +249,15 @@ def test_a_file_of_the_java_client(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             {"assignors": ("range", "cooperative-sticky")},
         ),
         ({"enable.auto.commit": False, "interceptor.classes": ""}, {}),
+        (
+            {
+                "max.poll.records": None,
+                "topic.blacklist": None,
+                "enable.partition.eof": False,
+                "offset.store.method": "broker",
+            },
+            {},
+        ),
     ],
 )
 def test_properties_of_a_group(properties: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -414,6 +423,10 @@ def test_a_token_that_the_program_gives() -> None:
         ({"enable.auto.commit": "true"}, "only a generation commits"),
         ({"auto.offset.reset": "by_duration:P1D"}, "one of earliest"),
         ({"interceptor.classes": "a.B"}, "see on_event"),
+        ({"max.poll.records": 10}, "^max.poll.records='10' is refused: .*max_records=.*leave this"),
+        ({"topic.blacklist": "x"}, "^topic.blacklist='x' is refused: .*compile.*leave this"),
+        ({"enable.partition.eof": True}, "^enable.partition.eof='true' .*batch.high_watermark"),
+        ({"offset.store.method": "file"}, "^offset.store.method='file' is refused: .*starts="),
         (
             {"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"},
             "give the canonical ones",

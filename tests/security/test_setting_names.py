@@ -35,7 +35,7 @@ REQUIRED: Final[dict[str, Any]] = {
         ("partition_assignment_strategy", "; did you mean 'assignors'?"),
         ("client_rack", "; did you mean 'rack_id'?"),
         ("enable_auto_commit", ": only a generation commits"),
-        ("max_poll_records", ": kgroup decides how records are fetched"),
+        ("max_poll_records", ": give max_records=... to records(), run() or serve()"),
         ("value_deserializer", ": deserialize a record where it is handled"),
         # settings of the login
         ("security_protocol", "; give security=Security(protocol=...)"),
