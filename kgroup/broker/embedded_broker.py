@@ -15,7 +15,7 @@ import trio
 from kgroup.broker.admin import BrokerAdmin
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.endpoint import Endpoint
-from kgroup.broker.faults import InjectedFault, Match
+from kgroup.broker.faults import InjectedFault, Match, code_of
 
 SHUTDOWN_TIMEOUT: Final = 5.0
 """Seconds that a broker which shuts down gives to the requests that it is serving."""
@@ -204,7 +204,7 @@ class EmbeddedBroker(BrokerAdmin):
         """
         return self._endpoint.faults.plan(api, delay=seconds, times=times, match=match)
 
-    def fail_coordinator_writes(self, error_code: int, times: int | None = 1) -> None:
+    def fail_coordinator_writes(self, error_code: int | str, times: int | None = 1) -> None:
         """Let the next writes of this broker's group coordinator to its log fail.
 
         Requests are answered as Kafka maps the error, and groups continue as Kafka's do: if a
@@ -212,13 +212,14 @@ class EmbeddedBroker(BrokerAdmin):
         written commits nothing. docs/coordinator.md lists the errors.
 
         Args:
-            error_code: Kafka's number of the log's error, such as 19 (NOT_ENOUGH_REPLICAS).
+            error_code: Kafka's name of the log's error, such as ``"NOT_ENOUGH_REPLICAS"``, or its
+                number.
             times: how many writes, None for all until another call, 0 for no further one.
 
         Raises:
-            ValueError: no write fails with this error.
+            ValueError: there is no such error, or no write fails with it.
         """
-        self._endpoint.coordinator.fail_writes(error_code, times)
+        self._endpoint.coordinator.fail_writes(code_of(error_code), times)
 
     def set_reachable(self, *, reachable: bool) -> None:
         """Set whether clients reach the broker; if not, connections stay open and get no answer.

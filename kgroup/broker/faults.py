@@ -38,8 +38,12 @@ def _api_of(name: str) -> str:
     raise ValueError(f"there is no API {name!r}{near}; there are {', '.join(sorted(names))}")
 
 
-def _code_of(error: int | str) -> int:
-    """Kafka's number of an error, of this or of its name."""
+def code_of(error: int | str) -> int:
+    """Kafka's number of an error, of this or of its name.
+
+    Raises:
+        ValueError: there is no error of this name.
+    """
     if isinstance(error, int):
         return error
     if error in ErrorCode.__members__:
@@ -117,7 +121,7 @@ class InjectedFaults:
         if times is not None:
             arguments.whole("times", times, 1)
         name = None if api is None else _api_of(api)
-        code = None if error_code is None else _code_of(error_code)
+        code = None if error_code is None else code_of(error_code)
         fault = InjectedFault(name, times, match or _any, code, delay)
         self._planned.append(fault)
         return fault

@@ -279,7 +279,7 @@ async def test_the_coordinator_fails_over_to_itself(
 
 
 async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.MockClock) -> None:
-    """A commit and an assignment that cannot be written get Kafka's errors."""
+    """An assignment that cannot be written gets Kafka's error, which has a name and a number."""
     async with connected(group_initial_rebalance_delay_ms=0) as (broker, client):
         await broker.create_topic("t")
         member = (await client.request("join_group", 3, **joining())).member_id
@@ -293,8 +293,13 @@ async def test_the_coordinators_writes_can_fail(autojump_clock: trio.testing.Moc
         assert int((await client.request("sync_group", 3, **sync)).error_code) == 15
         again = await client.request("join_group", 3, **{**joining(), "member_id": member})
         assert (int(again.error_code), again.generation_id) == (0, 2)
-        with pytest.raises(ValueError, match="not with 27"):
-            broker.fail_coordinator_writes(27)
+        broker.fail_coordinator_writes("NOT_ENOUGH_REPLICAS")
+        sync["generation_id"] = 2
+        assert int((await client.request("sync_group", 3, **sync)).error_code) == 15
+        with pytest.raises(ValueError, match=r"not with REBALANCE_IN_PROGRESS \(27\)"):
+            broker.fail_coordinator_writes("REBALANCE_IN_PROGRESS")
+        with pytest.raises(ValueError, match="there is no error 'NOT_ENOUGH'"):
+            broker.fail_coordinator_writes("NOT_ENOUGH")
 
 
 async def test_records_can_be_appended_without_a_producer(broker: EmbeddedBroker) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
-from kgroup.error_codes import ErrorCode
+from kgroup.error_codes import ErrorCode, code_name
 
 #: The errors that a write can fail with.
 ERRORS: Final[frozenset[ErrorCode]] = frozenset(
@@ -71,7 +71,9 @@ class WriteFaults:
         """
         if error not in ERRORS:
             known = ", ".join(f"{one.name} ({one.value})" for one in sorted(ERRORS))
-            raise ValueError(f"a write to the log fails with one of {known}, not with {error}")
+            raise ValueError(
+                f"a write to the log fails with one of {known}, not with {code_name(error)} ({error})"
+            )
         self._error, self._left = ErrorCode(error), times
 
     @property

@@ -41,7 +41,9 @@ def test_writes_fail_as_often_as_planned() -> None:
     assert [write_faults.append() for _ in range(3)] == [TOO_FEW] * 3
     write_faults.fail(TOO_FEW, 0)
     assert not write_faults.fails
-    with pytest.raises(ValueError, match=r"NOT_ENOUGH_REPLICAS \(19\).* not with 27"):
+    with pytest.raises(
+        ValueError, match=r"NOT_ENOUGH_REPLICAS \(19\).* not with REBALANCE_IN_PROGRESS \(27\)"
+    ):
         write_faults.fail(27, 1)
 
 
