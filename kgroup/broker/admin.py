@@ -60,6 +60,7 @@ class BrokerAdmin(ABC):
 
         Raises:
             OSError: no broker has this address, or the one that has it does not listen.
+            UsageError: another event loop than the broker's calls.
 
         Cancellation: nothing is left open.
         """

@@ -22,6 +22,7 @@ from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.idle_connections import IdleClients
 from kgroup.broker.memory_pipe import pipe
 from kgroup.broker.node import Node
+from kgroup.errors import UsageError
 from kgroup.notifier import Notifier
 
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 # to recognise it
@@ -62,6 +63,7 @@ class Endpoint:
         self._nursery = nursery
         self._address = address
         self._in_memory = in_memory
+        self._loop = trio.lowlevel.current_trio_token()
         self.faults: Final = InjectedFaults()
         settings = cluster.settings
         self._idle_clients = IdleClients(settings.connections_max_idle)
@@ -110,10 +112,19 @@ class Endpoint:
 
         Raises:
             OSError: the broker does not listen.
+            UsageError: another event loop calls; the broker's tasks cannot be woken from there.
 
         Cancellation: nothing is left open.
         """
         await trio.lowlevel.checkpoint()
+        if trio.lowlevel.current_trio_token() is not self._loop:
+            raise UsageError(
+                f"a connection in memory to the broker {self.bootstrap_server} is possible only in"
+                " the event loop in which the broker runs, and this is another: a group of"
+                " kgroup.threaded or kgroup.aio runs in its own. For these use the fixture"
+                " embedded_kafka, or kgroup.testing.embedded.EmbeddedKafka, and no memory_runtime"
+                " (docs/testing.md)"
+            )
         await self.faults.wait_reachable()
         ours, theirs = pipe()
         self.accept(ours, _IN_MEMORY)

@@ -19,7 +19,9 @@ def memory_runtime(broker: BrokerAdmin, *, seed: int = 0) -> Runtime:
     is trio's, so that a MockClock controls all time.
 
     Args:
-        broker: from ``kgroup.broker.in_memory`` or ``in_memory_cluster``, in the same event loop.
+        broker: from ``kgroup.broker.in_memory`` or ``in_memory_cluster``, in the same event loop. A
+            group of another event loop, as those of ``kgroup.threaded`` and ``kgroup.aio`` are,
+            fails with a UsageError: it needs ``kgroup.testing.embedded.EmbeddedKafka``.
         seed: the seed of the jitter and every other random choice.
     """
     return Runtime(
