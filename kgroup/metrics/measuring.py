@@ -2,11 +2,17 @@
 
 `Measuring` gives counts and durations to a `Sink` as they happen. It computes gauges when they are
 read, in any thread, so that they show a group whose event loop is blocked, too.
+
+Of a group that has ended, `table.READY` and `table.LIVE` stay, because an alert on an absent series
+never fires. The group itself is held only until one of its reads has seen its end.
+
+INVARIANT: what is kept of groups that have ended is one `Health` for each group id.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, final
@@ -62,7 +68,13 @@ class Measuring:
         self._sink = sink
         self._now = now
         self._rebalances = RebalanceTimes(now)
+        self._lock = threading.Lock()
+        """Of the three below."""
         self._groups: list[weakref.ref[Monitored]] = []
+        self._running: dict[int, Monitored] = {}
+        """By their ids: the groups whose end was not seen, so that none vanishes before it was."""
+        self._ended: dict[str, Health] = {}
+        """By group id the last one that has ended, or has failed, since one was attached."""
         self._last_record: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
@@ -104,9 +116,19 @@ class Measuring:
             self._sink.observe(table.BATCH, (event.group_id, topic, outcome), seconds)
 
     def attach(self, group: Monitored) -> None:
-        """Measure a group until it is closed, or no longer exists."""
-        self._groups = [*(one for one in self._groups if one() is not None), weakref.ref(group)]
-        self._last_record.setdefault(group.status().group_id, self._now())
+        """Measure a group until it is closed; it replaces those of its id that have ended."""
+        group_id = group.status().group_id
+        self._last_record.setdefault(group_id, self._now())
+        with self._lock:
+            seen = self._seen()
+            self._ended.pop(group_id, None)
+            self._groups = [
+                weakref.ref(one)
+                for one, health in seen
+                if health.status.group_id != group_id or health.status.phase not in _ENDED
+            ]
+            self._groups.append(weakref.ref(group))
+            self._running[id(group)] = group
 
     def handed_out(self, group_id: str, partition: TopicPartition, records: int) -> None:
         """Count records."""
@@ -128,10 +150,37 @@ class Measuring:
 
     def gauges(self, *metrics: Metric) -> dict[Metric, dict[Labels, float]]:
         """The present values of gauges, by their labels; each group is judged once."""
+        with self._lock:
+            seen = self._seen()
+            ended = dict(self._ended)
+        healths = [health for _, health in seen if health.status.phase is not Phase.CLOSED]
+        present = {health.status.group_id for health in healths}
+        # A member that failed is not made well by others of its group, unlike one that was closed.
+        lasting = [
+            *healths,
+            *(
+                health
+                for group_id, health in ended.items()
+                if group_id not in present or health.status.phase is Phase.FAILED
+            ),
+        ]
+        return {
+            metric: self._gauge(metric, lasting if metric in _LASTING else healths)
+            for metric in metrics
+        }
+
+    def _seen(self) -> list[tuple[Monitored, Health]]:
+        """Each group that exists, and its health; what has ended is kept. Under the lock."""
         groups = [group for one in self._groups if (group := one()) is not None]
-        healths = [group.health() for group in groups]
-        healths = [health for health in healths if health.status.phase is not Phase.CLOSED]
-        return {metric: self._gauge(metric, healths) for metric in metrics}
+        seen = [(group, group.health()) for group in groups]
+        for group, health in seen:
+            if health.status.phase in _ENDED:
+                self._running.pop(id(group), None)
+                group_id = health.status.group_id
+                kept = self._ended.setdefault(group_id, health)
+                if kept.status.phase is not Phase.FAILED:
+                    self._ended[group_id] = health
+        return seen
 
     def _gauge(self, metric: Metric, healths: Iterable[Health]) -> dict[Labels, float]:
         found: dict[Labels, list[float]] = {}
@@ -161,6 +210,9 @@ def _outcome(error: BaseException | None) -> str:
     return table.FAILED if isinstance(error, Exception) else table.CANCELLED
 
 
+_ENDED: Final = frozenset({Phase.CLOSED, Phase.FAILED})
+_LASTING: Final = frozenset({table.READY, table.LIVE})
+"""The gauges that a group keeps after its end."""
 _COUNTED: Final[dict[type[Event], tuple[Metric, Callable[[Any], Labels]]]] = {
     GenerationEnded: (table.GENERATIONS, lambda event: (event.end.cause.value,)),
     RequestFailed: (table.FAILURES, lambda event: (event.request,)),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import attrs
@@ -72,6 +74,7 @@ class Group:
 
     judged: GroupStatus
     ready: bool = True
+    live: bool = True
 
     def status(self) -> GroupStatus:
         """See ``Monitored``."""
@@ -79,7 +82,7 @@ class Group:
 
     def health(self, **_: float | None) -> Health:
         """See ``Monitored``."""
-        return Health(live=True, ready=self.ready, reasons=(), status=self.judged)
+        return Health(live=self.live, ready=self.ready, reasons=(), status=self.judged)
 
 
 class Member:
@@ -209,14 +212,13 @@ def test_outcomes_of_batches(error: BaseException | None, outcome: str) -> None:
 
 
 def test_members_of_one_group_are_one() -> None:
-    """Gauges of two members in a process are combined; a group that is closed has none."""
+    """Gauges of two members in a process are combined; one that is closed counts no more."""
     status = GroupStatus(group_id="g", phase=Phase.RUNNING, lag={P0: 5}, buffered_bytes=7)
     one = Group(attrs.evolve(status, age=10.0))
     other = Group(attrs.evolve(status, age=3.0, lag={}), ready=False)
-    closed = Group(GroupStatus(group_id="closed", phase=Phase.CLOSED))
     time = 100.0
     measuring = Measuring(Sink(), lambda: time)
-    for group in (one, other, closed):
+    for group in (one, other):
         measuring.attach(group)
     measuring.handed_out("g", P0, 3)
     time = 104.0
@@ -229,8 +231,71 @@ def test_members_of_one_group_are_one() -> None:
     assert gauge(table.GENERATION_AGE) == {("g",): 3}
     assert gauge(table.READY) == {("g",): 0}
     assert gauge(table.RECORD_AGE) == {("g",): 4}
-    del other, group
+    other.judged = attrs.evolve(status, phase=Phase.CLOSED)
     assert gauge(table.READY) == {("g",): 1}
+    assert gauge(table.BUFFERED_BYTES) == {("g",): 7}
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("phase", [Phase.CLOSED, Phase.FAILED])
+def test_a_group_that_has_ended_is_not_ready(phase: Phase, *, seen: bool) -> None:
+    """It says so until one of its id is attached, also if its end was read after it was dropped."""
+    measuring = Measuring(Sink(), lambda: 0.0)
+
+    def gauge(metric: Metric) -> dict[Labels, float]:
+        return measuring.gauges(metric)[metric]
+
+    group = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    dropped = weakref.ref(group)
+    measuring.attach(group)
+    assert gauge(table.READY) == {("g",): 1}
+    group.judged = GroupStatus(group_id="g", phase=phase)
+    group.live, group.ready = phase is Phase.CLOSED, False
+    if seen:
+        assert gauge(table.READY) == {("g",): 0}
+    del group
+    gc.collect()
+    for _ in range(2):
+        assert gauge(table.READY) == {("g",): 0}
+        assert gauge(table.LIVE) == {("g",): float(phase is Phase.CLOSED)}
+        gc.collect()
+    assert dropped() is None
+    assert gauge(table.PARTITIONS) == {}
+    other, again = (Group(GroupStatus(group_id=name, phase=Phase.RUNNING)) for name in "hg")
+    measuring.attach(other)
+    assert gauge(table.READY) == {("g",): 0, ("h",): 1}
+    measuring.attach(again)
+    assert gauge(table.READY) == gauge(table.LIVE) == {("g",): 1, ("h",): 1}
+
+
+def test_a_failed_member_is_not_made_well_by_another() -> None:
+    """A group with a member that has failed is not live, whether the program drops it or not."""
+    measuring = Measuring(Sink(), lambda: 0.0)
+    failed = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    other = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    measuring.attach(failed)
+    measuring.attach(other)
+    failed.judged = GroupStatus(group_id="g", phase=Phase.FAILED)
+    failed.live = failed.ready = False
+    assert measuring.gauges(table.LIVE)[table.LIVE] == {("g",): 0}
+    del failed
+    gc.collect()
+    other.judged = GroupStatus(group_id="g", phase=Phase.CLOSED)
+    assert measuring.gauges(table.LIVE)[table.LIVE] == {("g",): 0}
+
+
+def test_groups_that_have_ended_are_dropped() -> None:
+    """A program that makes group after group, and is never scraped, holds the last one only."""
+    measuring = Measuring(Sink(), lambda: 0.0)
+    groups = []
+    for number in range(10):
+        group = Group(GroupStatus(group_id=f"g{number % 3}", phase=Phase.RUNNING))
+        groups.append(weakref.ref(group))
+        measuring.attach(group)
+        group.judged = attrs.evolve(group.judged, phase=Phase.CLOSED)
+    del group
+    gc.collect()
+    assert [group() is None for group in groups] == [True] * 9 + [False]
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,9 @@ async def test_a_groups_metrics_and_spans(
     assert found["messaging.process.duration"].sum == pytest.approx(2, abs=0.1)
     assert set(found) <= {metric.opentelemetry for metric in METRICS}
     assert here.events
+    ended = dict(points(reader))
+    assert [ended[name].value for name in ("kgroup.ready", "kgroup.live")] == [0, 1]
+    assert "kgroup.partition.count" not in ended
 
     (process,) = named(spans, "process topic")
     assert process.kind is SpanKind.CONSUMER

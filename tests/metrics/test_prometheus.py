@@ -70,5 +70,6 @@ async def test_a_groups_metrics(autojump_clock: MockClock) -> None:
                 assert value("kgroup_rebalance_phase_seconds_count", phase=phase) == 1
             assert value("kgroup_rebalance_seconds_count") == 1
     assert value("kgroup_generations_ended_total", cause="closed") == 1
-    assert value("kgroup_ready") is None  # the group is closed
+    assert (value("kgroup_ready"), value("kgroup_live")) == (0, 1)  # the group is closed
+    assert value("kgroup_partitions") is None
     assert any(name.startswith("kgroup_commit_seconds_bucket") for name in scraped(registry))

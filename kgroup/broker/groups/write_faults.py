@@ -72,7 +72,8 @@ class WriteFaults:
         if error not in ERRORS:
             known = ", ".join(f"{one.name} ({one.value})" for one in sorted(ERRORS))
             raise ValueError(
-                f"a write to the log fails with one of {known}, not with {code_name(error)} ({error})"
+                f"a write to the log fails with one of {known}, not with {code_name(error)}"
+                f" ({error})"
             )
         self._error, self._left = ErrorCode(error), times
 
