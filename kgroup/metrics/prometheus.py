@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, final
 
+from kgroup.errors import ArgumentError
 from kgroup.events import Event
 from kgroup.metrics.measuring import Labels, Measuring
 from kgroup.metrics.table import BUCKETS, METRICS, Metric, MetricKind
@@ -45,7 +46,7 @@ class PrometheusMetrics(Collector):
         now: the clock, in seconds.
 
     Raises:
-        ValueError: the registry has these metrics already.
+        ArgumentError: the registry has these metrics already.
     """
 
     def __init__(
@@ -55,7 +56,16 @@ class PrometheusMetrics(Collector):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._measuring = Measuring(self, now)
-        registry.register(self)
+        try:
+            registry.register(self)
+        except ValueError as error:
+            raise ArgumentError(
+                "registry",
+                registry,
+                "it has metrics of these names already; one PrometheusMetrics serves all groups of"
+                " a process, so make it once, and another one needs a"
+                " registry=prometheus_client.CollectorRegistry() of its own",
+            ) from error
         self._counters = {
             metric: prometheus_client.Counter(
                 metric.prometheus, metric.meaning, metric.labels, registry=registry

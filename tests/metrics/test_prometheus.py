@@ -8,6 +8,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
+from kgroup.errors import ArgumentError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.metrics.prometheus import PrometheusMetrics
@@ -73,3 +74,13 @@ async def test_a_groups_metrics(autojump_clock: MockClock) -> None:
     assert (value("kgroup_ready"), value("kgroup_live")) == (0, 1)  # the group is closed
     assert value("kgroup_partitions") is None
     assert any(name.startswith("kgroup_commit_seconds_bucket") for name in scraped(registry))
+
+
+def test_a_second_one_is_refused() -> None:
+    """The error says to use the first for all groups, or another registry, which is possible."""
+    registry = prometheus_client.CollectorRegistry()
+    PrometheusMetrics(registry)
+    with pytest.raises(ArgumentError, match="serves all groups of a process.* of its own") as info:
+        PrometheusMetrics(registry)
+    assert isinstance(info.value, ValueError)
+    PrometheusMetrics(prometheus_client.CollectorRegistry())
