@@ -119,6 +119,19 @@ class Generation(MembershipView):
         """The partitions of which the program has opened a stream after the end."""
         self._loop_thread = LoopThread()
 
+    if not TYPE_CHECKING:  # so that type checkers report names that do not exist
+
+        def __getattr__(self, name: str) -> object:
+            """Say what stands for the method that the generation of threads has."""
+            if name == "start":
+                raise AttributeError(
+                    "kgroup's Generation has no start, which is of kgroup.threaded; it has"
+                    " start_soon(fn, *args), which runs an async function in a task",
+                    name=name,
+                    obj=self,
+                )
+            return self.__getattribute__(name)  # the usual error, also that of a property
+
     @property
     def start_offsets(self) -> Mapping[TopicPartition, int]:
         """For each partition its start offset, if it was found before the hand-over."""

@@ -53,6 +53,19 @@ class Generation(GenerationTwin):
         self._owner = owner
         self._threads = threads
 
+    if not TYPE_CHECKING:  # so that type checkers report names that do not exist
+
+        def __getattr__(self, name: str) -> object:
+            """Say what stands for the method that the other generations have."""
+            if name == "start_soon":
+                raise AttributeError(
+                    "kgroup.threaded's Generation has no start_soon; it has start(fn, *args), which"
+                    " runs a plain function in a thread",
+                    name=name,
+                    obj=self,
+                )
+            return self.__getattribute__(name)  # the usual error, also that of a property
+
     def start(self, fn: Callable[[Unpack[Ts]], object], *args: Unpack[Ts]) -> bool:
         """Run a function in a thread of its own; its return or exception ends the generation.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -295,3 +296,26 @@ def test_both_kinds_of_generation_show_the_same(generation: type[MembershipView]
     """A generation of an event loop and one of threads add no attributes of their own."""
     assert {field.name for field in attrs.fields(Membership)}.isdisjoint(vars(generation))
     assert issubclass(generation, MembershipView)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        (Generation, "start", r"it has start_soon\(fn, \*args\).* in a task"),
+        (ThreadedGeneration, "start_soon", r"it has start\(fn, \*args\).* in a thread"),
+    ],
+)
+def test_a_method_of_the_other_generation(kind: type[Any], name: str, expected: str) -> None:
+    """Its AttributeError says what stands for it; other attributes are as those of any object."""
+    generation: Any = object.__new__(kind)
+    with pytest.raises(AttributeError, match=expected) as info:
+        getattr(generation, name)
+    assert (info.value.name, info.value.obj) == (name, generation)
+    assert not hasattr(generation, name)
+    assert name not in dir(generation)
+    with pytest.raises(AttributeError, match="object has no attribute 'comit'"):
+        _ = generation.comit
+    with pytest.raises(AttributeError, match="object has no attribute '_membership'"):
+        _ = generation.group_id  # the property's own error, not that there is no such property
+    generation.mark = 5
+    assert copy.copy(generation).mark == 5

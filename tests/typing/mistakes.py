@@ -46,6 +46,14 @@ def wrong_arguments_of_a_thread(generation: threaded.Generation) -> None:
     generation.start(work, "orders", generation)  # type: ignore[arg-type]
 
 
+def methods_of_the_other_generation(
+    generation: kgroup.Generation, of_threads: threaded.Generation
+) -> None:
+    """Tasks have start_soon, threads have start."""
+    generation.start(work)  # type: ignore[attr-defined]
+    of_threads.start_soon(work)  # type: ignore[attr-defined]
+
+
 def functions_for_the_other_kind_of_worker(config: kgroup.GroupConfig) -> None:
     """A plain function on trio, an async one in threads, and an unknown option."""
     kgroup.run(config, handle_in_thread)  # type: ignore[arg-type]
