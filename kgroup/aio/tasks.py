@@ -6,8 +6,8 @@ asyncio does so once. A task that continues after it was cancelled is therefore 
 every `GRACE` seconds, and reported. If asyncio's loop does not run at all, no task is to blame but
 what the loop's thread does: that is reported, once.
 
-INVARIANTS: the trio task ends after the function, unless asyncio's loop was closed; an exception of
-the function is never lost.
+INVARIANTS: the trio task ends after the function, unless asyncio's loop was closed or the program
+exits; an exception of the function is never lost.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Tasks:
         """Whether it was reported that asyncio's loop does not run, and it has not run since."""
         self._probe: trio.Event | None = None
         """Set by asyncio's loop, once it runs."""
+        self._abandoned = False
         self.thread = threading.current_thread()
 
     def names(self) -> list[str]:
@@ -89,8 +90,19 @@ class Tasks:
         elif not self.bridge.post(partial(self._turn, more - 1, probe)):
             self.background.post(probe.set)  # the loop is closed, and nothing is waited for
 
+    def waited_for(self, task: ProgramTask[Any]) -> None:
+        """Add one that trio begins to wait for. In the background loop."""
+        self.running.add(task)
+        if self._abandoned:
+            task.abandon()
+
     def abandon(self) -> None:
-        """Wait for none of them any more: asyncio's loop is closed. In the background loop."""
+        """Wait for none of them any more, nor for later ones; in the background loop.
+
+        asyncio's loop is closed, or the program exits. Leaving the group may still need a login,
+        whose function that loop will never run.
+        """
+        self._abandoned = True
         if self._probe is not None:
             self._probe.set()
         for task in list(self.running):
@@ -230,7 +242,7 @@ class ProgramTask(Generic[T]):
 
         Cancellation: the function is cancelled, and waited for.
         """
-        self._tasks.running.add(self)
+        self._tasks.waited_for(self)
         try:
             await self._done.wait()
         except trio.Cancelled:

@@ -290,7 +290,7 @@ def test_a_task_that_cannot_be_made() -> None:
 
 
 def test_tasks_of_a_closed_loop_are_given_up() -> None:
-    """When asyncio's loop was closed, trio waits for none of its tasks."""
+    """When asyncio's loop was closed, trio waits for none of its tasks, nor for later ones."""
     loop = asyncio.new_event_loop()
 
     async def make() -> tuple[Running, Program, ProgramTask[Any]]:
@@ -317,8 +317,16 @@ def test_tasks_of_a_closed_loop_are_given_up() -> None:
             program.tasks.abandon()
         return task.cancelled
 
+    async def later() -> bool:
+        another: ProgramTask[Any] = ProgramTask(
+            program.tasks, contextvars.copy_context(), program.forever
+        )
+        await another.wait()
+        return another.cancelled
+
     assert here.loop.run(cancelled, SOON)
     assert here.loop.run(abandoned, SOON)
+    assert here.loop.run(later, SOON)
     here.loop.post(here.stop.set)
     here.loop.join()
     for one in left:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+import attrs
 import trio
 
 import kgroup
@@ -23,6 +24,8 @@ from kgroup.config import GroupConfig
 from kgroup.events import Event, GenerationDraining, Left, RequestFailed
 from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation, run
+from kgroup.wire import logins
+from tests.aio.secured import PASSWORD, USER, secured
 from tests.threaded.harness import QUICK, SOON
 
 OWN: Final[dict[str, dict[str, float]]] = {
@@ -286,6 +289,30 @@ def exit_inside_asyncio(group: ConsumerGroup) -> None:
     loop.run_until_complete(enter())
 
 
+def log_in_to_leave(group: ConsumerGroup) -> None:
+    """End at SIGTERM without leaving the block, when asyncio's loop has stopped.
+
+    The function for logins is async.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logins.PATIENCE = SOON  # type: ignore[misc] # nothing but the exit ends a look-up
+    ends = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ends.set())
+
+    async def credentials() -> kgroup.Credentials:
+        await asyncio.sleep(0)
+        return kgroup.Credentials(USER, PASSWORD)
+
+    inside = aio.ConsumerGroup(attrs.evolve(group.config, security=secured(credentials)))
+
+    async def enter() -> None:
+        await (await inside.__aenter__()).next()
+
+    asyncio.new_event_loop().run_until_complete(enter())
+    say("stopped")
+    ends.wait(SOON)
+
+
 def fail_in_threads(group: ConsumerGroup) -> None:
     """A worker whose function raises."""
 
@@ -316,6 +343,7 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "fail on asyncio": fail_on_asyncio,
     "interrupt asyncio": interrupt_asyncio,
     "exit inside asyncio": exit_inside_asyncio,
+    "log in to leave": log_in_to_leave,
     "fail on trio": fail_on_trio,
     "fail in threads": fail_in_threads,
 }

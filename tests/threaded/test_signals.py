@@ -14,6 +14,7 @@ from typing import final
 import pytest
 
 from kgroup.worker import SAME_WISH
+from tests.aio.secured import secured_broker
 from tests.brokers import EMBEDDED, ROOT, Kafka
 from tests.threaded.harness import SOON, Harness
 
@@ -234,6 +235,19 @@ def test_a_program_that_ends_inside_a_block_of_asyncio(kafka: Kafka) -> None:
     with program("exit inside asyncio", here, errors=True) as running:
         assert running.ends() == 0
     assert "holding" in running.said
+    assert any("left the group" in line for line in running.said)
+
+
+def test_an_exit_that_needs_a_login() -> None:
+    """It leaves with the login that it has: asyncio's loop, which has stopped, looks up none."""
+    with (
+        secured_broker() as broker,
+        program("log in to leave", broker.harness, errors=True) as running,
+    ):
+        running.until("stopped")
+        broker.cut()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.ends() == 0
     assert any("left the group" in line for line in running.said)
 
 
