@@ -34,15 +34,16 @@ class Bridge:
 
     Args:
         background: the background thread's loop.
-        group_id: the group, for errors.
+        group_id: the group, for errors and the log.
 
     Attributes:
+        group_id: the group.
         context: the context variables of the task that makes it.
     """
 
     def __init__(self, background: BackgroundLoop, group_id: str) -> None:
         self._background = background
-        self._group_id = group_id
+        self.group_id = group_id
         self._loop = asyncio.get_running_loop()
         self.context = contextvars.copy_context()
 
@@ -131,7 +132,7 @@ class Bridge:
         """
         if running_loop() is not self._loop:
             raise UsageError(
-                f"group {self._group_id!r} belongs to another event loop of asyncio; nothing was"
+                f"group {self.group_id!r} belongs to another event loop of asyncio; nothing was"
                 " done. Make its calls in that loop: those of async functions by"
                 " asyncio.run_coroutine_threadsafe(coroutine, loop), others by"
                 " loop.call_soon_threadsafe(function)"

@@ -67,7 +67,9 @@ async def _run(fn: Function, call: Callable[[], Awaitable[Any]], tasks: Tasks) -
     task: ProgramTask[Any] = ProgramTask(tasks, tasks.bridge.context.copy(), call)
     task.name = name_of(fn)
     tasks.bridge.post(task.start)
-    value = await task.wait()
+    # A shield would outlast the deadlines of those who call it, and cost the membership: heartbeats
+    # may need a login while something blocks asyncio's loop.
+    value = await task.wait(shielded=False)
     if task.cancelled:
         raise GroupClosedError(f"{task.name} was cancelled, or asyncio's loop was closed")
     return value

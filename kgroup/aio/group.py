@@ -302,6 +302,10 @@ class ConsumerGroup(GroupTwin):
         self._background.leave()
         self._loop.post(tasks.abandon)
 
+    async def _before_loop_ends(self) -> None:
+        """Wait for functions of the settings that were cancelled, too."""
+        await self._program_tasks().until_ended()
+
     async def _abandon_tasks(self) -> None:
         """At exit, wait for tasks only where asyncio's loop runs on, in a daemon thread."""
         tasks = self._program_tasks()

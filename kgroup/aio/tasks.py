@@ -6,8 +6,13 @@ asyncio does so once. A task that continues after it was cancelled is therefore 
 every `GRACE` seconds, and reported. If asyncio's loop does not run at all, no task is to blame but
 what the loop's thread does: that is reported, once.
 
-INVARIANTS: the trio task ends after the function, unless asyncio's loop was closed or the program
-exits; an exception of the function is never lost.
+A function of the settings is no work of a generation: connections need a login, for one, while
+something blocks asyncio's loop. So trio does not wait for one that it has cancelled; the group's
+block does, before it ends.
+
+INVARIANTS: the trio task of a generation's work ends after the function, and the group's block ends
+after all functions, unless asyncio's loop was closed or the program exits; an exception of a
+function is never lost.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from kgroup.background.event_loop import BackgroundLoop
 from kgroup.errors import UsageError
 from kgroup.events import ProgramLoopBlocked, TaskStillRunning
 from kgroup.functions import is_program_error, name_of
+from kgroup.logs import LOGGER
 from kgroup.worker_thread import stack_of
 
 T = TypeVar("T")
@@ -96,6 +102,15 @@ class Tasks:
         if self._abandoned:
             task.abandon()
 
+    async def until_ended(self) -> None:
+        """Wait for those that were cancelled and have not ended, and cancel them again.
+
+        In the background loop.
+        """
+        await trio.lowlevel.checkpoint()
+        for task in list(self.running):
+            await task.until_ended()
+
     def abandon(self) -> None:
         """Wait for none of them any more, nor for later ones; in the background loop.
 
@@ -149,6 +164,8 @@ class ProgramTask(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._asked = False
         """Whether the trio task was cancelled, and therefore this one."""
+        self._left = False
+        """Whether the trio task has ended before the function."""
         self._result: list[T] = []
         self._error: BaseException | None = None
         self._done = trio.Event()
@@ -226,55 +243,75 @@ class ProgramTask(Generic[T]):
         self._finish()
 
     def _finish(self) -> None:
-        self._tasks.background.post(self._done.set)
+        self._tasks.background.post(self._end)
 
     # In the background loop.
 
-    async def wait(self, emit: Callable[..., object] | None = None) -> T | None:
+    async def wait(
+        self, emit: Callable[..., object] | None = None, *, shielded: bool = True
+    ) -> T | None:
         """Be the task of trio: return when the function does, or raise its exception.
 
         Args:
             emit: called with the class and the fields of an event if the function continues after
                 it was cancelled.
+            shielded: whether a wait that is cancelled lasts until the function has ended. If not,
+                `Tasks.until_ended` waits for it.
 
         Returns:
             what the function returned; None if it was cancelled by others.
 
-        Cancellation: the function is cancelled, and waited for.
+        Cancellation: the function is cancelled, and waited for if the wait is shielded.
         """
         self._tasks.waited_for(self)
         try:
             await self._done.wait()
         except trio.Cancelled:
-            with trio.CancelScope(shield=True):
-                await self._until_cancelled(emit)
+            if not self._tasks.bridge.post(self._cancel):
+                self.abandon()  # asyncio's loop is closed
+            elif shielded:
+                with trio.CancelScope(shield=True):
+                    await self.until_ended(emit)
             if self._error is None and not self._result:
+                self._left = not self._done.is_set()
                 raise
         finally:
-            self._tasks.running.discard(self)
+            if not self._left:
+                self._tasks.running.discard(self)
         if self._error is not None:
             raise self._error
         return self._result[0] if self._result else None
 
-    def abandon(self) -> None:
-        """Wait for it no longer."""
-        self.cancelled = True
-        self._done.set()
-
-    async def _until_cancelled(self, emit: Callable[..., object] | None) -> None:
+    async def until_ended(self, emit: Callable[..., object] | None = None) -> None:
+        """Wait for the function, which was cancelled, and cancel it again every `GRACE` seconds."""
         reported = False
         while not self._done.is_set():
-            if not self._tasks.bridge.post(self._cancel):
-                return  # asyncio's loop is closed
             await self._until_loop_runs(emit)
             # What the loop could not run has not had its time.
             while not await self._ends_in_time():
                 if await self._until_loop_runs(emit):
                     break
-            if emit is not None and not reported and not self._done.is_set():
+            if self._done.is_set():
+                return
+            if emit is not None and not reported:
                 reported = True
                 stack = stack_of_task(self._task, self._tasks.thread)
                 emit(TaskStillRunning, task=self.name, stack=stack)
+            if not self._tasks.bridge.post(self._cancel):
+                self.abandon()  # asyncio's loop is closed
+
+    def abandon(self) -> None:
+        """Wait for it no longer."""
+        self.cancelled = True
+        self._end()
+
+    def _end(self) -> None:
+        self._done.set()
+        self._tasks.running.discard(self)
+        if self._left and self._error is not None:
+            group_id = self._tasks.bridge.group_id
+            text = "group %s: %s raised after it was cancelled"
+            LOGGER.error(text, group_id, self.name, exc_info=self._error)
 
     async def _ends_in_time(self) -> bool:
         with trio.move_on_after(GRACE):

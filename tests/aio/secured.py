@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, final
 
@@ -19,7 +19,7 @@ PASSWORD: Final = "secret"  # noqa: S105 # of a broker of tests
 _AT_ONCE: Final = {"group.initial.rebalance.delay.ms": "0"}
 
 
-def secured(credentials: object) -> kgroup.Security:
+def secured(credentials: Callable[[], Awaitable[kgroup.Credentials]]) -> kgroup.Security:
     """Settings with which a program looks up its login."""
     return kgroup.Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", credentials=credentials)
 

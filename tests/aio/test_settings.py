@@ -1,0 +1,90 @@
+"""Async functions of the settings, while asyncio's loop is blocked and while a group closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+import kgroup
+from kgroup import aio
+from kgroup.status import Phase
+from kgroup.types import TopicPartition
+from tests.aio.secured import PASSWORD, USER, secured, secured_broker
+from tests.aio.test_group import Here, forever, in_asyncio
+from tests.brokers import EMBEDDED, Kafka
+
+embedded = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+
+
+def test_a_blocked_loop_stops_no_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that were lost log in with what was looked up last, so that heartbeats go on."""
+    monkeypatch.setattr("kgroup.wire.logins.PATIENCE", 0.1)
+
+    async def credentials() -> kgroup.Credentials:
+        await asyncio.sleep(0)
+        return kgroup.Credentials(USER, PASSWORD)
+
+    with secured_broker() as broker:
+        config = broker.harness.config(security=secured(credentials))
+
+        async def main() -> None:
+            async with aio.ConsumerGroup(config) as group:
+                generation = await group.next()
+                broker.cut()
+                before, renewals = generation.lease, 0
+                while renewals < 3:
+                    time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
+                    lease = generation.lease
+                    assert lease > 0
+                    renewals += lease > before
+                    before = lease
+                assert generation.end is None
+
+        in_asyncio(main)
+
+
+def closed_while_blocked(group: aio.ConsumerGroup) -> None:
+    """Close a group that runs a function of its settings, and block the loop until it has left."""
+    while not group._program_tasks().names():
+        time.sleep(0.001)
+    group.shutdown("the loop is blocked", promptly=True)
+    while group.status().phase is not Phase.CLOSED:
+        time.sleep(0.001)
+
+
+@embedded
+def test_the_block_waits_for_what_it_cancels(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cancelled function cleans up before the block ends; what it then raises is logged."""
+    here = Here(kafka)
+    begun, cleaned = asyncio.Event(), []
+
+    async def starts(_: object) -> dict[TopicPartition, int]:
+        begun.set()
+        try:
+            await forever()
+        finally:
+            await asyncio.sleep(0.1)
+            cleaned.append(True)
+            raise KeyError("in the clean-up")
+
+    async def main() -> None:
+        async with here.group(starts=starts) as group:
+            waiting = asyncio.create_task(anext(group))
+            await begun.wait()
+            closed_while_blocked(group)
+            assert not cleaned
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+        assert cleaned
+
+    with caplog.at_level(logging.ERROR, "kgroup"):
+        in_asyncio(main)
+    (record,) = (one for one in caplog.records if "after it was cancelled" in one.message)
+    assert starts.__qualname__ in record.message
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
