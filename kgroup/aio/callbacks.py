@@ -50,21 +50,39 @@ def _wrapped(fn: Function, tasks: Callable[[], Tasks]) -> Function:
 
 
 @final
-@attrs.frozen
 class _InAsyncio:
     """An awaitable of asyncio, for trio to await; trio's threads return no coroutines."""
 
-    fn: Function
-    awaitable: Awaitable[Any]
-    tasks: Tasks
+    def __init__(self, fn: Function, awaitable: Awaitable[Any], tasks: Tasks) -> None:
+        self._fn = fn
+        self._awaitable = awaitable
+        self._tasks = tasks
+        self._awaited = False
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return _run(self.fn, lambda: self.awaitable, self.tasks).__await__()
+        return _run(self._fn, self._begin, self._tasks, self._close).__await__()
+
+    def _begin(self) -> Awaitable[Any]:
+        self._awaited = True
+        return self._awaitable
+
+    def _close(self) -> None:
+        # Python warns of a coroutine that was never awaited, as if the program had forgotten to.
+        if not self._awaited and inspect.iscoroutine(self._awaitable):
+            self._awaitable.close()
+
+    __del__ = _close  # trio was cancelled before the thread had returned it
 
 
-async def _run(fn: Function, call: Callable[[], Awaitable[Any]], tasks: Tasks) -> Any:
+async def _run(
+    fn: Function,
+    call: Callable[[], Awaitable[Any]],
+    tasks: Tasks,
+    unused: Callable[[], object] | None = None,
+) -> Any:
     """Run a function in asyncio's loop, and wait for it in trio's."""
-    task: ProgramTask[Any] = ProgramTask(tasks, tasks.bridge.context.copy(), call)
+    context = tasks.bridge.context.copy()
+    task: ProgramTask[Any] = ProgramTask(tasks, context, call, unused=unused)
     task.name = name_of(fn)
     tasks.bridge.post(task.start)
     # A shield would outlast the deadlines of those who call it, and cost the membership: heartbeats

@@ -134,6 +134,7 @@ class ProgramTask(Generic[T]):
         fn: the function.
         args: its arguments.
         around: a block in which the function is called.
+        unused: called in asyncio's loop if the function will not be called.
         alone: whether the task has no caller that awaits it. Then a CancelledError of the function
             is an error, unless the task itself was cancelled: it comes from another task or a
             future, which the function awaited. The cancellation of the task itself is an error too,
@@ -152,6 +153,7 @@ class ProgramTask(Generic[T]):
         fn: Callable[..., Awaitable[T]],
         *args: Any,
         around: AbstractContextManager[None] | None = None,
+        unused: Callable[[], object] | None = None,
         alone: bool = False,
     ) -> None:
         self.name = name_of(fn)
@@ -159,6 +161,7 @@ class ProgramTask(Generic[T]):
         self._tasks = tasks
         self._context = context
         self._around = around or nullcontext()
+        self._unused = unused
         self._alone = alone
         self._call: Callable[[], Awaitable[T]] | None = partial(fn, *args)
         self._task: asyncio.Task[None] | None = None
@@ -180,21 +183,22 @@ class ProgramTask(Generic[T]):
             self._task = self._context.run(self._create)
         except Exception as error:  # noqa: BLE001 # a task factory of the program's; raised in trio
             self._error = error
+            self._drop_call()
             self._finish()
         else:
             self._task.add_done_callback(self._ended)
 
     def _create(self) -> asyncio.Task[None]:
-        call, self._call = self._call, None  # its arguments are not kept for longer than the call
-        assert call is not None  # it starts once
-        coroutine = self._run(call)
+        coroutine = self._run()
         try:
             return asyncio.get_running_loop().create_task(coroutine, name=self.name)
         except BaseException:
             coroutine.close()
             raise
 
-    async def _run(self, call: Callable[[], Awaitable[T]]) -> None:
+    async def _run(self) -> None:
+        call, self._call = self._call, None  # its arguments are not kept for longer than the call
+        assert call is not None  # it starts once
         try:
             with self._around:
                 returned = call()
@@ -223,10 +227,16 @@ class ProgramTask(Generic[T]):
         if self._task is not None:
             self._task.cancel()
         elif self._call is not None:  # it has not started
-            self._call = None
+            self._drop_call()
             self._finish()
 
+    def _drop_call(self) -> None:
+        if self._call is not None and self._unused is not None:
+            self._unused()
+        self._call = None
+
     def _ended(self, task: asyncio.Task[None]) -> None:
+        self._drop_call()  # it may have been cancelled before its first step
         self.cancelled = task.cancelled()
         owner = self._tasks.owner
         both = owner is not None and (owner.cancelled() or owner.cancelling() > 0)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
+import threading
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -15,6 +19,7 @@ from kgroup.types import TopicPartition
 from tests.aio.secured import PASSWORD, USER, secured, secured_broker
 from tests.aio.test_group import Here, forever, in_asyncio
 from tests.brokers import EMBEDDED, Kafka
+from tests.threaded.harness import SOON
 
 embedded = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 
@@ -46,9 +51,14 @@ def test_a_blocked_loop_stops_no_logins(monkeypatch: pytest.MonkeyPatch) -> None
         in_asyncio(main)
 
 
-def closed_while_blocked(group: aio.ConsumerGroup) -> None:
-    """Close a group that runs a function of its settings, and block the loop until it has left."""
-    while not group._program_tasks().names():
+def closed_while_blocked(group: aio.ConsumerGroup, *, runs: bool = True) -> None:
+    """Close a group, and block the loop until it has left.
+
+    Args:
+        group: the group.
+        runs: whether it first has to run a function of its settings in the loop.
+    """
+    while runs and not group._program_tasks().names():
         time.sleep(0.001)
     group.shutdown("the loop is blocked", promptly=True)
     while group.status().phase is not Phase.CLOSED:
@@ -88,3 +98,47 @@ def test_the_block_waits_for_what_it_cancels(
     assert starts.__qualname__ in record.message
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], KeyError)
+
+
+def is_closed(coroutines: list[Coroutine[Any, Any, Any]]) -> bool:
+    """Whether there is a coroutine that was closed or has ended."""
+    return [inspect.getcoroutinestate(one) for one in coroutines] == [inspect.CORO_CLOSED]
+
+
+@embedded
+@pytest.mark.parametrize("late", [False, True])
+def test_a_coroutine_that_nobody_needs(kafka: Kafka, late: bool) -> None:
+    """What a plain function returned is closed, so that Python does not warn, if the group closes.
+
+    asyncio's loop was blocked, or the function was still running in its thread.
+    """
+    here = Here(kafka)
+    over = threading.Event()
+    coroutines: list[Coroutine[Any, Any, dict[TopicPartition, int]]] = []
+
+    async def load() -> dict[TopicPartition, int]:
+        raise AssertionError("it is called")
+
+    def starts(_: object) -> Any:
+        begun.set()
+        if late:
+            over.wait(SOON)
+        coroutines.append(load())
+        return coroutines[0]
+
+    begun = threading.Event()
+
+    async def main() -> None:
+        async with here.group(starts=starts) as group:
+            waiting = asyncio.create_task(anext(group))
+            await asyncio.sleep(0)
+            begun.wait(SOON)  # it blocks the loop, which must not run the coroutine
+            closed_while_blocked(group, runs=not late)
+            over.set()
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+        while late and not is_closed(coroutines):  # noqa: ASYNC110 # the thread does not say so
+            await asyncio.sleep(0)
+        assert is_closed(coroutines)
+
+    in_asyncio(main)
