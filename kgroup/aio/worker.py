@@ -46,7 +46,8 @@ def run(
 ) -> None:
     """Be a member of a group until SIGTERM or Ctrl-C: a whole worker, on asyncio.
 
-    It ends as ``kgroup.run`` does.
+    It ends as ``kgroup.run`` does. Then asyncio waits for threads of ``asyncio.to_thread``, also if
+    their callers were cancelled; a second signal kills the process meanwhile.
 
     Args:
         config: all settings.
@@ -81,12 +82,17 @@ def run(
             with suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
+    def reacts() -> bool:
+        # When the task has ended, there is nothing left to cancel; the runner may still wait for
+        # threads of the program.
+        return not started or not started[0].done()
+
     failure: BaseException | None = None
     try:
         # Outside the runner, because a SystemExit leaves it while the worker's task still runs: the
         # runner would then handle signals again, and its handler would stay when it has ended.
         with (
-            closed_by_signals(group.shutdown, cancel, received),
+            closed_by_signals(group.shutdown, cancel, received, reacts),
             asyncio.Runner(loop_factory=loop_factory) as runner,
         ):
             runner.run(_until_closed(group, process, started))

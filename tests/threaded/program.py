@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -33,6 +33,7 @@ OWN: Final[dict[str, dict[str, float]]] = {
     "cut on trio": {"drain_timeout": 1.0},
     "cut in threads": {"drain_timeout": 1.0},
     "cut on asyncio": {"drain_timeout": 1.0},
+    "hang beside asyncio": {"drain_timeout": 1.0},
     "lost": {"session_timeout": 5.0, "drain_timeout": 20.0, "close_timeout": 0.5},
 }
 """Settings of one program."""
@@ -219,6 +220,21 @@ def block_on_asyncio(group: ConsumerGroup) -> None:
     aio.run(group.config, handle)
 
 
+def hang_beside_asyncio(group: ConsumerGroup) -> None:
+    """A worker whose function waits for a thread that never ends."""
+
+    class Loop(asyncio.SelectorEventLoop):
+        async def shutdown_default_executor(self, *args: Any) -> None:
+            say("waiting")
+            await super().shutdown_default_executor(*args)
+
+    async def handle(_: object, __: Batch) -> None:
+        say("holding")
+        await asyncio.to_thread(threading.Event().wait)
+
+    aio.run(group.config, handle, on_event=print_event, loop_factory=Loop)
+
+
 def exit_in_threads(group: ConsumerGroup) -> None:
     """A worker of which several threads want to end the process."""
     both = threading.Barrier(2)
@@ -339,6 +355,7 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "cut on asyncio": run_on_asyncio,
     "block on trio": block_on_trio,
     "block on asyncio": block_on_asyncio,
+    "hang beside asyncio": hang_beside_asyncio,
     "exit in threads": exit_in_threads,
     "fail on asyncio": fail_on_asyncio,
     "interrupt asyncio": interrupt_asyncio,

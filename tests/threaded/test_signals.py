@@ -190,6 +190,21 @@ def test_a_function_that_blocks_its_loop(kafka: Kafka, name: str, signals: int) 
 
 
 @once
+def test_a_thread_that_outlasts_a_worker_of_asyncio(kafka: Kafka) -> None:
+    """The member leaves in time, asyncio waits for the thread, and a second signal ends that."""
+    here = Harness(kafka)
+    here.create(1, 1)
+    with program("hang beside asyncio", here, errors=True) as running:
+        running.until("holding")
+        running.process.send_signal(signal.SIGTERM)
+        running.until("waiting")  # a drain of 1 s is over: the next signal is another wish
+        assert "left True" in running.said
+        running.process.send_signal(signal.SIGTERM)
+        assert running.ends() == -signal.SIGTERM
+    assert any("killed by another SIGTERM: a function blocks it" in one for one in running.said)
+
+
+@once
 def test_functions_that_end_the_process(kafka: Kafka) -> None:
     """The exit status is theirs, also if several of them exit."""
     here = Harness(kafka)
