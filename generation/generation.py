@@ -425,7 +425,11 @@ class Generation(MembershipView):
         await self._committer.commit_in_transaction(producer, checked)
 
     def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
-        """Report an event about this generation to the group's event handlers."""
+        """Report an event about this generation to the group's event handlers.
+
+        Raises:
+            TypeError: the class has other fields; nothing was reported.
+        """
         self._member.emitter.emit(kind, **fields)
 
     def __repr__(self) -> str:

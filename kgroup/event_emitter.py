@@ -26,6 +26,8 @@ class EventEmitter:
         self.attach = self._handlers.attach
         self.handed_out = partial(self._handlers.handed_out, group_id)
         self.processed = partial(self._handlers.processed, group_id)
+        self.pass_on: EventHandler = self._handlers
+        """Calls the handlers with an event; no exception of a handler is raised."""
         self._subject: dict[str, Any] = {}
 
     def bind(self, membership: Membership | None, member_id: str = "") -> None:
@@ -40,8 +42,16 @@ class EventEmitter:
             }
 
     def emit(self, kind: Callable[..., E], **fields: Any) -> None:
-        """Make an event of a class and call the handlers; no exception of a handler is raised."""
-        self._handlers(kind(group_id=self._group_id, **self._subject, **fields))
+        """Make an event of a class and call the handlers; raises as `make` does."""
+        self.pass_on(self.make(kind, **fields))
+
+    def make(self, kind: Callable[..., E], **fields: Any) -> E:
+        """Make an event of a class, in any thread.
+
+        Raises:
+            TypeError: the class has other fields.
+        """
+        return kind(group_id=self._group_id, **self._subject, **fields)
 
     def failed(
         self, request: Request, error: BrokerError | TransportError, reaction: Reaction

@@ -278,9 +278,16 @@ class Generation(GenerationTwin):
         await self._call(partial(commit, producer, given, beyond_read=beyond_read))
 
     def emit(self, kind: Callable[..., Event], **fields: Any) -> None:
-        """Report an event about this generation to the group's event handlers."""
+        """Report an event about this generation to the group's event handlers.
+
+        Raises:
+            TypeError: the class has other fields; nothing was reported.
+        """
+        emitter = self._generation._member.emitter  # noqa: SLF001
+        # Made here: in the background thread, an error would end the group.
+        event = emitter.make(kind, **fields)
         context = contextvars.copy_context()
-        self._background.post(partial(context.run, self._generation.emit, kind, **fields))
+        self._background.post(partial(context.run, emitter.pass_on, event))
 
     # For ConsumerGroup, in the background loop.
 

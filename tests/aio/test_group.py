@@ -112,6 +112,23 @@ def test_events_come_in_asyncios_thread(kafka: Kafka) -> None:
     assert here.threads == {threading.get_ident()}
 
 
+def test_an_event_of_the_program(kafka: Kafka) -> None:
+    """It has the member and the generation; wrong fields are raised, and end nothing."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            with pytest.raises(TypeError, match="unexpected"):
+                generation.emit(Left, reason="its own", notified=False, unexpected=1)
+            generation.emit(Left, reason="its own", notified=False)
+            event = await here.event(Left)
+            assert (event.reason, event.member_id) == ("its own", generation.member_id)
+            assert event.generation_id == generation.generation_id
+
+    in_asyncio(main)
+
+
 def test_an_event_handler_that_raises_ends_nothing(
     kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
