@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, TypeVarTuple, Unpack, final
 
 import trio
 
@@ -55,8 +56,25 @@ class MembershipView:
         membership: the member's, from the response to its JoinGroup.
     """
 
+    _instead: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"start": "start_soon(fn, *args), which runs an async function in a task"}
+    )
+    """What a class has in place of a method that another package's generation has."""
+
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
+
+    if not TYPE_CHECKING:  # so that type checkers report names that do not exist
+
+        def __getattr__(self, name: str) -> object:
+            """Say what stands for the method that other generations have."""
+            if name in self._instead:
+                raise AttributeError(
+                    f"a Generation of this package has no {name}; it has {self._instead[name]}",
+                    name=name,
+                    obj=self,
+                )
+            return self.__getattribute__(name)  # the usual error, also that of a property
 
     @property
     def group_id(self) -> str:
@@ -118,19 +136,6 @@ class Generation(MembershipView):
         self._asked_when_over = frozenset[TopicPartition]()
         """The partitions of which the program has opened a stream after the end."""
         self._loop_thread = LoopThread()
-
-    if not TYPE_CHECKING:  # so that type checkers report names that do not exist
-
-        def __getattr__(self, name: str) -> object:
-            """Say what stands for the method that the generation of threads has."""
-            if name == "start":
-                raise AttributeError(
-                    "kgroup's Generation has no start, which is of kgroup.threaded; it has"
-                    " start_soon(fn, *args), which runs an async function in a task",
-                    name=name,
-                    obj=self,
-                )
-            return self.__getattribute__(name)  # the usual error, also that of a property
 
     @property
     def start_offsets(self) -> Mapping[TopicPartition, int]:

@@ -511,7 +511,7 @@ class ConsumerGroup:
         elif loop_ended:
             phase, detail = Phase.FAILED, "its event loop has ended"
         elif self._done.is_set():
-            phase, detail = Phase.CLOSED, "the program cancelled it"
+            phase, detail = Phase.CLOSED, "the program cancels the group"
         elif runner is None and not self._subscription.topics:
             phase, detail = Phase.UNSUBSCRIBED, ""
         elif runner is None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, final
 
 from kgroup import arguments
@@ -46,25 +47,16 @@ class Generation(GenerationTwin):
             commit a part of its batch.
     """
 
+    _instead = MappingProxyType(
+        {"start_soon": "start(fn, *args), which runs a plain function in a thread"}
+    )
+
     def __init__(self, threads: GenerationThreads, loop: BackgroundLoop, owner: object) -> None:
         super().__init__(threads.generation)
         self.ending = threads.ending
         self._loop = loop
         self._owner = owner
         self._threads = threads
-
-    if not TYPE_CHECKING:  # so that type checkers report names that do not exist
-
-        def __getattr__(self, name: str) -> object:
-            """Say what stands for the method that the other generations have."""
-            if name == "start_soon":
-                raise AttributeError(
-                    "kgroup.threaded's Generation has no start_soon; it has start(fn, *args), which"
-                    " runs a plain function in a thread",
-                    name=name,
-                    obj=self,
-                )
-            return self.__getattribute__(name)  # the usual error, also that of a property
 
     def start(self, fn: Callable[[Unpack[Ts]], object], *args: Unpack[Ts]) -> bool:
         """Run a function in a thread of its own; its return or exception ends the generation.

@@ -51,7 +51,8 @@ MOST_CALLS: Final = 3
 SHORTEST_WAIT: Final = 0.25
 """The least seconds between two calls for a token, however short it lives."""
 PATIENCE: Final = 5.0
-"""Seconds that a new connection waits for user name and password if others are known."""
+"""The most seconds that a new connection waits for user name and password if others are known; it
+waits for half of its own time at most, so that it can log in with these."""
 _LONGEST_SLEEP: Final = 30.0
 """Seconds; trio's clock may stand still while the machine is suspended, a token's does not."""
 _LONGEST_REASON: Final = 500
@@ -133,10 +134,12 @@ class Logins:
         if usable is None or usable is self._refused:
             return await self._insist(usable)
         # Other ones are known, and may still be right.
+        left = trio.current_effective_deadline() - trio.current_time()
+        patience = max(0.0, min(PATIENCE, left / 2))
         try:
-            with trio.move_on_after(PATIENCE):
+            with trio.move_on_after(patience):
                 return await self._look_up(usable)
-            self._report(f"{self._name} takes more than {PATIENCE:.0f} s; the last ones are used")
+            self._report(f"{self._name} takes more than {patience:.3g} s; the last ones are used")
         except LookupFailedError as error:
             self._report(f"{error}; the last ones are used")
         return usable

@@ -13,6 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.aio import Generation as AsyncioGeneration
 from kgroup.errors import (
     NotOwnedError,
     OffsetBehindCommitError,
@@ -302,6 +303,7 @@ def test_both_kinds_of_generation_show_the_same(generation: type[MembershipView]
     ("kind", "name", "expected"),
     [
         (Generation, "start", r"it has start_soon\(fn, \*args\).* in a task"),
+        (AsyncioGeneration, "start", r"it has start_soon\(fn, \*args\).* in a task"),
         (ThreadedGeneration, "start_soon", r"it has start\(fn, \*args\).* in a thread"),
     ],
 )

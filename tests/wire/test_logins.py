@@ -254,6 +254,28 @@ async def test_a_password_is_looked_up_for_each_new_connection(autojump_clock: M
     ]
 
 
+async def test_a_connection_with_little_time_takes_the_last_password_in_time(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """A function that hangs leaves half of the time for the login itself."""
+    found, reports = [Credentials("alice", "one")], list[str]()
+
+    async def look_up() -> Credentials:
+        await trio.lowlevel.checkpoint()
+        if not found:
+            await trio.sleep_forever()
+        return found.pop()
+
+    logins = with_password(look_up)
+    nursery.start_soon(logins.keep_fresh, reports.append)
+    first = await logins.for_new_connection()
+    began = trio.current_time()
+    with trio.fail_after(2):
+        assert await logins.for_new_connection() == first
+        assert trio.current_time() - began == pytest.approx(1)
+    assert reports == ["Security.credentials takes more than 1 s; the last ones are used"]
+
+
 async def test_a_refused_password_is_looked_up_in_the_background(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
