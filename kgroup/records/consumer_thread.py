@@ -29,7 +29,8 @@ records holds ``_lock`` until they are in the source's queues.
 **What the thread does.** ``_serve`` is its loop: run the commands that are there, then poll once.
 If there is nothing to poll for (no generation, no partition open, or the buffer is full), the
 thread waits in the command queue and not in a poll, so that the next ``assign`` takes effect at
-once. Otherwise a command waits for at most one poll, which is why polls are short (``POLL``).
+once. Every ``IDLE_POLL`` it then takes what librdkafka has to say (``_poll_idle``). Otherwise a
+command waits for at most one poll, which is why polls are short (``POLL``).
 Starts and stops are collected while commands run, and are then applied by one call each
 (``_apply_assignment``), because a rebalance of a thousand partitions is a thousand commands at
 worst. While the member joins, and as soon as partitions are assigned, the thread requests the
@@ -68,7 +69,9 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
 - Its log lines and errors can quote a broker's bytes. confluent-kafka raises where they are no
   UTF-8, and loses what it was about to return, so that all is fetched again (`_fetch_all_again`).
 - Errors arrive as messages, but some only in the error callback, with the partition named in the
-  text. librdkafka calls it within ``poll`` and ``consume``, so in this thread.
+  text. librdkafka calls it within ``poll`` and ``consume``, so in this thread. Until then errors
+  and log lines wait in the Consumer's queue, which has no limit: without a broker, eighty of each
+  in a second. So a Consumer is polled now and then also while there is nothing to poll for.
 - It takes a token by a callback, and other credentials and certificates only in part
   (``kgroup.records.consumer_login``): once files of certificates have changed, the thread makes
   another Consumer.
@@ -134,6 +137,8 @@ from kgroup.worker_thread import post_to
 
 POLL: Final = 0.02
 """Seconds of one poll: the longest that a command waits while no records arrive."""
+IDLE_POLL: Final = 1.0
+"""Seconds between two polls of a Consumer of which nothing is wanted."""
 CHUNK: Final = 2000
 """The largest number of records in one delivery. With fewer there are more deliveries. With more
 the GIL is held for longer (about half a microsecond a record) before the event loop gets its turn,
@@ -260,7 +265,9 @@ class ConsumerThread:
         """Whether the last poll has found nothing in librdkafka's queue."""
         self._active = False
         self._closing = False
-        self._callback_errors: list[KafkaError] = []
+        self._idle_poll_due = 0.0
+        self._callback_errors: dict[tuple[int, TopicPartition | None], KafkaError] = {}
+        """The last error of each code and partition that no delivery has taken along yet."""
         self._login: ConsumerLogin | None = None
 
     # Called in the event loop's thread.
@@ -431,7 +438,11 @@ class ConsumerThread:
                 if self._closing:
                     return
                 self._drained = False
-                command = self._fetch() if self._may_poll() else None
+                if self._may_poll():
+                    command = self._fetch()
+                else:
+                    command = None
+                    self._poll_idle()
                 if passed := self._read_watermarks_if_due():
                     self._deliver_items(passed)
                 if self._lost_brokers.must_check(monotonic()) and self._may_poll():
@@ -460,6 +471,7 @@ class ConsumerThread:
 
     def _new_consumer(self) -> confluent_kafka.Consumer:
         self._lost_brokers = LostBrokers(monotonic())
+        self._idle_poll_due = monotonic() + IDLE_POLL
         login = {} if self._login is None else self._login.settings()
         callbacks = {"error_cb": self._on_error, "logger": LOGGER}
         return self._open_consumer({**self._settings, **login, **callbacks})
@@ -522,7 +534,7 @@ class ConsumerThread:
         """
         count = run_before
         try:
-            command = first or self._commands.get(block=not self._may_poll())
+            command = first or self._next_command()
             while True:
                 command()
                 count += 1
@@ -531,6 +543,11 @@ class ConsumerThread:
             self._apply_assignment()
         for _ in range(count):
             self._unapplied.popleft()
+
+    def _next_command(self) -> Callable[[], None]:
+        if self._may_poll():
+            return self._commands.get(block=False)
+        return self._commands.get(timeout=max(0.0, self._idle_poll_due - monotonic()))
 
     def _prepare(self, topics: Collection[str]) -> None:
         # librdkafka keeps what it knows of a topic up to date as long as it fetches the topic.
@@ -598,21 +615,57 @@ class ConsumerThread:
         Returns:
             the command that ended a loan.
         """
-        try:
-            first = self._consumer.poll(POLL)
-            chunk = [] if first is None else [first, *self._consumer.consume(CHUNK - 1, 0)]
-        except UnicodeDecodeError as error:
-            self._fetch_all_again(error)
+        chunk = self._poll(POLL)
+        if chunk is None:
             return None
+        now = monotonic()
+        self._idle_poll_due = now + IDLE_POLL
         self._drained = not chunk
         if chunk:
-            self._lost_brokers.connected(monotonic())
+            self._lost_brokers.connected(now)
         if items := self._items_of(chunk):
             self._count(items)
             if len(chunk) == CHUNK and not self._limits.stopped and self._may_lend():
                 return self._lend(items)
             self._deliver_items(items)
         return None
+
+    def _poll(self, timeout: float) -> list[confluent_kafka.Message] | None:
+        """Wait for a first message, and take what is there behind it.
+
+        Returns:
+            the messages; None if they were lost, and are fetched again.
+        """
+        try:
+            first = self._consumer.poll(timeout)
+            return [] if first is None else [first, *self._consumer.consume(CHUNK - 1, 0)]
+        except UnicodeDecodeError as error:
+            self._fetch_all_again(error)
+            return None
+
+    def _poll_idle(self) -> None:
+        """Take errors and log lines, which would pile up, while there is nothing to poll for.
+
+        Without a fetch nothing else is in the Consumer's queue. With fetches they lie among records
+        for which there may be no room. INVARIANT: such records are taken only while no broker is
+        connected: none follow then, and those that are there are within librdkafka's part of the
+        buffer. As long as a broker is connected, librdkafka rarely has an error to say.
+        """
+        now = monotonic()
+        if now < self._idle_poll_due:
+            return
+        self._idle_poll_due = now + IDLE_POLL
+        if self._fetches:
+            if not self._lost_brokers.must_check(now):
+                return
+            if has_broker(self._consumer, next(iter(self._fetches)).topic):
+                self._lost_brokers.connected(now)
+                return
+        # Errors without a record stay for the next delivery.
+        if chunk := self._poll(0):
+            items = self._items_of(chunk)
+            self._count(items)
+            self._deliver_items(items)
 
     def _may_lend(self) -> bool:
         """Whether the last loan was made use of, or is long enough ago to try another one."""
@@ -681,9 +734,8 @@ class ConsumerThread:
         items = self._items(chunk) if chunk else []
         items += self._passed(items)
         # Behind the records that came with them, so that they carry the offset after those.
-        errors, self._callback_errors = self._callback_errors, []
-        for error in errors:
-            partition = partition_in_text(error)
+        errors, self._callback_errors = self._callback_errors, {}
+        for (_, partition), error in errors.items():
             fetch = self._fetches.get(partition) if partition else None
             items.append(self._item_for_error(error, partition, fetch))
         return items
@@ -873,7 +925,7 @@ class ConsumerThread:
         self._lost_brokers.suspect(monotonic())
         if self._login is not None and error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
             self._login.refused()
-        self._callback_errors.append(error)
+        self._callback_errors[error.code(), partition_in_text(error)] = error
 
     def _item_for_error(
         self,

@@ -170,10 +170,12 @@ SETTINGS: Final = (
         lambda config: 20 if config.security.protocol is SecurityProtocol.PLAINTEXT else 1000,
         "Half of it also passes between the connection to a bootstrap address, which librdkafka"
         " gives up once it knows the brokers, and the next one: with the default of 100, every"
-        " other fresh member got its first record after 57 ms in place of 20. If a broker cannot be"
-        " reached, librdkafka doubles the wait each time. After a failed TLS handshake or login it"
-        " does not: with 100 it would connect twenty times a second. A connection that was open for"
-        " longer is opened again at once.",
+        " other fresh member got its first record after 57 ms in place of 20. While some broker is"
+        " connected, librdkafka doubles the wait for another one each time, up to 10 s. While none"
+        " is, it goes through all of them, one every half of the wait and at least every 12 ms,"
+        " whatever reconnect.backoff.max.ms is: with 20 that is eighty attempts in a second, with"
+        " 100 twenty. In plain text one costs little; a TLS handshake or a login costs much."
+        " A connection that was open for longer is opened again at once.",
     ),
     ConsumerSetting("statistics.interval.ms", _always(0), "The statistics are not used."),
     ConsumerSetting(

@@ -818,22 +818,137 @@ async def test_a_thread_that_reads_an_idle_topic_wakes_fifty_times_a_second(
     assert len(consumer.requested) <= 1 + MINUTE / lost_brokers.QUIET
 
 
-@pytest.mark.parametrize("stage", ["no generation", "no stream", "buffer full"])
-async def test_a_thread_with_nothing_to_poll_for_does_not_wake(stage: str) -> None:
-    """Without a generation, a stream or room in the buffer, the thread waits for a command."""
-    consumer = ScriptedConsumer()
+class Clock:
+    """Shows the thread the time that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 0.0
+        monkeypatch.setattr(consumer_thread, "monotonic", lambda: self.seconds)
+
+
+@asynccontextmanager
+async def idle(consumer: ScriptedConsumer, stage: str) -> AsyncIterator[LibrdkafkaSource]:
+    """A source of which nothing is wanted, in one of these stages; `A` has two records or none."""
     async with running(consumer, max_buffered_records=4) as source:
         if stage != "no generation":
             source.assign(1, {A: 0})
-        if stage == "buffer full":
+        if stage in ("buffer full", "between generations"):
             consumer.feed(record(A, 0), record(A, 1))
             source.open(1, [A])
             await consumer.until(lambda: not consumer.messages)
+        if stage == "between generations":
+            source.revoke(1)
         await obeyed(source)
+        yield source
+
+
+@pytest.mark.parametrize(
+    "stage", ["no generation", "no stream", "buffer full", "between generations"]
+)
+async def test_a_thread_with_nothing_to_poll_for_does_not_poll(
+    stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a generation, a stream or room in the buffer, a command is no reason to poll."""
+    Clock(monkeypatch)
+    consumer = ScriptedConsumer()
+    async with idle(consumer, stage) as source:
         polls = consumer.polls
         for _ in range(100):
             await obeyed(source)  # each wakes the thread twice
         assert consumer.polls == polls
+
+
+@pytest.mark.parametrize("stage", ["no generation", "no stream"])
+async def test_a_consumer_without_a_fetch_is_polled_once_a_second(
+    stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What librdkafka says does not pile up in its queue, and a minute costs 60 polls."""
+    clock = Clock(monkeypatch)
+    consumer = ScriptedConsumer()
+    async with idle(consumer, stage) as source:
+        before = consumer.polls
+        for _ in range(60):
+            clock.seconds += consumer_thread.IDLE_POLL
+            await obeyed(source)
+        assert consumer.polls == before + 60
+        assert consumer.requested == []
+        assert source._thread._posted == 0
+
+
+@pytest.mark.parametrize("stage", ["buffer full", "between generations"])
+async def test_a_consumer_with_a_broker_is_not_polled_for_its_errors(
+    stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows in a full buffer, or before a generation, stays in librdkafka's queue."""
+    clock = Clock(monkeypatch)
+    consumer = ScriptedConsumer()
+    async with idle(consumer, stage) as source:
+        consumer.feed(record(A, 2))
+        polls, requests = consumer.polls, len(consumer.requested)
+        for _ in range(60):
+            clock.seconds += consumer_thread.IDLE_POLL
+            await obeyed(source)
+        assert consumer.polls == polls
+        assert 1 <= len(consumer.requested) - requests <= 60 / lost_brokers.QUIET
+
+
+@pytest.mark.parametrize("stage", ["buffer full", "between generations"])
+async def test_a_consumer_without_a_broker_is_polled_for_its_errors(
+    stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors do not pile up behind records that have no room; each record is handed out once."""
+    clock = Clock(monkeypatch)
+    consumer = ScriptedConsumer()
+    async with idle(consumer, stage) as source:
+        consumer.request_error = KafkaException(KafkaError(KafkaError._TRANSPORT))
+        down = failure(None, KafkaError._TRANSPORT)
+        consumer.feed(*(record(A, offset) for offset in (2, 3, 4)), down, record(A, 5))
+        clock.seconds += lost_brokers.QUIET
+        await obeyed(source)
+        assert consumer.messages == []
+        consumer.feed(record(A, 6))
+        await obeyed(source)
+        assert consumer.messages != []  # not before the next second
+        if stage == "between generations":
+            source.assign(2, {A: 0})
+            source.open(2, [A])
+        epoch = 2 if stage == "between generations" else 1
+        offsets: list[int | None] = []
+        while len(offsets) < 7:
+            batch = await source.receive(epoch, [A], 10)
+            offsets += [message.offset() for message in batch.messages]
+        assert offsets == list(range(7))
+        assert [name for name, _ in consumer.calls] == ["assign"]
+
+
+async def test_of_the_errors_of_an_outage_one_of_each_kind_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand errors that nothing takes along become one item of each code and partition."""
+    clock = Clock(monkeypatch)
+    consumer = ScriptedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    poll = consumer.poll
+
+    def poll_with_errors(timeout: float) -> Message | None:
+        for number in range(1000):
+            for text in (f"attempt {number}", f"t [1]: attempt {number}"):
+                consumer.settings["error_cb"](KafkaError(KafkaError._TRANSPORT, text))
+        consumer.settings["error_cb"](KafkaError(KafkaError._RESOLVE, "no such host"))
+        return poll(timeout)
+
+    async with running(consumer, faults) as source:
+        consumer.poll = poll_with_errors  # type: ignore[method-assign] # of this one
+        clock.seconds += consumer_thread.IDLE_POLL
+        await obeyed(source)
+        assert len(source._thread._callback_errors) == 3
+        consumer.poll = poll  # type: ignore[method-assign] # as it was
+        source.assign(1, {A: 0})
+        source.open(1, [A])
+        consumer.feed(record(A, 0))
+        await source.receive(1, [A], 10)
+    assert [partition for partition, _ in faults] == [None, B, None]
+    assert faults[0][1].endswith("attempt 999")
 
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
