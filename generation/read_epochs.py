@@ -5,7 +5,9 @@ written. If the log is truncated while no member reads it, and other records fol
 alone does not show that the records before it are different ones.
 
 An epoch is kept for each stretch of records that follow each other, with the offset at which it
-begins: usually there is one, because epochs rise only when a partition's leader changes.
+begins: usually there is one, because epochs rise only when a partition's leader changes. Where
+there are more than ``MOST_STRETCHES`` (a source does not know the epochs of markers, or a broker
+lies), the oldest is forgotten: a commit there has no epoch, as one of a client without KIP-320.
 
 INVARIANT: an epoch is given only for an offset up to which all was handed out since it began. What
 a seek has passed over may be of a later epoch, and with too low an epoch a log would look as if it
@@ -29,6 +31,8 @@ import attrs
 from kgroup.interfaces import Batch, Message
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
+MOST_STRETCHES: Final = 100
+"""So many are kept of a partition: they reach much further back than a program commits."""
 _UNKNOWN: Final = -1
 
 
@@ -65,18 +69,26 @@ class _Epochs:
                 self.starts.append(messages[at].offset())
                 self.epochs.append(epoch)
             at = bisect_right(messages, epoch, lo=at, key=leader_epoch)
+        self._forget_oldest()
 
     def pass_to(self, end: int, next_offset: int, epoch: int) -> None:
         """Take the epoch of the last one of the markers that follow the records.
 
-        Of those before it, nothing is known.
+        Of those before it, nothing is known, unless it is of the same epoch as the last record:
+        epochs never fall within a log, so that all in between are of that epoch too.
         """
+        if epoch == self.epochs[-1]:
+            return
         if end < next_offset - 1:
             self.starts.append(end)
             self.epochs.append(_UNKNOWN)
         if epoch != self.epochs[-1]:
             self.starts.append(next_offset - 1)
             self.epochs.append(epoch)
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        del self.starts[:-MOST_STRETCHES], self.epochs[:-MOST_STRETCHES]
 
 
 @final

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgroup.generation.read_epochs import ReadEpochs
+from kgroup.generation.read_epochs import MOST_STRETCHES, ReadEpochs
 from kgroup.interfaces import Batch, Message
 from kgroup.types import OffsetAndMetadata
 from tests.generation.fakes import P0, P1
@@ -64,6 +64,7 @@ def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
         (14, 8, {13: 7, 14: 8, 15: -1}),
         (14, -1, {13: 7, 14: -1, 15: -1}),
         (16, 8, {13: 7, 14: -1, 15: -1, 16: 8, 17: -1}),
+        (16, 7, {13: 7, 14: 7, 15: 7, 16: 7, 17: -1}),
     ],
 )
 def test_a_commit_past_markers_has_the_epoch_of_the_last_one(
@@ -131,7 +132,49 @@ def test_a_source_that_knows_no_epochs() -> None:
     assert epoch_at(read, 3) == -1
 
 
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1), st.data())
+def stretches(read: ReadEpochs) -> int:
+    """How many stretches of t-0 are kept."""
+    return len(read._known[P0].starts)
+
+
+def test_markers_of_the_same_epoch_begin_no_other_stretch() -> None:
+    """A thousand batches with two markers behind each leave one stretch, and each epoch is known.
+
+    An epoch never falls within a log: what is between records of one epoch is of that one.
+    """
+    read = ReadEpochs()
+    for at in range(0, 4000, 4):
+        batch = batch_of([(at, 7), (at + 1, 7)], end=at + 4, next_epoch=7)
+        read.handed_out(attrs.evolve(batch, start_offset=at))
+    assert stretches(read) == 1
+    assert {epoch_at(read, offset) for offset in range(1, 4001)} == {7}
+
+
+@pytest.mark.parametrize("next_epoch", [-1, 8])
+def test_of_many_stretches_the_oldest_are_forgotten(next_epoch: int) -> None:
+    """A commit of what was forgotten has no epoch, which is never wrong; it proves nothing."""
+    read = ReadEpochs()
+    for at in range(0, 4000, 4):
+        batch = batch_of([(at, 7), (at + 1, 7)], end=at + 4, next_epoch=next_epoch)
+        read.handed_out(attrs.evolve(batch, start_offset=at))
+    assert stretches(read) == MOST_STRETCHES
+    assert epoch_at(read, 2) == -1
+    assert not read.has_read(P0, 2, 7)
+    assert [epoch_at(read, offset) for offset in (3997, 3998, 4000)] == [7, 7, next_epoch]
+
+
+def test_a_batch_of_many_epochs_leaves_no_more_stretches() -> None:
+    """Those of its last records are kept."""
+    read = ReadEpochs()
+    read.handed_out(batch_of([(at, at) for at in range(1000)]))
+    assert stretches(read) == MOST_STRETCHES
+    assert [epoch_at(read, offset) for offset in (900, 901, 1000)] == [-1, 900, 999]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=MOST_STRETCHES),
+    st.data(),
+)
 def test_any_log_in_any_batches(steps: list[tuple[int, int]], data: st.DataObject) -> None:
     """Wherever the log is divided into batches, and if one comes twice, each record's is known."""
     records: list[tuple[int, int | None]] = []
