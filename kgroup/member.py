@@ -340,6 +340,8 @@ class Member:
                 request = Request.METADATA
                 topics = await self._subscription.resolve(self._cluster)
                 self._give_up_others(topics)
+                self._cluster.forget_other_topics(topics)
+                self._subscription.keep_only(topics)
                 request = Request.JOIN
                 await self._pace()
                 # Not again if the coordinator only gave a member id: the source has these topics.

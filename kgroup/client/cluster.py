@@ -311,6 +311,10 @@ class Cluster:
         """Forget the cached leaders of partitions, because they do not answer."""
         self._leaders.forget(partitions)
 
+    def forget_other_topics(self, topics: Collection[str]) -> None:
+        """Forget what is cached of all topics but these."""
+        self._leaders.forget_others(topics)
+
     async def request_from_any(
         self,
         api: str,
@@ -377,7 +381,9 @@ class Cluster:
         unused = self._replace_brokers(answer)
         metadata = self._read_topics(answer, wanted, foreign)
         self._leaders.replace(
-            metadata.topics.keys() | metadata.missing, metadata.leaders, metadata.leader_epochs
+            None if wanted is None else metadata.topics.keys() | metadata.missing,
+            metadata.leaders,
+            metadata.leader_epochs,
         )
         await _close(unused)
         return metadata

@@ -3,6 +3,10 @@
 A cached leader may be wrong: a leader moves, and its error code, or the missing response, shows it.
 Therefore `PartitionLeaders.forget_failed` gets the results of requests to cached leaders, and the
 leaders that it forgets are looked up again.
+
+The cache has what the last response about each topic said, and no topic that nobody asks for any
+more: a response about all topics replaces everything, and a member that joins forgets the topics to
+which it does not subscribe (`PartitionLeaders.forget_others`).
 """
 
 from __future__ import annotations
@@ -32,11 +36,20 @@ class PartitionLeaders:
 
     def replace(
         self,
-        topics: Collection[str],
+        topics: Collection[str] | None,
         leaders: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
-        """Replace the cached leaders of these topics, and their epochs as far as they are known."""
+        """Replace the cached leaders of these topics, and their epochs as far as they are known.
+
+        Args:
+            topics: the topics of the response; None if it was about all of the cluster.
+            leaders: their leaders.
+            epochs: the leader epochs of their partitions.
+        """
+        if topics is None:
+            self.forget_others(())
+            topics = ()
         for known, new in ((self._nodes, leaders), (self._epochs, epochs)):
             for name in [name for name in known if name.topic in topics]:
                 del known[name]
@@ -44,6 +57,12 @@ class PartitionLeaders:
         for topic in topics:
             self._counts.pop(topic, None)
         self._counts.update(Counter(name.topic for name in leaders))
+
+    def forget_others(self, topics: Collection[str]) -> None:
+        """Forget all topics but these."""
+        self._nodes = {name: node for name, node in self._nodes.items() if name.topic in topics}
+        self._epochs = {name: epoch for name, epoch in self._epochs.items() if name.topic in topics}
+        self._counts = Counter({name: n for name, n in self._counts.items() if name in topics})
 
     def of(self, partition: TopicPartition) -> int | None:
         """The leader's node id, or None if it is not known."""

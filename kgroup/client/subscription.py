@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias, final
 
 import trio
@@ -20,7 +21,8 @@ class Subscription:
     Attributes:
         topics: the names and patterns; empty while the member is unsubscribed.
         described: the names of which a broker has told this member that they exist, or that they
-            do not; so it has the permission to ask.
+            do not; so it has the permission to ask. `keep_only` forgets those that are not wanted
+            any more.
     """
 
     def __init__(self, topics: Topics) -> None:
@@ -50,6 +52,10 @@ class Subscription:
             for name in known.topics.keys() - known.internal
             if any(pattern.fullmatch(name) for pattern in patterns)
         }
+
+    def keep_only(self, topics: AbstractSet[str]) -> None:
+        """Forget all names but these, which `resolve` has returned."""
+        self.described &= topics
 
     def __str__(self) -> str:
         return short_list(self.topics, _described)

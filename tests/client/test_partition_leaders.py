@@ -49,6 +49,26 @@ def test_leader_epochs_are_replaced_with_the_leaders() -> None:
     assert [leaders.count(topic) for topic in ("t", "u", "v")] == [1, 0, 0]
 
 
+def test_new_metadata_of_all_topics_replaces_everything() -> None:
+    """A topic that the cluster does not list any more is forgotten, with its epochs."""
+    leaders = known()
+    leaders.replace({"t"}, {T0: 1, T1: 2}, {T0: 3})
+    leaders.replace(None, {U0: 4}, {U0: 5})
+    assert of(leaders) == [None, None, 4]
+    assert [leaders.epoch_of(name) for name in (T0, U0)] == [None, 5]
+    assert [leaders.count(topic) for topic in ("t", "u")] == [0, 1]
+
+
+def test_topics_that_nobody_asks_for_are_forgotten() -> None:
+    """What is known of the others stays."""
+    leaders = known()
+    leaders.replace({"t", "u"}, {T0: 1, U0: 1}, {T0: 3, U0: 5})
+    leaders.forget_others({"u", "v"})
+    assert of(leaders) == [None, None, 1]
+    assert [leaders.epoch_of(name) for name in (T0, U0)] == [None, 5]
+    assert [leaders.count(topic) for topic in ("t", "u")] == [0, 1]
+
+
 @pytest.mark.parametrize(
     "code", sorted(c for c in REACTIONS[Request.LIST_OFFSETS] if type(c) is ErrorCode)
 )

@@ -48,6 +48,21 @@ async def test_patterns_match_whole_names(
     assert [request.topics for request in nodes.requests("metadata")] == [None]
 
 
+async def test_a_cluster_of_other_topics_each_time_leaves_no_trace(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Of a thousand topics that have come and gone, only the last one's leader is known."""
+    nodes = FakeBrokers(nursery)
+    node = nodes.add("a:1", metadata=metadata({1: "a:1"}, {}))
+    subscription, cluster = Subscription((re.compile("tenant-.*"),)), nodes.cluster()
+    for number in range(100):
+        names = [f"tenant-{number}-{each}" for each in range(10)]
+        node.answers["metadata"] = metadata({1: "a:1"}, {name: [1] for name in names})
+        assert await subscription.resolve(cluster) == set(names)
+    known = [name.topic for name in cluster._leaders._nodes]
+    assert sorted(known) == sorted(names)
+
+
 async def test_the_matches_of_a_pattern_change(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

@@ -9,6 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup import member
+from kgroup.client.cluster import Cluster
 from kgroup.errors import ArgumentError, GroupClosedError
 from kgroup.events import GenerationEnded, GenerationStarted, Joined, Left
 from kgroup.generation.generation import Generation
@@ -64,6 +66,57 @@ async def test_new_topics_are_read_in_the_next_generation(autojump_clock: MockCl
             assert values((await anext(second.records(OTHER))).messages) == [0, 1, 2]
             assert here.requests_for("leave_group") == []
         assert await here.committed() == {P0: 2}
+
+
+async def test_topics_that_are_not_wanted_any_more_are_forgotten(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that has subscribed to many topics, one after the other, knows those of now."""
+    clusters: list[Cluster] = []
+
+    def made(*arguments: Any) -> Cluster:
+        clusters.append(Cluster(*arguments))
+        return clusters[-1]
+
+    monkeypatch.setattr(member, "Cluster", made)
+    async with harness() as here, here.group(topics=["topic"]) as group:
+        await other_topic(here)
+        for number in range(10):
+            await here.broker.create_topic(f"tenant-{number}", 1)
+            group.subscribe([f"tenant-{number}", "absent"])
+            generation = await group.next()
+            generation.start_soon(generation.ending.wait)
+            assert list(generation.assignment) == [TopicPartition(f"tenant-{number}", 0)]
+        (cluster,) = clusters
+        assert {name.topic for name in cluster._leaders._nodes} == {"tenant-9"}
+
+
+async def test_a_follower_forgets_which_topics_it_has_asked_about(
+    autojump_clock: MockClock,
+) -> None:
+    """Of many names, one after the other, it knows those of its subscription."""
+    async with harness() as here, trio.open_nursery() as nursery:
+        leader = await nursery.start(lead, here)
+        async with here.group(topics=["topic"]) as group:
+            for number in range(10):
+                group.subscribe([f"absent-{number}", "absent"])
+                generation = await group.next()
+                generation.start_soon(generation.ending.wait)
+                assert not generation.leader
+            assert group._subscription.described == {"absent-9", "absent"}
+        leader.shutdown()
+
+
+async def lead(
+    here: Harness, *, task_status: trio.TaskStatus[ConsumerGroup] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a member that leads the group."""
+    async with here.group(topics=["topic"]) as group:
+        first = await group.next()
+        task_status.started(group)
+        await first.wait_ended()
+        async for generation in group:
+            await generation.wait_ended()
 
 
 async def test_a_task_of_the_generation_may_subscribe(autojump_clock: MockClock) -> None:
