@@ -75,6 +75,9 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
 - It takes a token by a callback, and other credentials and certificates only in part
   (``kgroup.records.consumer_login``): once files of certificates have changed, the thread makes
   another Consumer.
+- It never forgets a topic that it has fetched: it requests all of them once a second, also if they
+  were deleted long ago. So the thread replaces a Consumer with many former topics
+  (`_former_topics`).
 - It can lose all its brokers for good, while they are there. The thread then replaces the Consumer
   (``kgroup.records.lost_brokers``).
 - Its own position is past what was handed out, so no fetch starts there: the source says where each
@@ -171,6 +174,8 @@ MOST_FULL_CHUNKS: Final = 64
 """
 FIRST_FULL_CHUNKS: Final = 4
 """The full chunks that it delivers after the first of them."""
+MOST_FORMER_TOPICS: Final = 200
+"""A Consumer that has fetched more topics that are not wanted any more is replaced."""
 
 _REPLACED: Final = (
     "librdkafka has had no broker for some seconds and may have lost them for good; another"
@@ -180,6 +185,11 @@ _REPLACED: Final = (
 _RENEWED: Final = (
     "the files of the certificates have changed; a Consumer that has read them continues where the"
     " last one was"
+)
+
+_WITHOUT_FORMER: Final = (
+    f"librdkafka goes on requesting topics that are not read any more, by now more than"
+    f" {MOST_FORMER_TOPICS}; another Consumer without them continues where the last one was"
 )
 OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
@@ -258,6 +268,10 @@ class ConsumerThread:
         self._stops: dict[TopicPartition, None] = {}
         self._starts: dict[TopicPartition, FetchStart] = {}
         self._topics = 0
+        self._assigned_topics: set[str] = set()
+        """All topics of which this Consumer has fetched a partition."""
+        self._subscribed: frozenset[str] = frozenset()
+        """The topics that a member prepared last."""
         self._watermarks: dict[TopicPartition, int] = {}
         """The high watermarks, as far as they are known. Any thread may look one up."""
         self._watermarks_due = 0.0
@@ -471,6 +485,7 @@ class ConsumerThread:
 
     def _new_consumer(self) -> confluent_kafka.Consumer:
         self._lost_brokers = LostBrokers(monotonic())
+        self._assigned_topics = set()
         self._idle_poll_due = monotonic() + IDLE_POLL
         login = {} if self._login is None else self._login.settings()
         callbacks = {"error_cb": self._on_error, "logger": LOGGER}
@@ -513,6 +528,7 @@ class ConsumerThread:
     def _assign_fetches(self, fetches: Mapping[TopicPartition, _Fetch]) -> None:
         """Let the Consumer, which has none of them, fetch from where each fetch is."""
         if fetches:
+            self._assigned_topics.update(name.topic for name in fetches)
             self._consumer.incremental_assign(
                 [
                     _to_confluent(name, fetch.next_offset, fetch.leader_epoch)
@@ -551,6 +567,7 @@ class ConsumerThread:
 
     def _prepare(self, topics: Collection[str]) -> None:
         # librdkafka keeps what it knows of a topic up to date as long as it fetches the topic.
+        self._subscribed = frozenset(topics)
         fetched = {partition.topic for partition in self._fetches}
         request_leaders(self._consumer, (topic for topic in topics if topic not in fetched))
 
@@ -595,7 +612,19 @@ class ConsumerThread:
                 )
             new = {partition.topic: None for partition in starts if partition not in stops}
             request_leaders(self._consumer, new)
+            self._assigned_topics.update(new)
+            if self._former_topics() > MOST_FORMER_TOPICS:
+                self._replace_consumer("FORMER_TOPICS", _WITHOUT_FORMER)
         self._topics = len({partition.topic for partition in self._fetches})
+
+    def _former_topics(self) -> int:
+        """How many topics librdkafka requests for ever although nothing wants them any more.
+
+        Those of the subscription do not count: a member whose partitions change from one generation
+        to the next may get their partitions again.
+        """
+        fetched = {partition.topic for partition in self._fetches}
+        return len(self._assigned_topics - fetched - self._subscribed)
 
     def _hold(self, partitions: Collection[TopicPartition]) -> None:
         fetched = [partition for partition in partitions if partition in self._fetches]

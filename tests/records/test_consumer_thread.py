@@ -487,6 +487,51 @@ async def test_a_consumer_without_brokers_is_replaced(monkeypatch: pytest.Monkey
     assert any("another Consumer takes its place" in reason for _, reason in faults)
 
 
+@pytest.mark.parametrize("subscribed", [False, True])
+async def test_a_consumer_with_many_former_topics_is_replaced(
+    *, subscribed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka requests each topic that it has fetched for ever; nothing is lost or repeated.
+
+    A topic of the subscription is none that it should forget.
+    """
+    monkeypatch.setattr(consumer_thread, "MOST_FORMER_TOPICS", 20)
+    opened: list[ScriptedConsumer] = []
+
+    def open_consumer(settings: dict[str, Any]) -> Any:
+        opened.append(ScriptedConsumer())
+        return opened[-1].open(settings)
+
+    consumer: Any = SimpleNamespace(open=open_consumer)
+    faults: list[tuple[TopicPartition | None, str]] = []
+    kept = TopicPartition("kept", 1)
+    names = [f"tenant-{number}" for number in range(consumer_thread.MOST_FORMER_TOPICS + 2)]
+    async with running(consumer, faults) as source:
+        source.prepare(["kept", *names] if subscribed else ["kept"])
+        source.assign(1, {kept: 0})
+        source.open(1, [kept])
+        for epoch, name in enumerate(names, 2):
+            tenant = TopicPartition(name, 0)
+            source.assign(epoch, {kept: 0, tenant: 5})
+            source.open(epoch, [kept, tenant])
+            await obeyed(source)
+            assert len(opened) == (2 if name == names[-1] and not subscribed else 1)
+            if name == names[-2]:
+                opened[0].feed(record(kept, 0), record(kept, 1))
+                await opened[0].until(lambda: not opened[0].messages)
+        opened[-1].feed(record(kept, 2))
+        offsets: list[int | None] = []
+        while len(offsets) < 3:
+            batch = await source.receive(len(names) + 1, [kept], 10)
+            offsets += [message.offset() for message in batch.messages]
+        assert offsets == [0, 1, 2]
+        if not subscribed:
+            assert opened[0].calls[-1] == ("close", None)
+            assert opened[1].calls == [("assign", [(1, 2), (0, 5)])]
+    reasons = [reason for _, reason in faults]
+    assert reasons == ([] if subscribed else [consumer_thread._WITHOUT_FORMER])
+
+
 UNREADABLE = UnicodeDecodeError("utf-8", b"Failed to resolve h\xff:1", 19, 20, "invalid start byte")
 
 
