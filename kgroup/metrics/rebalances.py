@@ -3,11 +3,13 @@
 A rebalance begins with the end of a generation, or with a member's first join, and is over when the
 program receives the next generation. `PHASES` says which pair of events bounds each part. Attempts
 that fail (a JoinGroup that is repeated, a generation that ends before the hand-over) belong to the
-rebalance; the parts that they leave unfinished are not reported.
+rebalance; the parts that they leave unfinished are not reported. Of one that fails for hours, the
+last `MOST_PARTS` parts are.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
@@ -35,6 +37,8 @@ PHASES: Final[dict[tuple[type[Event], type[Event]], str]] = {
 _EVENTS: Final = frozenset(kind for pair in PHASES for kind in pair)
 _MOST: Final = 1000
 """So many rebalances are followed at once; a lost member's id may never come again."""
+MOST_PARTS: Final = 100
+"""So many parts of a rebalance are kept until it is over, besides all of it."""
 
 
 @final
@@ -55,12 +59,12 @@ class RebalancePart:
 @final
 @attrs.define
 class _Rebalance:
-    """One that is under way: when it began, and its last event with that event's time."""
+    """One that is under way: when it began, its last event with that event's time, its parts."""
 
     began: float
     last: type[Event]
     at: float
-    spans: list[RebalancePart] = attrs.field(factory=list)
+    spans: deque[RebalancePart] = attrs.field(factory=lambda: deque(maxlen=MOST_PARTS))
 
 
 @final
@@ -90,7 +94,8 @@ class RebalanceTimes:
             if kind is GenerationStarted:
                 return []
             if len(self._running) >= _MOST:
-                self._running.clear()
+                # The one that has waited longest for its next event.
+                del self._running[next(iter(self._running))]
             self._running[key] = _Rebalance(now, kind, now)
             return []
         if (phase := PHASES.get((running.last, kind))) is not None:

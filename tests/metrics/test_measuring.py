@@ -131,9 +131,25 @@ def test_members_that_leave_or_vanish_are_forgotten(monkeypatch: pytest.MonkeyPa
     member = Member()
     assert member.play(GenerationEnded, Left, GenerationStarted) == []
     monkeypatch.setattr(rebalances, "_MOST", 3)
+    member.play(GenerationEnded)
     for number in range(10):
         member.play(GenerationEnded, member_id=f"lost-{number}")
+        member.play(Joining)
     assert len(member.times._running) <= 3
+    # One that goes on is none of them.
+    member.play(Joined)
+    assert ("rejoin", 2.0) in member.play(Assigned, GenerationStarted)
+
+
+def test_a_rebalance_that_fails_for_hours_keeps_its_last_parts() -> None:
+    """A thousand attempts before a hand-over leave a hundred parts, and all of it counts."""
+    member = Member()
+    for _ in range(1000):
+        member.play(GenerationEnded, Joining, Joined, Assigned)
+    *parts, whole = member.play(GenerationStarted)
+    assert len(parts) == rebalances.MOST_PARTS
+    assert parts[-4:] == [("rejoin", 1), ("join", 1), ("sync", 1), ("hand_over", 1)]
+    assert whole == ("", 4000)
 
 
 def test_events_are_counted() -> None:
