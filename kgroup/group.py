@@ -32,6 +32,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
+from types import TracebackType
 from typing import Any, Final, NoReturn, Self, final
 
 import trio
@@ -170,6 +171,8 @@ class ConsumerGroup:
         self._logins = trio.CancelScope()
         self._closing: str | None = None
         self._fatal: BaseException | None = None
+        self._fatal_traceback: TracebackType | None = None
+        """That of `_fatal` when it was kept: each raise adds to an exception's own."""
         self._fatal_raised = False
         self._errors: list[BaseException] = []
         self._outside: BaseException | None = None
@@ -571,7 +574,7 @@ class ConsumerGroup:
         if body_error is not None:
             raise body_error
         if self._fatal is not None and not self._fatal_raised:
-            raise self._fatal
+            raise self._fatal.with_traceback(self._fatal_traceback)
 
     async def _manage(self) -> None:
         """Run the member until it is closed, fails, or is cancelled."""
@@ -640,12 +643,15 @@ class ConsumerGroup:
                     self._errors = list(runner.lifecycle.errors)
                     return
                 if runner.fatal is not None:
-                    self._fatal = runner.fatal
+                    self._keep_fatal(runner.fatal)
                     return
                 with self._until_closing():
                     await member.recover(runner)
         except KgroupError as error:
-            self._fatal = error
+            self._keep_fatal(error)
+
+    def _keep_fatal(self, error: BaseException) -> None:
+        self._fatal, self._fatal_traceback = error, error.__traceback__
 
     @contextmanager
     def _until_closing(self) -> Iterator[trio.CancelScope]:
@@ -768,7 +774,7 @@ class ConsumerGroup:
             self.release()
         if self._fatal is not None:
             self._fatal_raised = True
-            raise self._fatal
+            raise self._fatal.with_traceback(self._fatal_traceback)
         if self._errors and self._body_runs and not self._done.is_set():
             return None  # the block is about to be cancelled, and then raises these errors
         if self._closing is not None or self._done.is_set():

@@ -11,6 +11,8 @@ import trio
 from trio.testing import MockClock
 
 import kgroup
+from kgroup.error_codes import ErrorCode
+from kgroup.errors import AuthorizationError
 from kgroup.events import GenerationEnded
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
@@ -157,3 +159,20 @@ async def test_a_scope_keeps_the_cause_of_what_it_raises(autojump_clock: MockClo
         assert raised.value.__cause__ is cause
         assert [str(one) for one in raised.value.exceptions] == ["mine"]
         assert raised.value.__context__ is None
+
+
+async def test_each_call_raises_what_ended_the_group_with_the_same_traceback(
+    autojump_clock: MockClock,
+) -> None:
+    """A program that goes on calling `next` adds nothing to the exception."""
+    lengths: list[int] = []
+    async with harness() as here:
+        here.broker.inject("join_group", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        with pytest.raises(AuthorizationError):
+            async with here.group() as group:
+                for _ in range(10):
+                    with pytest.raises(AuthorizationError) as raised:
+                        await group.next()
+                    lengths.append(len(traceback.extract_tb(raised.value.__traceback__)))
+                raise raised.value
+    assert len(set(lengths)) == 1
