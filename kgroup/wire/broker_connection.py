@@ -14,6 +14,7 @@ from typing import Any, TypeVar, final
 
 import trio
 
+from kgroup.addresses import LONGEST_HOST
 from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.byte_streams import MAX_FRAME
@@ -60,7 +61,8 @@ class BrokerConnection:
         self._opener = opener
         self._address = (host, port)
         self._client_id = client_id
-        self._broker = broker or f"{host}:{port}"
+        # A broker may send any text as the host of another one, and errors are kept as events.
+        self._broker = broker or f"{host:.{LONGEST_HOST}}:{port}"
         self._max_frame = max_frame
         self._compute = compute
         self._security = security

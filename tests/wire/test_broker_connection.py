@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
 from kgroup.wire.broker_connection import BrokerConnection
+from kgroup.wire.byte_streams import open_tcp
 from tests.wire.scripted import NO_TIME, Peer, ScriptedBroker
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -60,6 +61,19 @@ async def garbled(peer: Peer) -> None:
     await peer.request()
     await peer.frames.send(bytes(20))
     await peer.rest()
+
+
+async def test_an_error_has_no_more_of_a_host_than_a_name_may_be_long() -> None:
+    """A broker can send any text as another one's host; events keep errors."""
+    connection = BrokerConnection(open_tcp, "x" * 32_000, 9092, client_id="test")
+    with pytest.raises(ConnectionLostError) as caught:
+        await beat(connection)
+    assert "x:9092" in str(caught.value)
+    assert len(str(caught.value)) < 500
+    await connection.aclose()
+    with pytest.raises(ConnectionLostError) as caught:
+        await beat(connection)
+    assert len(str(caught.value)) < 500
 
 
 async def test_it_opens_one_connection_at_the_first_request(
