@@ -43,7 +43,14 @@ class InternalErrors:
         return tuple(self._latest)
 
     def record(self, during: str, error: Exception) -> None:
-        """Log an internal error with its traceback, and keep it."""
+        """Log an internal error with its traceback, and keep it without.
+
+        A traceback keeps what its functions worked on: requests, and the data of a client.
+        """
         self.seen += 1
         self._latest.append(InternalError(during, error))
         _LOG.error("internal error of the embedded broker: %s", during, exc_info=error)
+        kept: BaseException | None = error
+        while kept is not None:
+            kept.__traceback__ = None
+            kept = kept.__cause__ or kept.__context__

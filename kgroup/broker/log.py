@@ -46,12 +46,14 @@ class StoredBatch:
         last_offset: its last offset there.
         data: its bytes.
         position: how many bytes were written to the log before it.
+        newest: the greatest timestamp of it and of those before it.
     """
 
     header: BatchHeader
     last_offset: int
     data: bytes = attrs.field(repr=False)
     position: int
+    newest: int
 
 
 @final
@@ -132,6 +134,10 @@ class PartitionLog:
         self._producer_state = ProducerState()
         self._open: dict[int, int] = {}
         self._aborted: list[AbortedTransaction] = []
+        """In the order in which they ended."""
+        self._stable_after: list[int] = []
+        """For each of these, the last stable offset when it had ended: none that ended later begins
+        before that."""
         self._watchers: dict[trio.Event, None] = {}
 
     def __repr__(self) -> str:
@@ -233,6 +239,7 @@ class PartitionLog:
         first = self._open.pop(producer_id, None)
         if first is not None and not committed:
             self._aborted.append(AbortedTransaction(producer_id, first, self._end - 1))
+            self._stable_after.append(min(self._open.values(), default=self._end))
         self._wake()
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -271,7 +278,11 @@ class PartitionLog:
     def _store(self, data: bytes) -> None:
         data = batches.placed(data, self._end, self.epochs.latest)
         header = batches.header_of(data)
-        self._batches.append(StoredBatch(header, header.last_offset, data, self._position()))
+        newest = header.max_timestamp
+        if self._batches:
+            newest = max(newest, self._batches[-1].newest)
+        stored = StoredBatch(header, header.last_offset, data, self._position(), newest)
+        self._batches.append(stored)
         self._size += len(data)
         self._end = header.last_offset + 1
 
@@ -290,7 +301,8 @@ class PartitionLog:
         gone = self._index(self._start)
         self._size -= sum(len(batch.data) for batch in self._batches[:gone])
         del self._batches[:gone]
-        self._aborted = [txn for txn in self._aborted if txn.last_offset >= self._start]
+        ended = self._ended_before(self._start)
+        del self._aborted[:ended], self._stable_after[:ended]
 
     # Reading.
 
@@ -385,7 +397,8 @@ class PartitionLog:
             timestamp: milliseconds since 1970.
             work: counts the records and batches that are searched; there can be many of both.
         """
-        async for batch in work.each(tuple(self._batches)):
+        first = bisect_left(self._batches, timestamp, key=attrgetter("newest"))
+        async for batch in work.each(tuple(self._batches[first:])):
             if batch.header.max_timestamp < timestamp or batch.last_offset < self._start:
                 continue
             try:
@@ -415,16 +428,24 @@ class PartitionLog:
     def _index(self, offset: int) -> int:
         return bisect_left(self._batches, offset, key=attrgetter("last_offset"))
 
+    def _ended_before(self, offset: int) -> int:
+        """How many aborted transactions ended before an offset."""
+        return bisect_left(self._aborted, offset, key=attrgetter("last_offset"))
+
     def _aborted_within(self, start: int, upper: int) -> tuple[AbortedTransaction, ...]:
-        return tuple(
-            txn for txn in self._aborted if txn.last_offset >= start and txn.first_offset < upper
-        )
+        found = []
+        for at in range(self._ended_before(start), len(self._aborted)):
+            if self._aborted[at].first_offset < upper:
+                found.append(self._aborted[at])
+            if self._stable_after[at] >= upper:
+                break
+        return tuple(found)
 
     def _is_aborted(self, batch: StoredBatch) -> bool:
+        base = batch.header.base_offset
         return batch.header.is_transactional and any(
             txn.producer_id == batch.header.producer_id
-            and txn.first_offset <= batch.header.base_offset <= txn.last_offset
-            for txn in self._aborted
+            for txn in self._aborted_within(base, base + 1)
         )
 
     # Waiting.

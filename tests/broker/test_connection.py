@@ -132,6 +132,28 @@ async def test_a_version_that_is_not_offered_is_refused(client: Client) -> None:
     await client.request("metadata", 1, topics=[])
 
 
+async def test_an_internal_error_is_kept_without_what_its_functions_worked_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred are kept for tests: their tracebacks would keep requests and a client's data."""
+
+    def fail(*_: object) -> None:
+        try:
+            raise LookupError("first")
+        except LookupError as error:
+            raise ZeroDivisionError from error
+
+    async with connected() as (broker, client):
+        with monkeypatch.context() as patch:
+            patch.setattr(metadata, "_coordinator", fail)
+            await client.request("find_coordinator", 3, key="g", key_type=0)
+        (internal,) = broker.cluster.internal_errors.latest
+    assert isinstance(internal.error, ZeroDivisionError)
+    assert internal.error.__traceback__ is None
+    assert isinstance(internal.error.__cause__, LookupError)
+    assert internal.error.__cause__.__traceback__ is None
+
+
 async def test_an_internal_error_is_answered_and_logged(
     client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -187,6 +189,61 @@ def test_a_later_transaction_of_the_same_producer_is_its_own() -> None:
     assert [one.value for one in log.records(0, 99, committed=True)[0]] == [b"yes"]
 
 
+class CountedList(list[AbortedTransaction]):
+    """Counts how often an item is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        """Count, and return the item."""
+        self.looks += 1
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        """Count all items, and return them."""
+        self.looks += len(self)
+        return super().__iter__()
+
+
+def test_a_read_looks_at_few_of_many_aborted_transactions() -> None:
+    """Wherever it is in the log, those that ended before it or begin after it are passed over."""
+    log = PartitionLog(LogSettings())
+    for number in range(1000):
+        append(log, transactional(b"no", sequence=number))
+        end_transaction(log, 1, committed=False)
+    log._aborted = counted = CountedList(log._aborted)
+    for offset in (0, 1000, 1998):
+        counted.looks = 0
+        assert log.read(offset, 1, committed=True, at_least_one=True).aborted == (
+            AbortedTransaction(1, offset, offset + 1),
+        )
+        assert counted.looks < 30
+        assert log.records(offset, 1, committed=True) == ([], 2000)
+    log.delete_before(1000)
+    assert len(counted) == len(log._stable_after) == 500
+
+
+def test_a_read_within_a_long_transaction_finds_it() -> None:
+    """Of transactions that are open together, one that ends last may have begun first."""
+    log = PartitionLog(LogSettings())
+    append(log, transactional(b"long", producer_id=2))
+    for number in range(3):
+        append(log, transactional(b"no", sequence=number))
+        end_transaction(log, 1, committed=False)
+    end_transaction(log, 2, committed=False)
+    append(log, transactional(b"later", sequence=3))
+    end_transaction(log, 1, committed=False)
+    found = {
+        offset: log.read(offset, 1, committed=True, at_least_one=True).aborted
+        for offset in range(9)
+    }
+    long = AbortedTransaction(2, 0, 7)
+    short = [AbortedTransaction(1, first, first + 1) for first in (1, 3, 5)]
+    within = [(long,), *(pair for one in short for pair in [(one, long)] * 2)]
+    assert found == dict(enumerate([*within, (long,), (AbortedTransaction(1, 8, 9),)]))
+    assert log.records(0, 99, committed=True) == ([], 10)
+
+
 def test_a_marker_without_records_is_no_aborted_transaction() -> None:
     """A transaction without records here leaves only its marker."""
     log = PartitionLog(LogSettings())
@@ -217,6 +274,16 @@ async def test_offsets_are_found_by_time() -> None:
     log.delete_before(3)
     assert await log.offset_for_time(5, work()) == (3, 30)
     assert await PartitionLog(LogSettings()).offset_of_max_time(work()) is None
+
+
+async def test_a_search_by_time_passes_over_what_is_older() -> None:
+    """Of a thousand batches, the work is that of those from the first one on that is new enough."""
+    log = PartitionLog(LogSettings())
+    for time in range(1000):
+        append(log, batch(b"a", timestamp=time - time % 2))
+    spent = work()
+    assert await log.offset_for_time(990, spent) == (990, 990)
+    assert spent._since < 10
 
 
 async def test_deleted_records_are_not_found_by_time() -> None:
