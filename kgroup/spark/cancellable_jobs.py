@@ -25,6 +25,16 @@ MONITOR_PERIOD: Final = 2.0
 """Seconds between two checks by which Spark's ``BasePythonRunner.MonitorThread`` notices that its
 task was killed."""
 
+MOST_CANCELLED: Final = 1000
+"""So many cancelled groups are remembered, as by Spark itself
+(``spark.scheduler.numCancelledJobGroupsToTrack``). A group's call begins soon or never."""
+
+
+def forget_oldest(cancelled: dict[str, float]) -> None:
+    """Forget all but the last `MOST_CANCELLED` groups that were cancelled; in any thread."""
+    for group in list(cancelled)[:-MOST_CANCELLED]:
+        cancelled.pop(group, None)
+
 
 class JobGroupCancelledError(KgroupError):
     """The job group was cancelled before this call; nothing was started.

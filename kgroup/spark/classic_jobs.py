@@ -36,6 +36,7 @@ from kgroup.spark.cancellable_jobs import (
     KILL_TIMEOUT_DEFAULT,
     MONITOR_PERIOD,
     JobGroupCancelledError,
+    forget_oldest,
 )
 from kgroup.spark.python_workers import killed_workers
 
@@ -131,18 +132,18 @@ class ClassicJobs:
                 self._calls.discard(group)
 
     def cancel(self, group: str) -> None:
-        """Cancel the group's running jobs and refuse later ones. Idempotent, never undone.
+        """Cancel the group's running jobs and refuse later ones. Idempotent.
 
         It returns when Spark's scheduler has processed the cancellation: no job runs any more, but
         tasks may. Spark does not refuse map stages, which adaptive execution submits separately,
         so `cancel` has to be called again until the function has returned. Once Spark has had the
         time to kill all Python workers, each call also interrupts the tasks that still run.
 
-        Spark remembers the last 1000 cancelled groups
-        (``spark.scheduler.numCancelledJobGroupsToTrack``).
+        Spark and this object remember the last 1000 cancelled groups (`MOST_CANCELLED`).
         """
         now = time.monotonic()
         since = self._cancelled.setdefault(group, now)
+        forget_oldest(self._cancelled)
         if not self._alive():
             return
         # The first call may end tasks that nobody has counted, and a later one those of a new

@@ -35,6 +35,7 @@ from kgroup.spark.cancellable_jobs import (
     KILL_TIMEOUT_DEFAULT,
     MONITOR_PERIOD,
     JobGroupCancelledError,
+    forget_oldest,
 )
 
 T = TypeVar("T")
@@ -98,11 +99,14 @@ class ConnectJobs:
                 self._spark.addTag(tag)
 
     def cancel(self, group: str) -> None:
-        """Interrupt the group's operations, and refuse later calls. Idempotent, never undone.
+        """Interrupt the group's operations, and refuse later calls. Idempotent.
+
+        The last `MOST_CANCELLED` groups are remembered.
 
         An operation that the function starts afterwards is interrupted by the next `cancel`.
         """
         self._cancelled.setdefault(group, 0.0)
+        forget_oldest(self._cancelled)
         if self._spark.interruptTag(_tag(group)):
             self._cancelled[group] = time.monotonic() + self._kill_time
 

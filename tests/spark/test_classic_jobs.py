@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 # PySpark's own custom
 
 from kgroup.errors import UsageError
+from kgroup.spark import cancellable_jobs
 from kgroup.spark.action_runner import ActionRunner, UnfinishedJob
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import SETTLE, ClassicJobs
@@ -94,6 +95,19 @@ def test_a_group_cancelled_before_its_call_runs_nothing(spark: SparkSession) -> 
         jobs.call("early", "words", pytest.fail, "it was called")
     assert jobs.running_tasks("early") == 0
     assert jobs.call("other", "words", lambda: spark.range(3).count()) == 3
+
+
+def test_the_last_cancelled_groups_are_remembered(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that cancels batches for months keeps as many as Spark does."""
+    monkeypatch.setattr(cancellable_jobs, "MOST_CANCELLED", 3)
+    jobs = ClassicJobs(spark)
+    for number in range(6):
+        jobs.cancel(f"batch-{number}")
+    assert list(jobs._cancelled) == ["batch-3", "batch-4", "batch-5"]
+    with pytest.raises(JobGroupCancelledError):
+        jobs.call("batch-3", "words", pytest.fail, "it was called")
 
 
 async def test_threads_inherit_from_the_maker_and_their_jvm_threads_end(

@@ -14,6 +14,7 @@ import trio
 from pyspark.sql import SparkSession
 
 from kgroup.errors import UsageError
+from kgroup.spark import cancellable_jobs
 from kgroup.spark.action_runner import ActionRunner, UnfinishedJob
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
@@ -53,6 +54,19 @@ def test_the_kind_of_session_decides(spark: SparkSession, connected: SparkSessio
     """Each kind of session gets the jobs made for it."""
     assert isinstance(jobs_of(spark), ClassicJobs)
     assert isinstance(jobs_of(connected), ConnectJobs)
+
+
+def test_the_last_cancelled_groups_are_remembered(
+    connected: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a classic session."""
+    monkeypatch.setattr(cancellable_jobs, "MOST_CANCELLED", 3)
+    jobs = ConnectJobs(connected)
+    for number in range(6):
+        jobs.cancel(f"batch-{number}")
+    assert list(jobs._cancelled) == ["batch-3", "batch-4", "batch-5"]
+    with pytest.raises(JobGroupCancelledError):
+        jobs.call("batch-3", "words", pytest.fail, "it was called")
 
 
 async def test_threads_and_calls_carry_tags(connected: SparkSession) -> None:
