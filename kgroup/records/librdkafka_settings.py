@@ -163,7 +163,8 @@ SETTINGS: Final = (
     ConsumerSetting(
         "max.poll.interval.ms",
         _always(86_400_000),
-        "Between generations there are no polls; the control plane watches the member's liveness.",
+        "Between generations there may be no polls; the control plane watches the member's"
+        " liveness.",
     ),
     ConsumerSetting(
         "reconnect.backoff.ms",
