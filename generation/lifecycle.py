@@ -34,7 +34,8 @@ rebalance would time out earlier. The rebalance time-out is counted from the sen
 heartbeat that was answered without an error, because the rebalance cannot have begun before that.
 Heartbeats continue through the whole drain: without them a long drain would cost the membership.
 The body of the loop counts as work, because a program may process and commit there without any
-task. Work that still runs at the deadline is cancelled, and `cut_short` is set.
+task. Work that still runs at the deadline is cancelled, and `cut_short` is set. So it is if a loss
+ends the drain while work still runs.
 
 **Commits are shielded, and still have a deadline.** A commit that was sent is awaited in a
 `commit_scope`, which no cancellation reaches: otherwise a task that is cancelled could not know
@@ -145,7 +146,7 @@ class Lifecycle:
         ending_for_program: the same for the program, which might set it itself.
         ended: set when every task has ended.
         errors: what tasks raised, in the order in which they raised it.
-        cut_short: whether work was still running at the drain's deadline.
+        cut_short: whether work was still running when the drain ended, by its deadline or a loss.
         was_held: whether the program was given the generation.
     """
 
@@ -234,10 +235,14 @@ class Lifecycle:
         """
         if self._closing is not None and end.cause in _YIELDS_TO_CLOSING:
             end = self._closing
+        drained = self.state is State.DRAINING
         if not self._machine.signal(end):
             return self.recorded_end or end
         if self.state is State.ENDED:
             self.lease.revoke()
+            # Who cancels the group wishes that its work does not finish.
+            unwished = end.cause is not Cause.CANCELLED
+            self.cut_short = drained and unwished and self._working > 0
         self._member.source.revoke(self.membership.epoch)
         self._lease_changed.notify()
         self.ending.set()
@@ -303,7 +308,8 @@ class Lifecycle:
         with trio.move_on_at(deadline):
             while self._is_working and self.state is State.DRAINING:
                 await self._work_changed.wait()
-        self.cut_short = self.state is State.DRAINING and self._working > 0
+        if self.state is State.DRAINING:  # no loss has ended it, of which `end` takes note
+            self.cut_short = self._working > 0
         self._finish()
 
     async def wait_ended(self) -> End:

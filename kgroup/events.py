@@ -408,8 +408,9 @@ class GenerationEnded(Event):
 
     Attributes:
         end: why it ended.
-        cut_short: whether functions were still running after the drain. Tasks were then cancelled;
-            threads cannot be, and run on.
+        cut_short: whether functions were still running when the drain ended, at its deadline or
+            because the partitions were lost in it. Tasks were then cancelled; threads cannot be,
+            and run on. A cancellation of the group does not count.
     """
 
     end: End

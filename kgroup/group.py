@@ -445,6 +445,8 @@ class ConsumerGroup:
             without_generation=0.0 if since is None else max(0.0, now - since),
             was_assigned=was_assigned,
             cut_short=recorder.cut_short,
+            lost=recorder.lost,
+            leave_unconfirmed=recorder.leave_unconfirmed,
             loop_blocked=blocked or 0.0,
             buffered_records=buffered[0],
             buffered_bytes=buffered[1],
@@ -625,6 +627,7 @@ class ConsumerGroup:
         """The life of a member: one generation after the other, as often as `next()` is called."""
         try:
             while await self._wait_for_next(member):
+                self._recorder.joins()
                 with self._until_closing() as scope:
                     with self._until_replaced() as joining:
                         runner = await member.join()

@@ -22,10 +22,11 @@ from kgroup.events import (
     GenerationStarted,
     Joined,
     Joining,
+    Left,
     LoginDelayed,
     RequestFailed,
 )
-from kgroup.types import TopicPartition
+from kgroup.types import Cause, TopicPartition
 
 
 @final
@@ -63,7 +64,12 @@ class GroupStatus:
         without_generation: the time since the last generation began to end, or since the group was
             entered; 0 while a generation runs.
         was_assigned: whether the program has ever received a generation.
-        cut_short: whether work of the last generation was still running at its drain's deadline.
+        cut_short: whether functions of the last generation were still running when its drain ended;
+            False again once the member begins to join the next one.
+        lost: whether the last generation lost its partitions, so that nothing more could be
+            committed; False again at the same time.
+        leave_unconfirmed: whether the coordinator has not confirmed that the member has left, as it
+            never does for a static member, which stays; False again at the same time.
         loop_blocked: the time since a call into the event loop was made that has not been run; 0 if
             there is none.
         generation_id: the coordinator's id of the generation, or -1.
@@ -84,6 +90,8 @@ class GroupStatus:
     without_generation: float = 0.0
     was_assigned: bool = False
     cut_short: bool = False
+    lost: bool = False
+    leave_unconfirmed: bool = False
     loop_blocked: float = 0.0
     generation_id: int = -1
     epoch: int = 0
@@ -118,7 +126,9 @@ class StatusRecorder:
         started_at: when the program received its last generation, or None.
         without_generation_since: since when there has been none, or None while one runs.
         joined: whether the last JoinGroup was answered.
-        cut_short: whether the drain of the last generation was cut short.
+        cut_short: whether functions of the last generation were running when its drain ended.
+        lost: whether the last generation lost its partitions.
+        leave_unconfirmed: whether the coordinator has not confirmed that the member has left.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -127,7 +137,10 @@ class StatusRecorder:
         self.started_at: float | None = None
         self.without_generation_since: float | None = None
         self.joined = False
+        self._given = False
         self.cut_short = False
+        self.lost = False
+        self.leave_unconfirmed = False
 
     def entered(self) -> None:
         """The program entered the group."""
@@ -138,19 +151,28 @@ class StatusRecorder:
         if self.without_generation_since is not None:
             self.without_generation_since = self._now()
 
+    def joins(self) -> None:
+        """Nothing of the last generation runs any more, and the member begins to join the next."""
+        self._given = self.cut_short = self.lost = self.leave_unconfirmed = False
+
     def __call__(self, event: Event) -> None:
         """Take an event."""
         match event:
             case GenerationStarted():
                 self.started_at = self._now()
+                self._given = True
                 self.without_generation_since = None
             case GenerationDraining() | GenerationEnded():
                 if self.without_generation_since is None:
                     self.without_generation_since = self._now()
             case Joining() | Joined():
                 self.joined = isinstance(event, Joined)
-        if isinstance(event, GenerationEnded):
+            case Left():
+                self.leave_unconfirmed = not event.notified
+        # Before the hand-over only kgroup's own work can be cut short: there are no functions yet.
+        if isinstance(event, GenerationEnded) and self._given:
             self.cut_short = event.cut_short
+            self.lost = not event.end.can_commit and event.end.cause is not Cause.CANCELLED
         if isinstance(event, _FAILURES):
             request = f"{event.request}: " if isinstance(event, RequestFailed) else ""
             self.failure = f"{request}{event.reason}"

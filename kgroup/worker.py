@@ -125,7 +125,14 @@ def run(
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:
         raise failure
-    report_end(config, received, cut_short=group.status().cut_short)
+    status = group.status()
+    report_end(
+        config,
+        received,
+        cut_short=status.cut_short,
+        lost=status.lost,
+        unconfirmed=status.leave_unconfirmed,
+    )
 
 
 async def serve(
@@ -405,13 +412,22 @@ def report(config: GroupConfig, reason: str) -> None:
         sys.stderr.write(f"kgroup: the worker of group {config.group_id!r} {reason}\n")
 
 
-def report_end(config: GroupConfig, received: Sequence[int], *, cut_short: bool = False) -> None:
+def report_end(
+    config: GroupConfig,
+    received: Sequence[int],
+    *,
+    cut_short: bool = False,
+    lost: bool = False,
+    unconfirmed: bool = False,
+) -> None:
     """Report the end of a worker that did not fail.
 
     Args:
         config: the group's.
         received: the signals.
-        cut_short: whether functions were still running at the drain's deadline.
+        cut_short: whether functions were still running when the last drain ended.
+        lost: whether the last generation lost its partitions.
+        unconfirmed: whether the coordinator has not confirmed that the member leaves.
 
     Raises:
         SystemExit: there was a second signal.
@@ -420,13 +436,23 @@ def report_end(config: GroupConfig, received: Sequence[int], *, cut_short: bool 
     if len(names) > 1:
         report(config, f"was stopped at once by a second signal, {names[1]}: {_REPEATED}")
         raise SystemExit(_KILLED + received[1])
-    left = "left" if config.group_instance_id is None else "stays in the group as a static member"
-    if not cut_short:
-        done = f"has finished its work and {left}"
-    else:
+    left, waits = "left", ""
+    if config.group_instance_id is not None:
+        left = "stays in the group as a static member"
+    elif unconfirmed:
+        left = "ended"
+        waits = (
+            "; the coordinator has not confirmed that it leaves, so its partitions may wait for up"
+            f" to {config.session_timeout:g} s (session_timeout)"
+        )
+    if lost:
+        done = f"{left}, but had lost its partitions before its work was finished; {_REPEATED}"
+    elif cut_short:
         seconds = f"{config.drain_timeout:g} s (drain_timeout)"
         done = f"{left}, although functions still ran after {seconds}; {_REPEATED}"
-    report(config, f"{done}: {names[0] if names else 'it was closed'}")
+    else:
+        done = f"has finished its work and {left}"
+    report(config, f"{done}{waits}: {names[0] if names else 'it was closed'}")
 
 
 def report_failure(config: GroupConfig, error: BaseException) -> BaseException:

@@ -577,6 +577,15 @@ def test_signals_of_a_forked_process() -> None:
     assert run_in_a_process(FORKED).stdout == f"{-signal.SIGTERM}\n3\n"
 
 
+REPEATED = "; records that it has processed and not committed will be read again"
+CUT = f" (drain_timeout){REPEATED}"
+LOST = f" before its work was finished{REPEATED}"
+WAITS = (
+    "; the coordinator has not confirmed that it leaves, so its partitions may wait for up to 30 s"
+    " (session_timeout)"
+)
+
+
 @pytest.mark.parametrize(
     ("instance", "left"), [(None, "left"), ("one", "stays in the group as a static member")]
 )
@@ -587,6 +596,27 @@ def test_one_line_says_how_a_worker_ended(
     config = kgroup.GroupConfig(
         bootstrap_servers="localhost:1", group_id="g", topics=["t"], group_instance_id=instance
     )
-    report_end(config, [signal.SIGTERM])
+    report_end(config, [signal.SIGTERM], unconfirmed=instance is not None)
     line = f"kgroup: the worker of group 'g' has finished its work and {left}: SIGTERM\n"
     assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"cut_short": True}, f"left, although functions still ran after 2 s{CUT}"),
+        ({"cut_short": True, "lost": True}, f"left, but had lost its partitions{LOST}"),
+        ({"lost": True, "unconfirmed": True}, f"ended, but had lost its partitions{LOST}{WAITS}"),
+        ({"unconfirmed": True}, f"has finished its work and ended{WAITS}"),
+    ],
+    ids=lambda one: "+".join(one) if isinstance(one, dict) else "",
+)
+def test_the_line_of_a_worker_that_did_not_end_as_it_should(
+    facts: dict[str, bool], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says what was not finished or not confirmed, and what follows from that."""
+    config = kgroup.GroupConfig(
+        bootstrap_servers="localhost:1", group_id="g", topics=["t"], drain_timeout=2.0
+    )
+    report_end(config, [signal.SIGTERM], **facts)
+    assert capsys.readouterr().err == f"kgroup: the worker of group 'g' {said}: SIGTERM\n"

@@ -101,7 +101,14 @@ def run(
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:
         raise failure
-    report_end(config, received, cut_short=group.status().cut_short)
+    status = group.status()
+    report_end(
+        config,
+        received,
+        cut_short=status.cut_short,
+        lost=status.lost,
+        unconfirmed=status.leave_unconfirmed,
+    )
 
 
 def serve(

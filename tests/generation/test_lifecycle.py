@@ -136,19 +136,40 @@ async def test_the_first_end_is_the_recorded_one(autojump_clock: MockClock, runn
     assert life.end(LOSS) is REBALANCE
 
 
+@pytest.mark.parametrize(
+    ("loss", "cut_short"), [(LOSS, True), (End(Cause.CANCELLED, "by the program"), False)]
+)
 async def test_a_loss_during_a_drain_replaces_the_revocation(
-    autojump_clock: MockClock, running: Life
+    autojump_clock: MockClock, running: Life, loss: End, cut_short: bool
 ) -> None:
-    """Tasks are cancelled at once; this does not count as a drain that was cut short."""
+    """Tasks are cancelled at once, and so is the drain, unless the program wishes that itself."""
     life = running.life
     life.start_work(trio.sleep_forever, ())
     life.end(REBALANCE)
     await trio.sleep(2)
     before = trio.current_time()
-    assert life.end(LOSS) is LOSS
-    assert await life.wait_ended() is LOSS
+    assert life.end(loss) is loss
+    assert await life.wait_ended() is loss
     assert trio.current_time() == before
-    assert not life.cut_short
+    assert life.cut_short is cut_short
+
+
+async def test_a_loss_cuts_nothing_short_without_work(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """Tasks have finished in the drain before the loss, or there was no drain."""
+    drained, running = Life(), Life()
+    for made, seconds in ((drained, 2), (running, 60)):
+        (await made.begin(nursery)).start_work(trio.sleep, (seconds,))
+    drained.life.hold_body()  # which keeps the drain going
+    drained.life.end(REBALANCE)
+    await trio.sleep(5)
+    assert drained.life.state is State.DRAINING
+    drained.life.release_body()
+    for made in (drained, running):
+        made.life.end(LOSS)
+        await made.life.wait_ended()
+        assert not made.life.cut_short
 
 
 async def test_a_drain_has_one_deadline(autojump_clock: MockClock, running: Life) -> None:

@@ -9,10 +9,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+import kgroup
 from kgroup.clocks import SuspendAwareClock
-from kgroup.events import GenerationDraining
+from kgroup.events import Event, GenerationDraining, GenerationEnded, Joining
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
+from kgroup.interfaces import Batch
 from kgroup.status import Phase
 from kgroup.testing.memory import memory_runtime
 from tests.group.harness import P0, harness
@@ -177,6 +179,60 @@ async def test_a_group_that_was_cancelled(autojump_clock: MockClock) -> None:
                 await trio.sleep_forever()
         assert (group.status().phase, group.health().live) == (Phase.CLOSED, True)
         assert "cancelled" in group.status().detail
+
+
+async def test_the_end_of_a_member_that_loses_its_partitions_in_a_drain(
+    autojump_clock: MockClock,
+) -> None:
+    """It says that functions were cut off, by a loss, and that nobody has confirmed its leaving."""
+    async with harness() as here:
+        await here.append(1)
+        group = here.group(session_timeout=6.0, drain_timeout=60.0)
+
+        async def handle(_: Generation, __: Batch) -> None:
+            here.broker.set_reachable(reachable=False)
+            group.shutdown()
+            await trio.sleep_forever()
+
+        async with group:
+            await kgroup.serve(group, handle)
+        status = group.status()
+        assert (status.cut_short, status.lost, status.leave_unconfirmed) == (True, True, True)
+
+
+async def test_the_end_of_a_member_that_joins_after_a_drain_that_was_cut_short(
+    autojump_clock: MockClock,
+) -> None:
+    """What was cut off in an earlier generation is no part of this end."""
+    async with harness(2) as here, trio.open_nursery() as nursery:
+        await here.append(1)
+        cut: list[bool] = []
+
+        async def handle(_: Generation, __: Batch) -> None:
+            nursery.start_soon(other)
+            await trio.sleep_forever()
+
+        async def other() -> None:
+            async with here.group(client_id="other") as joining:
+                with trio.move_on_after(60):
+                    await joining.next()
+
+        def close_while_joining(event: Event) -> None:
+            if isinstance(event, GenerationEnded):
+                cut.append(group.status().cut_short)
+                here.broker.slow(30.0, "join_group")
+            elif isinstance(event, Joining) and cut:
+                assert group.status().phase is Phase.JOINING
+                group.shutdown()
+
+        runtime = memory_runtime(here.broker)
+        config = here.config(drain_timeout=1.0)
+        async with ConsumerGroup(config, runtime=runtime, on_event=close_while_joining) as group:
+            await kgroup.serve(group, handle)
+        assert cut == [True]
+        status = group.status()
+        assert (status.cut_short, status.lost, status.leave_unconfirmed) == (False, False, False)
+        nursery.cancel_scope.cancel()
 
 
 def test_an_event_loop_that_died() -> None:

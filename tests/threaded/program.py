@@ -28,12 +28,21 @@ from kgroup.wire import logins
 from tests.aio.secured import PASSWORD, USER, secured
 from tests.threaded.harness import QUICK, SOON
 
+LOSES: Final = {
+    "session_timeout": 5.0,
+    "drain_timeout": 40.0,
+    "close_timeout": 0.5,
+    "request_timeout": 1.0,
+}
 OWN: Final[dict[str, dict[str, float]]] = {
     "still_running": {"drain_timeout": 1.0},
     "cut on trio": {"drain_timeout": 1.0},
     "cut in threads": {"drain_timeout": 1.0},
     "cut on asyncio": {"drain_timeout": 1.0},
     "hang beside asyncio": {"drain_timeout": 1.0},
+    "cut by a loss on trio": LOSES,
+    "cut by a loss in threads": LOSES,
+    "cut by a loss on asyncio": LOSES,
     "lost": {"session_timeout": 5.0, "drain_timeout": 20.0, "close_timeout": 0.5},
 }
 """Settings of one program."""
@@ -353,6 +362,9 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "cut on trio": run_on_trio,
     "cut in threads": run_in_threads,
     "cut on asyncio": run_on_asyncio,
+    "cut by a loss on trio": run_on_trio,
+    "cut by a loss in threads": run_in_threads,
+    "cut by a loss on asyncio": run_on_asyncio,
     "block on trio": block_on_trio,
     "block on asyncio": block_on_asyncio,
     "hang beside asyncio": hang_beside_asyncio,

@@ -174,3 +174,24 @@ def test_a_program_that_gets_sigterm_and_loses_its_broker(own: EmbeddedKafka) ->
         assert running.ends() == 0
     assert running.said[-2:] == ["over", ""]
     assert "left False" in running.said
+
+
+@pytest.mark.parametrize("name", ["trio", "threads", "asyncio"])
+def test_a_worker_that_loses_its_partitions_in_its_drain(own: EmbeddedKafka, name: str) -> None:
+    """The last line does not say that its work is finished, nor that it has left."""
+    here = Harness(Kafka(EMBEDDED, own.bootstrap_servers))
+    here.create(1, 1)
+    place = "in threads" if name == "threads" else f"on {name}"
+    with program(f"cut by a loss {place}", here, errors=True) as running:
+        running.until("holding")
+        running.process.send_signal(signal.SIGTERM)
+        running.until("draining")
+        silent(own)
+        assert running.ends() == 0
+    assert "left False" in running.said
+    (line,) = [one for one in running.said if one.startswith("kgroup: the worker of group")]
+    assert "records that it has processed and not committed will be read again" in line
+    assert "has finished its work" not in line
+    if name != "asyncio":
+        assert "ended, but had lost its partitions before its work was finished" in line
+        assert "the coordinator has not confirmed that it leaves" in line
