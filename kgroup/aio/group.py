@@ -78,7 +78,8 @@ class ConsumerGroup(GroupTwin):
             event loop of asyncio runs here, or the group was entered before.
         ExceptionGroup: from ``async with``; tasks of a generation raised. It has their exceptions,
             and the body's if that raised too, without further nesting. Catch them with ``except*``.
-            The body is cancelled then.
+            The body is cancelled then. If the background event loop has failed, and the body raised
+            too, it has the error of the loop first.
         FatalGroupError: from ``async with``; a fatal error closed the group, and no `next()` has
             raised it yet.
     """

@@ -283,15 +283,26 @@ class BackgroundGroup:
 
         Args:
             error: the block's own exception, which is raised anyway.
+
+        Raises:
+            BaseExceptionGroup: there are those of handlers, or the event loop has failed and the
+                block has raised too.
+            BaseException: the group's own, and no other.
         """
         # The exception's traceback may have this object: nothing keeps it for longer.
         outside, self._outside = self._outside, None
-        own = self.loop.error or self._error
+        crash = self.loop.error
+        own = crash or self._error
         raised = list(own.exceptions) if isinstance(own, BaseExceptionGroup) else []
         raised += self.late_errors
+        # What the block raises follows from the loop's end, and does not say why that came.
+        several = bool(raised) or error is not None
+        if crash is not None and several and not isinstance(crash, BaseExceptionGroup):
+            raised.insert(0, crash)
         if raised:
             both = raised if error is None else [*raised, error]
-            failed = BaseExceptionGroup(f"handlers of group {self._group_id!r} failed", both)
+            failing = "handlers" if crash is None else "the event loop"
+            failed = BaseExceptionGroup(f"{failing} of group {self._group_id!r} failed", both)
             raise_outside(failed, outside)
         if own is not None and error is None:
             raise_outside(own, outside)

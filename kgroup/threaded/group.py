@@ -63,7 +63,9 @@ class ConsumerGroup(GroupTwin):
 
     Raises:
         ExceptionGroup: from ``with``; handlers raised. It has their exceptions, and the body's if
-            that raised too, without further nesting. Catch them with ``except*``.
+            that raised too, without further nesting. Catch them with ``except*``. If
+            the background event loop has failed, and the body raised too, it has the error of the
+            loop first.
         FatalGroupError: from ``with``; a fatal error closed the group, and no `next()` has raised
             it yet.
     """

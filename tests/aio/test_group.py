@@ -846,6 +846,30 @@ def test_a_background_thread_that_dies(kafka: Kafka) -> None:
     in_asyncio(main)
 
 
+def test_a_background_thread_that_dies_and_an_exception_of_the_body(kafka: Kafka) -> None:
+    """The block raises both: that of the body only follows from the other, and does not name it."""
+    here = Here(kafka)
+
+    def crash() -> None:
+        raise ZeroDivisionError("on purpose")
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as both:
+            async with here.group() as group:
+                generation = await group.next()
+                assert group._loop._token is not None
+                group._loop._token.run_sync_soon(crash)
+                try:
+                    await forever()
+                finally:
+                    await generation.commit({here.harness.partition(0): 1})
+        crashed, stale = both.value.exceptions
+        assert isinstance(crashed, trio.TrioInternalError)
+        assert isinstance(stale, StaleGenerationError)
+
+    in_asyncio(main)
+
+
 def test_an_interrupt_in_a_handler(kafka: Kafka) -> None:
     """A KeyboardInterrupt of a handler ends asyncio's loop, and the member leaves."""
     here = Here(kafka)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 
 import pytest
 import trio
@@ -92,6 +93,30 @@ def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
     with pytest.raises(trio.TrioInternalError), here.group() as group:
         body(group)
     assert ended == ["over"]
+
+
+def test_the_death_of_the_background_thread_and_an_exception_of_the_body(kafka: Kafka) -> None:
+    """The block raises both: that of the body only follows from the other, and does not name it."""
+    here = Harness(kafka)
+    here.create()
+
+    def crash() -> None:
+        raise ZeroDivisionError("on purpose")
+
+    def body(group: ConsumerGroup) -> None:
+        generation = next(group)
+        assert group._loop._token is not None
+        group._loop._token.run_sync_soon(crash)
+        assert group._loop.ended.wait(SOON)
+        generation.commit({here.partition(0): 0})
+
+    with pytest.raises(ExceptionGroup, match="the event loop of group") as both:  # noqa: SIM117
+        with here.group() as group:
+            body(group)
+    crashed, stale = both.value.exceptions
+    assert isinstance(crashed, trio.TrioInternalError)
+    assert "on purpose" in "".join(traceback.format_exception(crashed))
+    assert isinstance(stale, StaleGenerationError)
 
 
 def next_of(group: ConsumerGroup) -> Generation:
