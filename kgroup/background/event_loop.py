@@ -170,6 +170,7 @@ class BackgroundLoop:
         self._pid = os.getpid()
         self._context = contextvars.Context()
         self._ready = Flag()
+        self._abandoned = False
         self.ended = Flag()
         self.error: BaseException | None = None
 
@@ -186,15 +187,24 @@ class BackgroundLoop:
     def start(self) -> None:
         """Start the thread, or share one, and wait until calls are possible.
 
+        If a signal handler raises out of the wait, the loop ends by itself, without running its
+        function or by cancelling it: nobody else would end it.
+
         Raises:
             UsageError: it would share the thread in which this call is made.
         """
-        if self._shares:
-            self._begin_as_guest()
-        else:
-            self._context = contextvars.copy_context()
-            self.thread.start()
-        self._ready.wait()
+        try:
+            if self._shares:
+                self._begin_as_guest()
+            else:
+                self._context = contextvars.copy_context()
+                self.thread.start()
+            self._ready.wait()
+        except BaseException:
+            # Both, because the loop may not have begun: then a posted function would be lost.
+            self._abandoned = True
+            self.post(self._cancel)
+            raise
 
     def _begin_as_guest(self) -> None:
         while True:
@@ -204,6 +214,9 @@ class BackgroundLoop:
                 host.loop.run_sync(partial(host.admit, self, self._run_as_guest))
             except LoopEndedError:
                 continue  # its last guest has ended meanwhile
+            except BaseException:  # it may not have got this guest, and have no other one
+                host.loop.post(host.leave_empty)
+                raise
             return
 
     def join(self) -> None:
@@ -385,8 +398,12 @@ class BackgroundLoop:
             fn()
         except BaseException as error:  # noqa: BLE001 # as in `_run`
             self.error = self.error or error
-            if self._nursery is not None:
-                self._nursery.cancel_scope.cancel()
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """End without waiting for the function to return."""
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
 
     def finish(self, *, ends_thread: bool = True, error: BaseException | None = None) -> None:
         """Answer all calls, because the loop has ended; in its thread.
@@ -407,7 +424,8 @@ class BackgroundLoop:
             self._token, self._nursery = trio.lowlevel.current_trio_token(), nursery
             self._ready.set()
             try:
-                await self._main()
+                if not self._abandoned:
+                    await self._main()
             finally:
                 self._nursery = None
                 nursery.cancel_scope.cancel()

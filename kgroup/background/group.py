@@ -208,6 +208,7 @@ class BackgroundGroup:
         self._group_id = config.group_id
         self._twin = twin
         self._close_reason: str | None = None
+        self._started = False
         self._left = trio.Event()
         self._services: trio.Nursery | None = None
         self._error: BaseException | None = None
@@ -217,13 +218,28 @@ class BackgroundGroup:
     def start(self) -> None:
         """Start the thread, because the program enters the block; wait until calls are possible.
 
+        If a signal handler raises out of the wait, the thread ends by itself.
+
         Raises:
             ConfigError: the file of events cannot be written.
+            UsageError: it was started before.
         """
+        if self._started:
+            raise UsageError(
+                f"group {self._group_id!r}: a ConsumerGroup can be entered only once; make another"
+                " one"
+            )
         if self.trio.event_file is not None:
             self.trio.event_file.open()
         self._outside = sys.exception()
-        self.loop.start()
+        self._started = True
+        try:
+            self.loop.start()
+        except BaseException:
+            self._outside = None
+            if self.trio.event_file is not None:
+                self.trio.event_file.close()
+            raise
 
     def shutdown(self, reason: str, *, promptly: bool) -> None:
         """Begin to close the group, without waiting; from any thread and from signal handlers."""

@@ -109,11 +109,6 @@ class ConsumerGroup(GroupTwin):
         """A generation that arrived when `next` had stopped waiting."""
 
     def __enter__(self) -> Self:
-        if self._owner is not None:
-            raise UsageError(
-                f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
-                " another one"
-            )
         self._background.start()
         self._owner = threading.get_ident()
         atexit.register(self._close_at_exit)

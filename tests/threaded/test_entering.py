@@ -1,0 +1,139 @@
+"""Ctrl-C while a block is entered: nothing stays behind, and the group cannot be used again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kgroup import aio
+from kgroup.background.event_loop import BackgroundLoop
+from kgroup.background.flag import Flag
+from kgroup.errors import UsageError
+from kgroup.testing.embedded import EmbeddedKafka
+from kgroup.threaded import ConsumerGroup
+from tests.brokers import Kafka
+from tests.threaded.harness import SOON, Harness, wait
+
+NOWHERE = Kafka("nobody", "127.0.0.1:1")
+
+
+def interrupt_a_wait(patch: pytest.MonkeyPatch, number: int, *, early: bool) -> None:
+    """Let one of the waits for a background loop be interrupted.
+
+    Args:
+        patch: makes the changes.
+        number: which of the waits.
+        early: whether the loop begins only after that; otherwise it has begun before.
+    """
+    waits = 0
+    interrupted = threading.Event()
+    wait_for, run_main = Flag.wait, BackgroundLoop._run_main
+
+    def wait_or_raise(flag: Flag, timeout: float | None = None) -> bool:
+        nonlocal waits
+        waits += 1
+        if waits != number:
+            return wait_for(flag, timeout)
+        if not early:
+            wait_for(flag, SOON)
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    async def begin_late(loop: BackgroundLoop) -> None:
+        # The first loop of a shared thread is the host, for which the first wait is.
+        if early and number == 1:
+            wait(interrupted)
+        await run_main(loop)
+
+    patch.setattr(Flag, "wait", wait_or_raise)
+    patch.setattr(BackgroundLoop, "_run_main", begin_late)
+
+
+def enter(group: ConsumerGroup) -> None:
+    """Enter the block of a threaded group."""
+    with group:
+        pass
+
+
+def enter_in_asyncio(group: aio.ConsumerGroup) -> None:
+    """Enter the block of a group for asyncio."""
+
+    async def main() -> None:
+        async with group:
+            pass
+
+    asyncio.run(main())
+
+
+def threads() -> set[threading.Thread]:
+    """kgroup's threads."""
+    return {one for one in threading.enumerate() if one.name.startswith("kgroup-")}
+
+
+PLACES = [
+    pytest.param(enter, ConsumerGroup, {"on_event": print}, 1, id="own thread"),
+    pytest.param(enter, ConsumerGroup, {}, 1, id="host of the shared thread"),
+    pytest.param(enter, ConsumerGroup, {}, 2, id="shared thread"),
+    pytest.param(enter_in_asyncio, aio.ConsumerGroup, {}, 2, id="asyncio"),
+]
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(("enters", "kind", "own", "number"), PLACES)
+def test_an_interrupt_while_a_block_is_entered(
+    monkeypatch: pytest.MonkeyPatch,
+    enters: Callable[[Any], None],
+    kind: Callable[..., Any],
+    own: dict[str, Any],
+    number: int,
+    early: bool,
+) -> None:
+    """No thread stays, another entry is refused, and another group can be entered."""
+    before = threads()
+    config = Harness(NOWHERE).config(close_timeout=1.0)
+    group = kind(config, **own)
+    with monkeypatch.context() as patch:
+        interrupt_a_wait(patch, number, early=early)
+        with pytest.raises(KeyboardInterrupt):
+            enters(group)
+        for left in threads() - before:
+            left.join(SOON)
+    assert threads() <= before
+    with pytest.raises(UsageError, match="entered only once"):
+        enters(group)
+    enters(kind(config, **own))
+
+
+def test_an_interrupt_between_the_shared_thread_and_its_first_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread that no group shares does not stay."""
+    before = threads()
+
+    def interrupt(loop: BackgroundLoop, fn: Callable[[], object]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BackgroundLoop, "run_sync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        enter(ConsumerGroup(Harness(NOWHERE).config()))
+    for left in threads() - before:
+        left.join(SOON)
+    assert threads() <= before
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_an_interrupt_while_an_embedded_broker_starts(
+    monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """Its thread does not stay, nor its port."""
+    before = threads()
+    interrupt_a_wait(monkeypatch, 1, early=early)
+    with pytest.raises(KeyboardInterrupt):
+        EmbeddedKafka().__enter__()
+    for left in threads() - before:
+        left.join(SOON)
+    assert threads() <= before
