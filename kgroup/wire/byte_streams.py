@@ -27,7 +27,7 @@ async def open_tcp(host: str, port: int) -> trio.SocketStream:
 
     Raises:
         OSError: the host is unknown, or none of its addresses accepts; also if the host or port,
-            which may come from a broker, is invalid.
+            which may come from a broker, is invalid, or no thread can be started to look it up.
 
     Cancellation: nothing is left open.
     """
@@ -41,6 +41,11 @@ async def open_tcp(host: str, port: int) -> trio.SocketStream:
         return await trio.open_tcp_stream(host, port)
     except UnicodeError as error:  # an international name that IDNA 2008 does not allow
         raise OSError(f"the host {host!r:.80} cannot be resolved: {error}") from error
+    except RuntimeError as error:
+        # Names are looked up in threads: none can start at the system's limit, or as Python ends.
+        if "new thread" not in str(error):
+            raise
+        raise OSError(f"the host {host!r:.80} cannot be looked up: {error}") from error
 
 
 MAX_FRAME: Final = 100 * 1024 * 1024

@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -260,6 +260,35 @@ async def test_an_error_says_why_there_is_no_connection(error: OSError, words: s
 
     with pytest.raises(ConnectionLostError, match=f"no connection to b:1: {words}"):
         await Connection.open(fail, "b", 1, client_id=None, timeout=10)
+
+
+class Unable(trio.abc.HostnameResolver):
+    """Cannot look up a host."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def getaddrinfo(self, *_: object) -> NoReturn:
+        """Raise."""
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError(self._text)
+
+    async def getnameinfo(self, *_: object) -> NoReturn:
+        """Raise."""
+        await self.getaddrinfo()
+
+
+@pytest.mark.parametrize(
+    "text", ["can't start new thread", "can't create new thread at interpreter shutdown"]
+)
+async def test_a_host_that_no_thread_can_look_up(text: str) -> None:
+    """It is a lost connection, which is tried again; another RuntimeError is a mistake."""
+    trio.socket.set_custom_hostname_resolver(Unable(text))
+    with pytest.raises(ConnectionLostError, match=f"no connection to broker:1: {text}"):
+        await Connection.open(open_tcp, "broker", 1, client_id=None, timeout=10)
+    trio.socket.set_custom_hostname_resolver(Unable("another mistake"))
+    with pytest.raises(RuntimeError, match="another mistake"):
+        await Connection.open(open_tcp, "broker", 1, client_id=None, timeout=10)
 
 
 async def test_a_reset_is_a_lost_connection() -> None:
