@@ -329,6 +329,10 @@ def closed_by_signals(
     kills the process. A signal that comes within `SAME_WISH` seconds of the one before is no other
     wish: ``timeout`` of the shell, for one, sends it to the process and again to its process group.
 
+    An ignored SIGINT stays ignored, as in other Python programs: that is how a shell starts the
+    background jobs of a script, and Ctrl-C is not for them. SIGTERM is taken in any case: where it
+    has no effect a SIGKILL follows, at which no member leaves.
+
     A process that the program forks within the block inherits the handlers, and has no group. There
     a signal does what it did before the worker began.
 
@@ -368,13 +372,14 @@ def closed_by_signals(
             os.kill(os.getpid(), number)
 
     before = handlers()
-    for number in SIGNALS:
+    taken = [one for one in SIGNALS if one is signal.SIGTERM or before[one] is not signal.SIG_IGN]
+    for number in taken:
         signal.signal(number, close)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # None: it was set in C
+        for number in taken:
+            signal.signal(number, before[number] or signal.SIG_DFL)  # None: it was set in C
 
 
 def check_caller(config: GroupConfig, instead: str) -> None:

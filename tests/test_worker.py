@@ -526,6 +526,20 @@ def test_a_signal_that_comes_twice_is_one_wish(
     assert len(received) == closed + cancelled
 
 
+@pytest.mark.parametrize(("number", "closes"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
+def test_a_signal_that_was_ignored(number: signal.Signals, closes: bool) -> None:
+    """Ctrl-C stays ignored, as for a background job of a shell; SIGTERM closes the group."""
+    calls: list[str] = []
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with closed_by_signals(calls.append, lambda: None, []):
+            signal.raise_signal(number)
+        assert calls == [number.name] * closes
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
 IN_A_PROCESS = """
 import itertools, os, signal, sys
 from kgroup.worker import closed_by_signals
