@@ -8,7 +8,6 @@ the group is made here.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextvars
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from kgroup.aio.bridge import Bridge, deliver_again
 from kgroup.aio.callbacks import in_asyncio
 from kgroup.aio.generation import Generation
 from kgroup.aio.tasks import GRACE, Tasks, stack_of_task
-from kgroup.background.event_loop import LoopEndedError
+from kgroup.background.event_loop import Call, LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, UsageError, any_repr
@@ -131,7 +130,7 @@ class ConsumerGroup(GroupTwin):
             Bridge(self._loop, self._config.group_id), self._loop, asyncio.current_task()
         )
         self._background.start()
-        atexit.register(self._close_at_exit)
+        self._entered()
         self._block.__enter__()
         return self
 
@@ -364,13 +363,14 @@ class ConsumerGroup(GroupTwin):
                 cancelled = error
                 self._background.cancel()
         self._loop.join()
-        atexit.unregister(self._close_at_exit)
+        self._has_left()
         return cancelled
 
-    def _close_at_exit(self) -> None:
-        if not self._loop.forked:
-            self._background.cancel()
-            self._background.leave()
-            with suppress(LoopEndedError):
-                self._loop.run(self._abandon_tasks)
-            self._loop.join()
+    def _begin_to_exit(self) -> None:
+        self._background.cancel()
+        self._background.leave()
+        with suppress(LoopEndedError):
+            self._loop.begin(Call[None](lambda: None), self._abandon_tasks)
+
+    def _wait_at_exit(self) -> None:
+        self._loop.join()

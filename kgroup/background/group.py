@@ -14,6 +14,7 @@ this group its heartbeats, and no other one.
 
 from __future__ import annotations
 
+import atexit
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -37,6 +38,8 @@ from kgroup.tracebacks import raise_outside
 CLOSED: str = "the program closes the group"
 """Why a group closes, if the program gives no other reason."""
 _CANCELLED = "the program cancels the group"
+_OPEN: Final[dict[GroupTwin, None]] = {}
+"""The groups whose blocks are open, which close when the interpreter exits."""
 _OVER: Final = frozenset({Phase.CLOSING, Phase.CLOSED, Phase.FAILED})
 
 
@@ -78,6 +81,35 @@ class GroupTwin(ABC):
 
         Any thread calls it.
         """
+
+    @abstractmethod
+    def _begin_to_exit(self) -> None:
+        """Begin to close, without waiting, because the interpreter exits."""
+
+    @abstractmethod
+    def _wait_at_exit(self) -> None:
+        """Wait until the member has left, and the loop has ended."""
+
+    def _entered(self) -> None:
+        """The block was entered: close the group if the interpreter exits within it."""
+        _OPEN[self] = None
+        atexit.register(self._close_at_exit)
+
+    def _has_left(self) -> None:
+        """The block was left."""
+        _OPEN.pop(self, None)
+        atexit.unregister(self._close_at_exit)
+
+    def _close_at_exit(self) -> None:
+        # Together: one after the other, many groups would take long where no broker answers.
+        while _OPEN:
+            group, _ = _OPEN.popitem()
+            if not group._background.loop.forked:
+                group._begin_to_exit()
+        # Not for the others: what the program does at exit between two entries, it does before the
+        # end of those that it had entered before.
+        if not self._background.loop.forked:
+            self._wait_at_exit()
 
     @property
     def config(self) -> GroupConfig:

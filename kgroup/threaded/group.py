@@ -7,7 +7,6 @@ the group is made here.
 
 from __future__ import annotations
 
-import atexit
 import threading
 from collections.abc import Sequence
 from typing import Self, final
@@ -111,7 +110,7 @@ class ConsumerGroup(GroupTwin):
     def __enter__(self) -> Self:
         self._background.start()
         self._owner = threading.get_ident()
-        atexit.register(self._close_at_exit)
+        self._entered()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
@@ -304,13 +303,14 @@ class ConsumerGroup(GroupTwin):
             self._loop.join()
             raise
         finally:
-            atexit.unregister(self._close_at_exit)
+            self._has_left()
             if self._threads is not None:
                 self._threads.join()
                 if not self._threads.ended.is_set():
                     self._background.late_errors += self._threads.late_errors()
 
-    def _close_at_exit(self) -> None:
-        if not self._loop.forked:
-            self.shutdown("the interpreter exits", promptly=True)
-            self._wait_until_left()
+    def _begin_to_exit(self) -> None:
+        self.shutdown("the interpreter exits", promptly=True)
+
+    def _wait_at_exit(self) -> None:
+        self._wait_until_left()

@@ -140,6 +140,28 @@ def exit_inside(group: ConsumerGroup) -> None:
     held.wait(SOON)
 
 
+def exit_inside_two(group: ConsumerGroup) -> None:
+    """End the program inside two blocks; what the second one has in hand needs the first's end."""
+    config = attrs.evolve(group.config, group_id=f"{group.config.group_id}-2")
+    second = ConsumerGroup(config, on_event=print_event)
+    ending, held = threading.Event(), threading.Barrier(3)
+
+    def handle(generation: Generation) -> None:
+        for batch in generation.records():
+            held.wait(SOON)
+            generation.ending.wait(SOON)
+            if generation.group_id == config.group_id:
+                ending.wait(SOON)
+            ending.set()
+            generation.commit({batch.partition: batch.next_offset})
+            say("committed")
+
+    for one in (group, second):
+        generation = next(one.__enter__())
+        generation.start(handle, generation)
+    held.wait(SOON)
+
+
 def still_running(group: ConsumerGroup) -> None:
     """Leave a thread behind that never ends."""
     with group:
@@ -353,6 +375,7 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "interrupt": interrupt,
     "elsewhere": elsewhere,
     "exit inside": exit_inside,
+    "exit inside two": exit_inside_two,
     "still_running": still_running,
     "lost": lost,
     "fork": fork,

@@ -134,6 +134,17 @@ def test_a_program_that_ends_inside_the_block(kafka: Kafka) -> None:
 
 
 @once
+def test_a_program_that_ends_inside_two_blocks(kafka: Kafka) -> None:
+    """The groups close together: none waits for the drain of another before its own begins."""
+    here = Harness(kafka)
+    here.create(1, 1)
+    with program("exit inside two", here) as running:
+        assert running.ends() == 0
+    assert sorted(running.said) == ["", "committed", "committed", "left True", "left True"]
+    assert here.committed() == 1
+
+
+@once
 @pytest.mark.parametrize("name", ["run on trio", "run in threads", "run on asyncio"])
 @pytest.mark.parametrize(
     ("second", "status"), [(signal.SIGTERM, 128 + 15), (signal.SIGINT, 128 + 2)]
