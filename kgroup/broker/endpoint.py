@@ -77,6 +77,7 @@ class Endpoint:
         self._reserved: list[socket.socket] = []
         """While it does not listen after it did: sockets that are bound to its addresses, so that
         no other program gets its port. They refuse connections, as if nothing was there."""
+        self._over = False
         nursery.start_soon(self._reserve_until_the_end)
 
     @property
@@ -170,6 +171,8 @@ class Endpoint:
             self._listening = None
         listeners, self._listeners = self._listeners, []
         self._reserved += _close_and_reserve(listeners)
+        if self._over:
+            self._release()
 
     async def finish(self, within: float) -> None:
         """Answer the requests that are being served, then end the present connections.
@@ -210,8 +213,13 @@ class Endpoint:
         try:
             await trio.sleep_forever()
         finally:
-            for reserved in self._reserved:
-                reserved.close()
+            self._over = True  # if it is cancelled from outside, `close` is called later
+            self._release()
+
+    def _release(self) -> None:
+        for reserved in self._reserved:
+            reserved.close()
+        self._reserved = []
 
     # Serving.
 

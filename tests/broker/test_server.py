@@ -125,6 +125,17 @@ async def test_a_broker_ends_when_it_is_cancelled(
     assert trio.current_time() == 5
 
 
+async def test_a_broker_that_is_cancelled_gives_its_port_back() -> None:
+    """No socket of it stays bound, whichever of its tasks ends first."""
+    for _ in range(10):  # trio runs the tasks in any order
+        with trio.CancelScope() as scope:
+            async with serve() as broker:
+                scope.cancel()
+                await trio.sleep_forever()
+        with socket.socket() as another:
+            another.bind(("127.0.0.1", broker.port))
+
+
 async def test_a_disconnected_broker_comes_back_on_its_port() -> None:
     """Disconnecting closes connections and refuses new ones; a restarted broker has its state."""
     async with serve() as broker:
