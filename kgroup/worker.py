@@ -55,6 +55,7 @@ from kgroup.interfaces import Batch
 from kgroup.logs import LOGGER
 from kgroup.running_loop import running_library
 from kgroup.runtime import Runtime
+from kgroup.status import GroupStatus
 from kgroup.tracebacks import described
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import post_to
@@ -125,14 +126,7 @@ def run(
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:
         raise failure
-    status = group.status()
-    report_end(
-        config,
-        received,
-        cut_short=status.cut_short,
-        lost=status.lost,
-        unconfirmed=status.leave_unconfirmed,
-    )
+    report_end(config, received, group.status())
 
 
 async def serve(
@@ -417,22 +411,13 @@ def report(config: GroupConfig, reason: str) -> None:
         sys.stderr.write(f"kgroup: the worker of group {config.group_id!r} {reason}\n")
 
 
-def report_end(
-    config: GroupConfig,
-    received: Sequence[int],
-    *,
-    cut_short: bool = False,
-    lost: bool = False,
-    unconfirmed: bool = False,
-) -> None:
+def report_end(config: GroupConfig, received: Sequence[int], status: GroupStatus) -> None:
     """Report the end of a worker that did not fail.
 
     Args:
         config: the group's.
         received: the signals.
-        cut_short: whether functions were still running when the last drain ended.
-        lost: whether the last generation lost its partitions.
-        unconfirmed: whether the coordinator has not confirmed that the member leaves.
+        status: the group's, at the end.
 
     Raises:
         SystemExit: there was a second signal.
@@ -444,15 +429,15 @@ def report_end(
     left, waits = "left", ""
     if config.group_instance_id is not None:
         left = "stays in the group as a static member"
-    elif unconfirmed:
+    elif status.leave_unconfirmed:
         left = "ended"
         waits = (
             "; the coordinator has not confirmed that it leaves, so its partitions may wait for up"
             f" to {config.session_timeout:g} s (session_timeout)"
         )
-    if lost:
+    if status.lost:
         done = f"{left}, but had lost its partitions before its work was finished; {_REPEATED}"
-    elif cut_short:
+    elif status.cut_short:
         seconds = f"{config.drain_timeout:g} s (drain_timeout)"
         done = f"{left}, although functions still ran after {seconds}; {_REPEATED}"
     else:

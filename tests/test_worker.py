@@ -24,6 +24,7 @@ from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, Message, RecordSource
 from kgroup.records.buffered_source import BufferedSource
 from kgroup.records.fetcher import FetcherBroken
+from kgroup.status import GroupStatus, Phase
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
 from kgroup.worker import SAME_WISH, closed_by_signals, report_end, report_failure
@@ -610,7 +611,8 @@ def test_one_line_says_how_a_worker_ended(
     config = kgroup.GroupConfig(
         bootstrap_servers="localhost:1", group_id="g", topics=["t"], group_instance_id=instance
     )
-    report_end(config, [signal.SIGTERM], unconfirmed=instance is not None)
+    status = GroupStatus(group_id="g", phase=Phase.CLOSED, leave_unconfirmed=instance is not None)
+    report_end(config, [signal.SIGTERM], status)
     line = f"kgroup: the worker of group 'g' has finished its work and {left}: SIGTERM\n"
     assert capsys.readouterr().err == line
 
@@ -620,8 +622,11 @@ def test_one_line_says_how_a_worker_ended(
     [
         ({"cut_short": True}, f"left, although functions still ran after 2 s{CUT}"),
         ({"cut_short": True, "lost": True}, f"left, but had lost its partitions{LOST}"),
-        ({"lost": True, "unconfirmed": True}, f"ended, but had lost its partitions{LOST}{WAITS}"),
-        ({"unconfirmed": True}, f"has finished its work and ended{WAITS}"),
+        (
+            {"lost": True, "leave_unconfirmed": True},
+            f"ended, but had lost its partitions{LOST}{WAITS}",
+        ),
+        ({"leave_unconfirmed": True}, f"has finished its work and ended{WAITS}"),
     ],
     ids=lambda one: "+".join(one) if isinstance(one, dict) else "",
 )
@@ -632,5 +637,6 @@ def test_the_line_of_a_worker_that_did_not_end_as_it_should(
     config = kgroup.GroupConfig(
         bootstrap_servers="localhost:1", group_id="g", topics=["t"], drain_timeout=2.0
     )
-    report_end(config, [signal.SIGTERM], **facts)
+    status = GroupStatus(group_id="g", phase=Phase.CLOSED, **facts)  # type: ignore[arg-type]
+    report_end(config, [signal.SIGTERM], status)
     assert capsys.readouterr().err == f"kgroup: the worker of group 'g' {said}: SIGTERM\n"

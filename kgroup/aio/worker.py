@@ -106,7 +106,7 @@ def run(
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:
         raise failure
-    report_end(config, received, cut_short=group.status().cut_short)
+    report_end(config, received, group.status())
 
 
 async def serve(

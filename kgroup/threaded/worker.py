@@ -101,14 +101,7 @@ def run(
     # Raised here, so that the exception keeps its own cause and context, and gets no others.
     if failure is not None:
         raise failure
-    status = group.status()
-    report_end(
-        config,
-        received,
-        cut_short=status.cut_short,
-        lost=status.lost,
-        unconfirmed=status.leave_unconfirmed,
-    )
+    report_end(config, received, group.status())
 
 
 def serve(

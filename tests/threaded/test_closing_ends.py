@@ -192,6 +192,5 @@ def test_a_worker_that_loses_its_partitions_in_its_drain(own: EmbeddedKafka, nam
     (line,) = [one for one in running.said if one.startswith("kgroup: the worker of group")]
     assert "records that it has processed and not committed will be read again" in line
     assert "has finished its work" not in line
-    if name != "asyncio":
-        assert "ended, but had lost its partitions before its work was finished" in line
-        assert "the coordinator has not confirmed that it leaves" in line
+    assert "ended, but had lost its partitions before its work was finished" in line
+    assert "the coordinator has not confirmed that it leaves" in line
