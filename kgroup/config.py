@@ -106,7 +106,7 @@ def _check_topic_names(field: str, value: Any) -> None:
                 field,
                 topic,
                 f"this name {fault}; a topic's name has 1 to 249 ASCII letters, digits, '.', '_' or"
-                " '-', and a pattern must be compiled from a str",
+                " '-'; a pattern is re.compile(\"orders.*\"), which matches whole names",
             )
     if len(set(value)) != len(value):
         raise ConfigError(field, value, "each topic may occur only once")

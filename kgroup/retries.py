@@ -147,14 +147,15 @@ def retrying_with(
 
     async def process(generation: Any, batch: Batch) -> int | None:
         check_generation(generation, loop.kind, loop.package)
+        progress = progress_of(process, batch)
         if isinstance(park, DeadLetters):
             subscription, addresses = subscription_of(generation)
             if park.unchecked:
                 missing = await loop.in_thread(partial(park.missing, subscription))
                 if missing is not None:
                     generation.emit(missing)
-            park.check_unread(subscription, addresses, generation.group_id)
-        progress = progress_of(process, batch)
+            with progress.parking(park):
+                park.check_unread(subscription, addresses, generation.group_id)
         open_records = open_records_of(generation)
         records = _Records(loop, handle, park, generation, progress, open_records, process)
         for message in batch:

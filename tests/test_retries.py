@@ -545,6 +545,7 @@ async def test_a_worker_that_reads_its_dead_letters(
         assert isinstance(error, UsageError)
         words = remedy.split(" .* ")
         assert all(each in str(error) for each in ("topic 'topic' of DeadLetters", *words))
+        assert error.__notes__[0].startswith("<DeadLetters 'topic'> raised this for offset 0 of")
 
 
 def address_of(group: kgroup.ConsumerGroup) -> tuple[str, int]:

@@ -57,12 +57,13 @@ def retrying(
 
     def process(generation: Generation, batch: Batch) -> int | None:
         check_generation(generation, Generation, "kgroup.threaded")
+        progress = progress_of(process, batch)
         if isinstance(park, DeadLetters):
             subscription, addresses = subscription_of(generation)
             if (missing := park.missing(subscription)) is not None:
                 _emit(generation, missing)
-            park.check_unread(subscription, addresses, generation.group_id)
-        progress = progress_of(process, batch)
+            with progress.parking(park):
+                park.check_unread(subscription, addresses, generation.group_id)
         open_records = open_records_of(generation)
         for message in batch:
             record = RecordAttempts(message, batch.partition, policy)

@@ -218,6 +218,7 @@ def test_a_worker_that_reads_its_dead_letters(kafka: Kafka) -> None:
     with pytest.raises(ExceptionGroup) as raised, here.group() as group:
         serve(group, process)
     assert raised.group_contains(UsageError, match="would read its own dead letters")
+    assert raised.value.exceptions[0].__notes__[0].startswith("<DeadLetters ")
     assert processed == []
 
 
