@@ -178,7 +178,7 @@ async def test_a_group_that_was_cancelled(autojump_clock: MockClock) -> None:
                 await group.next()
                 await trio.sleep_forever()
         assert (group.status().phase, group.health().live) == (Phase.CLOSED, True)
-        assert "cancelled" in group.status().detail
+        assert "the program cancels the group" in group.status().detail
 
 
 async def test_the_end_of_a_member_that_loses_its_partitions_in_a_drain(
