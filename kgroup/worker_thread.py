@@ -7,7 +7,8 @@ A thread cannot be cancelled. A cancelled caller stops waiting for it; the threa
 function returns, and the result is ignored. So that such threads cannot pile up, a `WorkerThread`
 starts one only after the one before it has ended. A member has five of them: for its assignor, for
 DescribeGroups responses, for large responses, for its own assignment and the names that others
-subscribe to, and for the start offsets that the program has.
+subscribe to, and for the start offsets that the program has. Functions for logins have up to three
+of their own (``kgroup.wire.logins``).
 
 INVARIANT: a `WorkerThread` has at most one thread at a time; it has the name that the caller gave.
 """

@@ -50,7 +50,12 @@ class InternalErrors:
         self.seen += 1
         self._latest.append(InternalError(during, error))
         _LOG.error("internal error of the embedded broker: %s", during, exc_info=error)
-        kept: BaseException | None = error
-        while kept is not None:
+        left: list[BaseException | None] = [error]
+        cleared = set[int]()
+        while left:
+            kept = left.pop()
+            if kept is None or id(kept) in cleared:  # causes may form a circle
+                continue
+            cleared.add(id(kept))
             kept.__traceback__ = None
-            kept = kept.__cause__ or kept.__context__
+            left += [kept.__cause__, kept.__context__, *getattr(kept, "exceptions", ())]

@@ -53,7 +53,7 @@ def why_not_connected(
     """
 
     async def first_failure() -> KgroupError | None:
-        secured = ConnectionSecurity(security, WorkerThread())
+        secured = ConnectionSecurity(security, WorkerThread)
         limit = min(timeout, _TIMEOUT)
         for host, port in map(split_address, [*addresses][:_MOST]):
             try:

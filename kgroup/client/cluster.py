@@ -103,7 +103,7 @@ class Cluster:
         random: Random,
         compute: Compute = compute_inline,
     ) -> None:
-        self._security = ConnectionSecurity(config.security, compute)
+        self._security = ConnectionSecurity(config.security, lambda: compute)
         self._config = config
         self._compute = compute
         self._open_stream = open_stream

@@ -186,11 +186,11 @@ _RENEWED: Final = (
     "the files of the certificates have changed; a Consumer that has read them continues where the"
     " last one was"
 )
-
 _WITHOUT_FORMER: Final = (
     f"librdkafka goes on requesting topics that are not read any more, by now more than"
     f" {MOST_FORMER_TOPICS}; another Consumer without them continues where the last one was"
 )
+
 OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
 
@@ -271,7 +271,7 @@ class ConsumerThread:
         self._assigned_topics: set[str] = set()
         """All topics of which this Consumer has fetched a partition."""
         self._subscribed: frozenset[str] = frozenset()
-        """The topics that a member prepared last."""
+        """The topics that its members prepared last."""
         self._watermarks: dict[TopicPartition, int] = {}
         """The high watermarks, as far as they are known. Any thread may look one up."""
         self._watermarks_due = 0.0
@@ -322,9 +322,14 @@ class ConsumerThread:
             self._login.end()
         self._post(self._close)
 
-    def prepare(self, topics: Collection[str]) -> None:
-        """Request the leaders of these topics, because partitions of them may be started soon."""
-        self._post(lambda: self._prepare(topics))
+    def prepare(self, topics: Collection[str], subscribed: Collection[str]) -> None:
+        """Request the leaders of these topics, because partitions of them may be started soon.
+
+        Args:
+            topics: the topics.
+            subscribed: all topics that the members that use the thread may still want.
+        """
+        self._post(lambda: self._prepare(topics, frozenset(subscribed)))
 
     def activate(self) -> None:
         """See ``Fetcher``."""
@@ -565,9 +570,9 @@ class ConsumerThread:
             return self._commands.get(block=False)
         return self._commands.get(timeout=max(0.0, self._idle_poll_due - monotonic()))
 
-    def _prepare(self, topics: Collection[str]) -> None:
+    def _prepare(self, topics: Collection[str], subscribed: frozenset[str]) -> None:
         # librdkafka keeps what it knows of a topic up to date as long as it fetches the topic.
-        self._subscribed = frozenset(topics)
+        self._subscribed = subscribed
         fetched = {partition.topic for partition in self._fetches}
         request_leaders(self._consumer, (topic for topic in topics if topic not in fetched))
 
@@ -676,9 +681,10 @@ class ConsumerThread:
         """Take errors and log lines, which would pile up, while there is nothing to poll for.
 
         Without a fetch nothing else is in the Consumer's queue. With fetches they lie among records
-        for which there may be no room. INVARIANT: such records are taken only while no broker is
-        connected: none follow then, and those that are there are within librdkafka's part of the
-        buffer. As long as a broker is connected, librdkafka rarely has an error to say.
+        for which there may be no room: these are dropped, and fetched again. So that is done only
+        while no broker is connected. As long as one is, librdkafka rarely has an error to say.
+
+        INVARIANT: what is delivered from here has no record, so that the buffer does not grow.
         """
         now = monotonic()
         if now < self._idle_poll_due:
@@ -690,11 +696,13 @@ class ConsumerThread:
             if has_broker(self._consumer, next(iter(self._fetches)).topic):
                 self._lost_brokers.connected(now)
                 return
-        # Errors without a record stay for the next delivery.
-        if chunk := self._poll(0):
-            items = self._items_of(chunk)
-            self._count(items)
-            self._deliver_items(items)
+        chunk = self._poll(0)
+        if chunk and self._fetches:
+            # What it says of a partition it says again; other errors have come by the callback, and
+            # stay for the next delivery.
+            self._fetch_again(self._fetches)
+        elif chunk:
+            self._deliver_items(self._items_of(chunk))
 
     def _may_lend(self) -> bool:
         """Whether the last loan was made use of, or is long enough ago to try another one."""

@@ -162,10 +162,10 @@ class LibrdkafkaSource(BufferedSource):
         self._begin()
         # librdkafka ends the whole process on some impossible names.
         possible = [topic for topic in topics if name_fault(topic) is None]
-        if self._shared is None:
-            self._thread.prepare(possible)
+        if isinstance(self._fetcher, SharedFetcher):
+            self._fetcher.prepare(possible)
         else:
-            self._shared.thread.prepare(possible)
+            self._thread.prepare(possible, possible)
 
     def assign(
         self,

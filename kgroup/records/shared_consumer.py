@@ -91,7 +91,7 @@ class SharedThread(Protocol):
         """See ``Fetcher``."""
         ...
 
-    def prepare(self, topics: Collection[str]) -> None:
+    def prepare(self, topics: Collection[str], subscribed: Collection[str]) -> None:
         """See ``ConsumerThread``."""
         ...
 
@@ -163,7 +163,8 @@ class SharedConsumer:
         self._limits = limits
         self._fetch_ids = count(1)
         self._fetches: dict[TopicPartition, _SharedFetch] = {}
-        self._members: dict[SharedFetcher, None] = {}
+        self._members: dict[SharedFetcher, Collection[str]] = {}
+        """With the topics that each of them prepared last."""
 
     @property
     def empty(self) -> bool:
@@ -175,7 +176,12 @@ class SharedConsumer:
 
     def add(self, member: SharedFetcher) -> None:
         """Let a member use it."""
-        self._members[member] = None
+        self._members[member] = ()
+
+    def prepare(self, member: SharedFetcher, topics: Collection[str]) -> None:
+        """Request the leaders of topics for a member; see ``ConsumerThread``."""
+        self._members[member] = topics
+        self.thread.prepare(topics, frozenset().union(*self._members.values()))
 
     def has(self, member: SharedFetcher) -> bool:
         """Whether a member uses it."""
@@ -367,8 +373,8 @@ class SharedFetcher:
         return False
 
     def prepare(self, topics: Collection[str]) -> None:
-        """See ``ConsumerThread``."""
-        self._consumer.thread.prepare(topics)
+        """Request the leaders of topics while the member joins."""
+        self._consumer.prepare(self, topics)
 
     def activate(self) -> None:
         """See ``Fetcher``."""

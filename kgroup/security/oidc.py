@@ -178,7 +178,7 @@ class OidcClientCredentials:
 
     def _shown(self, words: object) -> str:
         """The provider's words in one line, without the secret; to be cut only afterwards."""
-        return self.client_secret.hidden_in(" ".join(str(words).split()))
+        return " ".join(self.client_secret.hidden_in(str(words)).split())
 
 
 def _context(ca: str | None) -> ssl.SSLContext:

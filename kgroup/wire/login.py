@@ -84,10 +84,12 @@ class ConnectionSecurity:
 
     Args:
         security: the settings.
-        compute: calls the program's functions that are not async.
+        compute: makes what calls the program's functions that are not async.
     """
 
-    def __init__(self, security: Security, compute: Compute = compute_inline) -> None:
+    def __init__(
+        self, security: Security, compute: Callable[[], Compute] = lambda: compute_inline
+    ) -> None:
         self._security = security
         self._compute = compute
         self._contexts = SslContexts(security)
@@ -196,7 +198,7 @@ class ConnectionSecurity:
 
     def _logins_of_loop(self) -> Logins:
         if self._logins is None:
-            self._logins = logins_of(self._security, lambda: self._compute)
+            self._logins = logins_of(self._security, self._compute)
         return self._logins
 
 
@@ -231,8 +233,8 @@ def _refused(
     answer: Any, login: Login, given: Token | Credentials, mechanism: SaslMechanism, broker: str
 ) -> AuthenticationError:
     secret = given.value if isinstance(given, Token) else given.password
-    words = " ".join(str(answer.error_message or "").split())
-    reason = secret.hidden_in(words) or "it gives no reason"
+    words = secret.hidden_in(str(answer.error_message or ""))
+    reason = " ".join(words.split()) or "it gives no reason"
     if isinstance(login, OauthBearerLogin):
         reason = f"{reason:.200}; {login.refusal()}"
     else:

@@ -190,14 +190,15 @@ class Logins:
                     self._report(f"{error}; {self._state()}; the next attempt is in {pause:.3g} s")
                     await trio.sleep(pause)
                     continue
-                if self._kind is Token or self.latest != before:
-                    wait = FIRST_WAIT
                 if self._kind is Token:
+                    wait = FIRST_WAIT
                     await trio.sleep(SHORTEST_WAIT)
-                if self._kind is Credentials:
-                    # A data plane that is refused asks three times a second.
-                    await trio.sleep(wait)
-                    wait = min(wait * 2, LONGEST_WAIT) if self.latest == before else FIRST_WAIT
+                    continue
+                if self.latest != before:
+                    wait = FIRST_WAIT
+                # A data plane that is refused asks three times a second.
+                await trio.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT) if self.latest == before else FIRST_WAIT
         finally:
             del self._reports[key]
 

@@ -14,6 +14,7 @@ import trio.testing
 from kgroup.broker import EmbeddedBroker
 from kgroup.broker.apis import APIS
 from kgroup.broker.handlers import metadata
+from kgroup.broker.internal_errors import InternalErrors
 from kgroup.wire.codec import encode_request
 from kgroup.wire.versions import API_KEYS
 from tests.broker.record_batches import batch
@@ -152,6 +153,23 @@ async def test_an_internal_error_is_kept_without_what_its_functions_worked_on(
     assert internal.error.__traceback__ is None
     assert isinstance(internal.error.__cause__, LookupError)
     assert internal.error.__cause__.__traceback__ is None
+
+
+def test_an_internal_error_whose_causes_form_a_circle() -> None:
+    """It is kept like others, and so are the exceptions of a group: none has a traceback."""
+
+    def raised(error: Exception) -> Exception:
+        try:
+            raise error
+        except Exception as one:
+            return one
+
+    first, second = raised(ValueError("first")), raised(ValueError("second"))
+    first.__cause__, second.__cause__ = second, first
+    group = raised(ExceptionGroup("both", [first]))
+    kept = InternalErrors()
+    kept.record("a test", group)
+    assert [one.__traceback__ for one in (group, first, second)] == [None] * 3
 
 
 async def test_an_internal_error_is_answered_and_logged(

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError
 
 from kgroup.config import GroupConfig
 from kgroup.errors import AuthorizationError, FetchError, OffsetOutOfRangeError
+from kgroup.records import consumer_thread
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.fetcher import (
     FetchedItem,
@@ -156,6 +157,24 @@ async def test_nothing_connects_before_the_first_login_was_accepted() -> None:
         pass
     member.prepare(["t"])
     assert not threads()
+
+
+async def test_topics_of_every_member_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Consumer is not replaced for topics that one member has read and may read again."""
+    monkeypatch.setattr(consumer_thread, "MOST_FORMER_TOPICS", 5)
+    opened, names = Opened(), [f"topic-{number}" for number in range(10)]
+    async with members(opened, 2) as (first, second):
+        first.prepare(names)
+        for epoch, name in enumerate(names, 1):
+            second.prepare(["t"])
+            first.assign(epoch, {TopicPartition(name, 0): 0})
+            first.open(epoch, [TopicPartition(name, 0)])
+            assert first._shared is not None
+            for _ in range(2):  # until the thread has done so
+                done = threading.Event()
+                first._shared.thread._post(done.set)
+                assert await trio.to_thread.run_sync(done.wait, PATIENCE)
+        assert len(opened.consumers) == 1
 
 
 async def test_each_member_gets_the_records_of_its_partitions() -> None:
@@ -461,7 +480,7 @@ class _Shared:
 
 
 class _ScriptedThread(ScriptedFetcher):
-    def prepare(self, topics: object) -> None:
+    def prepare(self, topics: object, subscribed: object) -> None:
         """Do nothing."""
 
 

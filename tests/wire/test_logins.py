@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kgroup.errors import AuthenticationError
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
+from kgroup.wire.login import ConnectionSecurity
 from kgroup.wire.logins import (
+    _LOGINS,
     FIRST_WAIT,
     LONGEST_LOOKUP,
     MOST_CALLS,
@@ -194,7 +197,7 @@ async def test_a_function_that_hangs_is_called_again(mock_clock: MockClock, hang
             await logins.for_new_connection()
 
     async def begin_and_hang() -> None:
-        await trio.to_thread.run_sync(began.acquire)
+        assert await trio.to_thread.run_sync(lambda: began.acquire(timeout=60))
         mock_clock.jump(LONGEST_LOOKUP)
 
     async def pass_pause() -> None:
@@ -301,6 +304,23 @@ async def test_a_refused_password_is_looked_up_in_the_background(
     await trio.sleep(40)
     assert len(calls) <= 8
     assert (heard, logins.latest) == (["changed"], Credentials("alice", "two"))
+
+
+async def test_logins_of_settings_that_are_gone_are_forgotten() -> None:
+    """A program that makes settings for each of its connections keeps nothing of the last ones."""
+    for _ in range(3):
+        security = ConnectionSecurity(
+            Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", credentials=with_nothing)
+        )
+        await security.look_up()
+    del security
+    gc.collect()
+    assert len(_LOGINS.get()) == 0
+
+
+def with_nothing() -> Credentials:
+    """A function for user name and password."""
+    return Credentials("alice", "secret")
 
 
 async def test_members_with_equal_settings_share_their_logins() -> None:
