@@ -161,7 +161,7 @@ def test_an_internal_error_whose_causes_form_a_circle() -> None:
     def raised(error: Exception) -> Exception:
         try:
             raise error
-        except Exception as one:
+        except Exception as one:  # noqa: BLE001 # for its traceback
             return one
 
     first, second = raised(ValueError("first")), raised(ValueError("second"))
