@@ -38,4 +38,7 @@ class LoopProbe:
         if sent is not None:
             return max(0.0, self._now() - sent)
         self._sent = self._now()
-        return 0.0 if post_to(self._token, partial(setattr, self, "_sent", None)) else None
+        if not post_to(self._token, partial(setattr, self, "_sent", None)):
+            self._sent = None  # what has ended is not blocked, whenever it is asked again
+            return None
+        return 0.0

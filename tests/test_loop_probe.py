@@ -45,10 +45,14 @@ async def test_a_blocked_loop_is_seen_by_the_second_probe() -> None:
 
 
 def test_a_loop_that_has_ended() -> None:
-    """None says so."""
+    """None says so, however often it is asked and however long ago that was."""
+    time = Time()
 
     async def main() -> LoopProbe:
         await trio.lowlevel.checkpoint()
-        return LoopProbe(lambda: 0.0)
+        return LoopProbe(time.now)
 
-    assert trio.run(main).blocked() is None
+    probe = trio.run(main)
+    assert probe.blocked() is None
+    time.at = 30.0
+    assert probe.blocked() is None
