@@ -69,6 +69,7 @@ from kgroup.wire.logins import Logins, logins_of
 from kgroup.worker_thread import WorkerThread
 
 _UNSUBSCRIBED: Final = "the program unsubscribed"
+_LOOP_ENDED: Final = "its event loop has ended"
 _FORCE: Final = 1.0
 """Seconds for the record source to end, after the member has left and closed its connections."""
 
@@ -179,6 +180,8 @@ class ConsumerGroup:
         """What the program was handling when it entered the block."""
         self._body_runs = True
         self._done = trio.Event()
+        # What has ended the manager, if no error of the group and nothing of the program's has.
+        self._crash = ""
         self._changed = Notifier()
         self._outlasting: Callable[[], Sequence[str]] = tuple
         """The names of the program's threads, or tasks of asyncio, that the last generation has
@@ -510,13 +513,15 @@ class ConsumerGroup:
             phase = Phase.NOT_ENTERED
         elif error is not None:
             phase, detail = Phase.FAILED, in_one_line(error)
+        elif self._crash:
+            phase, detail = Phase.FAILED, self._crash
         elif self._closing is not None:
             over = self._done.is_set() or loop_ended
             phase, detail = (Phase.CLOSED if over else Phase.CLOSING), self._closing
-        elif loop_ended:
-            phase, detail = Phase.FAILED, "its event loop has ended"
-        elif self._done.is_set():
+        elif self._done.is_set():  # before the loop has ended, as it does some time after any group
             phase, detail = Phase.CLOSED, "the program cancels the group"
+        elif loop_ended:
+            phase, detail = Phase.FAILED, _LOOP_ENDED
         elif runner is None and not self._subscription.topics:
             phase, detail = Phase.UNSUBSCRIBED, ""
         elif runner is None:
@@ -584,6 +589,12 @@ class ConsumerGroup:
             if self._closing is None:
                 with self._until_closing() as around:
                     await self._run_member(around)
+        except BaseException as error:
+            if not _is_cancellation(error):
+                self._crash = in_one_line(error)
+            elif _trio_fails():
+                self._crash = _LOOP_ENDED
+            raise
         finally:
             if self._errors:
                 self._body.cancel()
@@ -795,6 +806,18 @@ class ConsumerGroup:
         errors = [*self._errors, *([other] if other is not None else [])]
         failed = BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
         raise_outside(failed, self._outside)
+
+
+def _trio_fails() -> bool:
+    """Whether trio cancels, or has forgotten, all tasks because of an error of its own.
+
+    What cancels the program's tasks only is no failure, and looks the same in a task.
+    """
+    try:
+        root = trio.lowlevel.current_root_task()
+    except RuntimeError:  # the loop is gone: Python closes the coroutines of its tasks
+        return True
+    return root is None or any(one.cancel_scope.cancel_called for one in root.child_nurseries)
 
 
 def _is_cancellation(error: BaseException) -> bool:

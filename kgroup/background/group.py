@@ -22,7 +22,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
 
-import attrs
 import trio
 
 from kgroup.background.event_loop import BackgroundLoop
@@ -314,12 +313,7 @@ class BackgroundGroup:
 
     def status(self) -> GroupStatus:
         """What the member is doing now; any thread may call it."""
-        status = self.trio.status()
-        if status.phase is Phase.FAILED and self.loop.error is None and self._error is None:
-            # `cancel` does not close the trio group, but cancels it, and the loop ends.
-            detail = self._close_reason or status.detail
-            return attrs.evolve(status, phase=Phase.CLOSED, detail=detail)
-        return status
+        return self.trio.status()
 
     def start_service(self, fn: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Start a task that is cancelled when the loop ends; in the loop."""

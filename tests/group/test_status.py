@@ -14,7 +14,7 @@ from kgroup.clocks import SuspendAwareClock
 from kgroup.events import Event, GenerationDraining, GenerationEnded, Joining
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from kgroup.interfaces import Batch
+from kgroup.interfaces import Batch, RecordSource
 from kgroup.status import Phase
 from kgroup.testing.memory import memory_runtime
 from tests.group.harness import P0, harness
@@ -256,6 +256,40 @@ def test_an_event_loop_that_died() -> None:
     health = groups[0].health()
     assert (health.live, health.status.phase) == (False, Phase.FAILED)
     assert "its event loop has ended" in health.reasons[0]
+
+
+def test_an_event_loop_that_ends_after_its_group_was_cancelled() -> None:
+    """The group stays closed, and live."""
+
+    async def main() -> ConsumerGroup:
+        async with harness() as here:
+            runtime = attrs.evolve(memory_runtime(here.broker), clock=SuspendAwareClock())
+            group = ConsumerGroup(here.config(), runtime=runtime)
+            with trio.CancelScope() as scope:
+                async with group:
+                    scope.cancel()
+                    await group.next()
+            return group
+
+    health = trio.run(main).health()
+    assert (health.live, health.status.phase) == (True, Phase.CLOSED)
+
+
+async def test_a_record_source_that_fails_in_an_unknown_way(autojump_clock: MockClock) -> None:
+    """Its exception has closed the group, so that the member is not live."""
+
+    def no_source(*_: object) -> RecordSource:
+        raise ZeroDivisionError("on purpose")
+
+    async with harness() as here:
+        runtime = attrs.evolve(memory_runtime(here.broker), record_source=no_source)
+        group = ConsumerGroup(here.config(), runtime=runtime)
+        with pytest.RaisesGroup(ZeroDivisionError):
+            async with group:
+                await group.next()
+        health = group.health()
+        assert (health.live, health.status.phase) == (False, Phase.FAILED)
+        assert "ZeroDivisionError: on purpose" in health.status.detail
 
 
 async def test_a_status_while_the_first_generation_begins(
