@@ -42,6 +42,10 @@ T = TypeVar("T")
 
 GRACE: Final = 1.0
 """Seconds that a cancelled task may take, before it is reported and cancelled again."""
+_HOLDS: Final = (
+    "group %s: the function %s of the settings is still running after it was cancelled, and the"
+    " group's block waits for it. It is cancelled again every %g s. Its stack:\n%s"
+)
 _TURNS: Final = 4
 """Turns of asyncio's loop: to resume a task, to end it, to call its callbacks, and one more."""
 
@@ -71,8 +75,8 @@ class Tasks:
         self.thread = threading.current_thread()
 
     def names(self) -> list[str]:
-        """The names of those that run; in any thread."""
-        return sorted(task.name for task in list(self.running))
+        """The names of those that run and are work of a generation; in any thread."""
+        return sorted(task.name for task in list(self.running) if task.is_work)
 
     async def loop_runs(self) -> bool | None:
         """Whether asyncio's loop makes some turns within `GRACE`; None if they took half of it.
@@ -107,9 +111,9 @@ class Tasks:
 
         In the background loop.
         """
-        await trio.lowlevel.checkpoint()
-        for task in list(self.running):
-            await task.until_ended()
+        async with trio.open_nursery() as nursery:
+            for task in list(self.running):
+                nursery.start_soon(task.until_ended)
 
     def abandon(self) -> None:
         """Wait for none of them any more, nor for later ones; in the background loop.
@@ -144,6 +148,7 @@ class ProgramTask(Generic[T]):
     Attributes:
         name: the function's name.
         cancelled: whether it was cancelled by others than the trio task.
+        is_work: whether a generation ends only after it; functions of the settings are no work.
     """
 
     def __init__(
@@ -158,6 +163,7 @@ class ProgramTask(Generic[T]):
     ) -> None:
         self.name = name_of(fn)
         self.cancelled = False
+        self.is_work = False
         self._tasks = tasks
         self._context = context
         self._around = around or nullcontext()
@@ -273,6 +279,7 @@ class ProgramTask(Generic[T]):
 
         Cancellation: the function is cancelled, and waited for if the wait is shielded.
         """
+        self.is_work = shielded
         self._tasks.waited_for(self)
         try:
             await self._done.wait()
@@ -293,7 +300,11 @@ class ProgramTask(Generic[T]):
         return self._result[0] if self._result else None
 
     async def until_ended(self, emit: Callable[..., object] | None = None) -> None:
-        """Wait for the function, which was cancelled, and cancel it again every `GRACE` seconds."""
+        """Wait for the function, which was cancelled, and cancel it again every `GRACE` seconds.
+
+        Args:
+            emit: called once if it continues, as for `wait`; without it, that is logged.
+        """
         reported = False
         while not self._done.is_set():
             await self._until_loop_runs(emit)
@@ -303,10 +314,13 @@ class ProgramTask(Generic[T]):
                     break
             if self._done.is_set():
                 return
-            if emit is not None and not reported:
+            if not reported:
                 reported = True
                 stack = stack_of_task(self._task, self._tasks.thread)
-                emit(TaskStillRunning, task=self.name, stack=stack)
+                if emit is None:  # the event says what holds for a generation's tasks only
+                    LOGGER.warning(_HOLDS, self._tasks.bridge.group_id, self.name, GRACE, stack)
+                else:
+                    emit(TaskStillRunning, task=self.name, stack=stack)
             if not self._tasks.bridge.post(self._cancel):
                 self.abandon()  # asyncio's loop is closed
 

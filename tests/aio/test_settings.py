@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ def closed_while_blocked(group: aio.ConsumerGroup, *, runs: bool = True) -> None
         group: the group.
         runs: whether it first has to run a function of its settings in the loop.
     """
-    while runs and not group._program_tasks().names():
+    while runs and not group._program_tasks().running:
         time.sleep(0.001)
     group.shutdown("the loop is blocked", promptly=True)
     while group.status().phase is not Phase.CLOSED:
@@ -98,6 +99,72 @@ def test_the_block_waits_for_what_it_cancels(
     assert starts.__qualname__ in record.message
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], KeyError)
+
+
+@embedded
+def test_a_function_that_goes_on_after_its_cancellation(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The block waits for it, and one warning names it and shows where it waits."""
+    monkeypatch.setattr("kgroup.aio.tasks.GRACE", 0.1)
+    here = Here(kafka)
+    begun, cancellations = asyncio.Event(), 0
+
+    async def starts(_: object) -> dict[TopicPartition, int]:
+        nonlocal cancellations
+        begun.set()
+        while cancellations < 4:
+            try:
+                await forever()
+            except asyncio.CancelledError:
+                cancellations += 1
+        return {}
+
+    async def main() -> None:
+        async with here.group(starts=starts) as group:
+            waiting = asyncio.create_task(anext(group))
+            await begun.wait()
+            group.shutdown(promptly=True)
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+        assert cancellations == 4
+
+    with caplog.at_level(logging.WARNING, "kgroup"):
+        in_asyncio(main)
+    (record,) = (one for one in caplog.records if "still running" in one.message)
+    assert starts.__qualname__ in record.message
+    assert "await forever()" in record.message
+
+
+@embedded
+def test_a_function_that_goes_on_is_no_work_of_an_idle_member(kafka: Kafka) -> None:
+    """The member has nothing of a generation that still runs, so it is idle."""
+    here = Here(kafka)
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    async def starts(_: object) -> dict[TopicPartition, int]:
+        begun.set()
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        return {}
+
+    async def main() -> None:
+        async with here.group(starts=starts) as group:
+            waiting = asyncio.create_task(anext(group))
+            await begun.wait()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            group.subscribe(["another"])  # so that nothing needs the function any more
+            while group.status().phase is Phase.STARTING:
+                await asyncio.sleep(0.01)
+            runs, status = bool(group._program_tasks().running), group.status()
+            released.set()  # before the test fails, because the block waits for the function
+        assert runs
+        assert (status.phase, status.detail) == (Phase.IDLE, "")
+
+    in_asyncio(main)
 
 
 def is_closed(coroutines: list[Coroutine[Any, Any, Any]]) -> bool:
