@@ -48,6 +48,13 @@ def any_text(error: BaseException) -> str:
         return ""
 
 
+def entered_again(group_id: str) -> UsageError:
+    """The error of a group that is entered a second time."""
+    return UsageError(
+        f"group {group_id!r}: a ConsumerGroup can be entered only once; make another one"
+    )
+
+
 def in_one_line(error: BaseException) -> str:
     """An exception's class and text in one line; of a group, those of its exceptions.
 

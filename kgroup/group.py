@@ -41,7 +41,14 @@ from kgroup import arguments, functions
 from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig, checked_topics
-from kgroup.errors import GroupClosedError, KgroupError, UsageError, in_one_line, short_list
+from kgroup.errors import (
+    GroupClosedError,
+    KgroupError,
+    UsageError,
+    entered_again,
+    in_one_line,
+    short_list,
+)
 from kgroup.event_emitter import EventEmitter
 from kgroup.event_file import EventFile
 from kgroup.events import BodyStillRunning, EventHandler, GenerationStarted, LoginDelayed
@@ -205,10 +212,7 @@ class ConsumerGroup:
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
-            raise UsageError(
-                f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
-                " another one"
-            )
+            raise entered_again(self._config.group_id)
         if (library := running_library()) != "trio":
             raise UsageError(
                 f"group {self._config.group_id!r}: kgroup.ConsumerGroup needs trio's event loop,"

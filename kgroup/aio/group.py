@@ -25,7 +25,7 @@ from kgroup.aio.tasks import GRACE, Tasks, stack_of_task
 from kgroup.background.event_loop import Call, LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError, any_repr
+from kgroup.errors import GroupClosedError, UsageError, any_repr, entered_again
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
@@ -122,10 +122,7 @@ class ConsumerGroup(GroupTwin):
         # here then, and `__aexit__` would not be called to end the thread.
         await asyncio.sleep(0)
         if self._tasks is not None:
-            raise UsageError(
-                f"group {self._config.group_id!r}: a ConsumerGroup can be entered only once; make"
-                " another one"
-            )
+            raise entered_again(self._config.group_id)
         self._tasks = Tasks(
             Bridge(self._loop, self._config.group_id), self._loop, asyncio.current_task()
         )

@@ -184,6 +184,16 @@ class BackgroundLoop:
         """Whether this process is a fork of the one in which the thread runs."""
         return os.getpid() != self._pid
 
+    def check_start(self) -> None:
+        """Check that `start` would not wait for the thread in which this call is made.
+
+        Raises:
+            UsageError: it would; nothing has begun, and another thread may start the loop.
+        """
+        if self._shares:
+            host = _HOSTS.get(os.getpid())
+            (self if host is None else host.loop)._check_caller()  # noqa: SLF001
+
     def start(self) -> None:
         """Start the thread, or share one, and wait until calls are possible.
 
@@ -297,7 +307,7 @@ class BackgroundLoop:
         """Stop waking it."""
         self._calls.discard(wakeup)
 
-    def _submit(self, call: Call[Any], start: Callable[[], None]) -> None:
+    def _check_caller(self) -> None:
         if self.forked:
             raise UsageError(
                 f"this process is a fork of process {self._pid}, in which the thread"
@@ -313,6 +323,9 @@ class BackgroundLoop:
                 "this call was made by a finalizer, or by a trace function, while its thread took"
                 " records, and would wait for ever; make the call in another thread"
             )
+
+    def _submit(self, call: Call[Any], start: Callable[[], None]) -> None:
+        self._check_caller()
         self._calls.add(call)
         # INVARIANT: the call is registered before this check, and the loop sets `ended` before it
         # answers the registered calls: one of the two sees the other.

@@ -26,7 +26,7 @@ import trio
 
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.config import GroupConfig, checked_topics
-from kgroup.errors import GroupClosedError, UsageError
+from kgroup.errors import GroupClosedError, UsageError, entered_again
 from kgroup.events import EventHandler
 from kgroup.group import ConsumerGroup
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
@@ -101,8 +101,11 @@ class GroupTwin(ABC):
 
     def _close_at_exit(self) -> None:
         # Together: one after the other, many groups would take long where no broker answers.
-        while _OPEN:
-            group, _ = _OPEN.popitem()
+        while True:
+            try:
+                group, _ = _OPEN.popitem()
+            except KeyError:  # a thread may leave the last block at any moment
+                break
             if not group._background.loop.forked:
                 group._begin_to_exit()
         # Not for the others: what the program does at exit between two entries, it does before the
@@ -253,13 +256,11 @@ class BackgroundGroup:
 
         Raises:
             ConfigError: the file of events cannot be written.
-            UsageError: it was started before.
+            UsageError: it was started before, or would wait for the thread of this call.
         """
         if self._started:
-            raise UsageError(
-                f"group {self._group_id!r}: a ConsumerGroup can be entered only once; make another"
-                " one"
-            )
+            raise entered_again(self._group_id)
+        self.loop.check_start()  # before anything that would make another entry impossible
         if self.trio.event_file is not None:
             self.trio.event_file.open()
         self._outside = sys.exception()

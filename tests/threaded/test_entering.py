@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from kgroup import aio
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.background.flag import Flag
+from kgroup.background.group import GroupTwin
 from kgroup.errors import UsageError
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import ConsumerGroup
@@ -28,17 +30,19 @@ def interrupt_a_wait(patch: pytest.MonkeyPatch, number: int, *, early: bool) -> 
 
     Args:
         patch: makes the changes.
-        number: which of the waits.
+        number: which of the waits of this thread.
         early: whether the loop begins only after that; otherwise it has begun before.
     """
     waits = 0
+    own = threading.get_ident()
     interrupted = threading.Event()
     wait_for, run_main = Flag.wait, BackgroundLoop._run_main
 
     def wait_or_raise(flag: Flag, timeout: float | None = None) -> bool:
         nonlocal waits
-        waits += 1
-        if waits != number:
+        # An earlier test may have left a thread that waits, too.
+        waits += threading.get_ident() == own
+        if threading.get_ident() != own or waits != number:
             return wait_for(flag, timeout)
         if not early:
             wait_for(flag, SOON)
@@ -133,11 +137,37 @@ def test_an_interrupt_between_the_shared_thread_and_its_first_group(
     wait_for_end_of_others(before)
 
 
+def test_a_block_that_is_entered_in_the_shared_thread() -> None:
+    """It is refused, because it would wait for itself; another thread can then enter the group."""
+    config = Harness(NOWHERE).config(close_timeout=1.0)
+    group = ConsumerGroup(config)
+    with ConsumerGroup(config) as other:
+        for _ in range(2):
+            with pytest.raises(UsageError, match="would wait for that very thread"):
+                other._loop.run_sync(partial(enter, group))
+    enter(group)
+
+
+def test_groups_that_are_left_while_the_interpreter_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another thread has left the last other block, the member still waits for its own end."""
+    waited: list[ConsumerGroup] = []
+
+    class Leaving(dict[GroupTwin, None]):
+        def __bool__(self) -> bool:
+            return True  # as it was a moment ago
+
+    monkeypatch.setattr("kgroup.background.group._OPEN", Leaving())
+    monkeypatch.setattr(ConsumerGroup, "_wait_at_exit", lambda one: waited.append(one))
+    group = ConsumerGroup(Harness(NOWHERE).config())
+    group._close_at_exit()
+    assert waited == [group]
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_an_interrupt_while_an_embedded_broker_starts(
     monkeypatch: pytest.MonkeyPatch, early: bool
 ) -> None:
-    """Its thread does not stay, nor its port."""
+    """Its thread does not stay."""
     before = threads()
     interrupt_a_wait(monkeypatch, 1, early=early)
     with pytest.raises(KeyboardInterrupt):
