@@ -436,7 +436,7 @@ def report_end(config: GroupConfig, received: Sequence[int], status: GroupStatus
             f" to {config.session_timeout:g} s (session_timeout)"
         )
     if status.lost:
-        done = f"{left}, but had lost its partitions before its work was finished; {_REPEATED}"
+        done = f"{left}, but had lost its partitions before that; {_REPEATED}"
     elif status.cut_short:
         seconds = f"{config.drain_timeout:g} s (drain_timeout)"
         done = f"{left}, although functions still ran after {seconds}; {_REPEATED}"

@@ -594,7 +594,7 @@ def test_signals_of_a_forked_process() -> None:
 
 REPEATED = "; records that it has processed and not committed will be read again"
 CUT = f" (drain_timeout){REPEATED}"
-LOST = f" before its work was finished{REPEATED}"
+LOST = f" before that{REPEATED}"
 WAITS = (
     "; the coordinator has not confirmed that it leaves, so its partitions may wait for up to 30 s"
     " (session_timeout)"

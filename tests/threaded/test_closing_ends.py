@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final, final
 
 import pytest
@@ -176,21 +176,27 @@ def test_a_program_that_gets_sigterm_and_loses_its_broker(own: EmbeddedKafka) ->
     assert "left False" in running.said
 
 
-@pytest.mark.parametrize("name", ["trio", "threads", "asyncio"])
-def test_a_worker_that_loses_its_partitions_in_its_drain(own: EmbeddedKafka, name: str) -> None:
+def test_a_worker_that_loses_its_partitions_in_its_drain(own: EmbeddedKafka) -> None:
     """The last line does not say that its work is finished, nor that it has left."""
-    here = Harness(Kafka(EMBEDDED, own.bootstrap_servers))
-    here.create(1, 1)
-    place = "in threads" if name == "threads" else f"on {name}"
-    with program(f"cut by a loss {place}", here, errors=True) as running:
-        running.until("holding")
-        running.process.send_signal(signal.SIGTERM)
-        running.until("draining")
+    with ExitStack() as stack:
+        workers = []
+        for place in ("on trio", "in threads", "on asyncio"):  # they wait for the loss together
+            here = Harness(Kafka(EMBEDDED, own.bootstrap_servers))
+            here.create(1, 1)
+            name = f"cut by a loss {place}"
+            workers.append(stack.enter_context(program(name, here, errors=True)))
+        for running in workers:
+            running.until("holding")
+        for running in workers:
+            running.process.send_signal(signal.SIGTERM)
+            running.until("draining")
         silent(own)
-        assert running.ends() == 0
-    assert "left False" in running.said
-    (line,) = [one for one in running.said if one.startswith("kgroup: the worker of group")]
-    assert "records that it has processed and not committed will be read again" in line
-    assert "has finished its work" not in line
-    assert "ended, but had lost its partitions before its work was finished" in line
-    assert "the coordinator has not confirmed that it leaves" in line
+        for running in workers:
+            assert running.ends() == 0
+    for running in workers:
+        assert "left False" in running.said
+        (line,) = [one for one in running.said if one.startswith("kgroup: the worker of group")]
+        assert "records that it has processed and not committed will be read again" in line
+        assert "has finished its work" not in line
+        assert "ended, but had lost its partitions before that" in line
+        assert "the coordinator has not confirmed that it leaves" in line
