@@ -425,7 +425,7 @@ class GenerationEnded(Event):
     def message(self) -> str:
         """See ``Event``."""
         lost = "" if self.end.can_commit else ", and its partitions are lost"
-        cut = "; functions were still running after the drain"
+        cut = "; functions were still running when its drain ended"
         return f"generation ended{lost} ({self.end}){cut if self.cut_short else ''}"
 
 

@@ -235,7 +235,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         GenerationEnded,
         {"end": End(Cause.REBALANCE), "cut_short": True},
         WARNING,
-        "generation ended (rebalance); functions were still running after the drain",
+        "generation ended (rebalance); functions were still running when its drain ended",
     ),
     (
         GenerationEnded,

@@ -157,7 +157,7 @@ def test_groups_that_are_left_while_the_interpreter_exits(monkeypatch: pytest.Mo
             return True  # as it was a moment ago
 
     monkeypatch.setattr("kgroup.background.group._OPEN", Leaving())
-    monkeypatch.setattr(ConsumerGroup, "_wait_at_exit", lambda one: waited.append(one))
+    monkeypatch.setattr(ConsumerGroup, "_wait_at_exit", lambda one: waited.append(one))  # noqa: PLW0108 # a method
     group = ConsumerGroup(Harness(NOWHERE).config())
     group._close_at_exit()
     assert waited == [group]
