@@ -58,6 +58,7 @@ STORIES: Final = tuple(
         "testing/simulation/test_subscriptions.py",
         "testing/simulation/test_targeted_faults.py",
         "testing/simulation/test_waiting_records.py",
+        "threaded/test_closing_ends.py",
         "threaded/test_group.py",
         "threaded/test_signals.py",
     )
