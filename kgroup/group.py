@@ -76,6 +76,7 @@ from kgroup.wire.logins import Logins, logins_of
 from kgroup.worker_thread import WorkerThread
 
 _UNSUBSCRIBED: Final = "the program unsubscribed"
+CANCELLED: Final = "the program cancels the group"
 _LOOP_ENDED: Final = "its event loop has ended"
 _FORCE: Final = 1.0
 """Seconds for the record source to end, after the member has left and closed its connections."""
@@ -523,7 +524,7 @@ class ConsumerGroup:
             over = self._done.is_set() or loop_ended
             phase, detail = (Phase.CLOSED if over else Phase.CLOSING), self._closing
         elif self._done.is_set():  # before the loop has ended, as it does some time after any group
-            phase, detail = Phase.CLOSED, "the program cancels the group"
+            phase, detail = Phase.CLOSED, CANCELLED
         elif loop_ended:
             phase, detail = Phase.FAILED, _LOOP_ENDED
         elif runner is None and not self._subscription.topics:

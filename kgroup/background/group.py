@@ -28,7 +28,7 @@ from kgroup.background.event_loop import BackgroundLoop
 from kgroup.config import GroupConfig, checked_topics
 from kgroup.errors import GroupClosedError, UsageError, entered_again
 from kgroup.events import EventHandler
-from kgroup.group import ConsumerGroup
+from kgroup.group import CANCELLED, ConsumerGroup
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase
@@ -36,7 +36,6 @@ from kgroup.tracebacks import raise_outside
 
 CLOSED: str = "the program closes the group"
 """Why a group closes, if the program gives no other reason."""
-_CANCELLED = "the program cancels the group"
 _OPEN: Final[dict[GroupTwin, None]] = {}
 """The groups whose blocks are open, which close when the interpreter exits."""
 _OVER: Final = frozenset({Phase.CLOSING, Phase.CLOSED, Phase.FAILED})
@@ -280,7 +279,7 @@ class BackgroundGroup:
 
     def cancel(self) -> None:
         """Close the group without a drain; from any thread and from signal handlers."""
-        self._close_reason = self._close_reason or _CANCELLED
+        self._close_reason = self._close_reason or CANCELLED
         self.loop.post(self.scope.cancel)
 
     def change_subscription(self, change: Callable[[ConsumerGroup], object]) -> None:
