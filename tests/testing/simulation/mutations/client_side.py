@@ -62,7 +62,7 @@ CLIENT: Final = (
         module="kgroup.client.coordinator",
         old="_commit_partition(number, offsets[TopicPartition(topic, number)], version)",
         new="_commit_partition(number, offsets[TopicPartition(topic, numbers[0])], version)",
-        seed=13,
+        seed=4,
     ),
     Mutation(
         breaks=6,
@@ -93,6 +93,7 @@ CLIENT: Final = (
         old="await process.process(message)",
         new="await generation.commit({partition: batch.next_offset});"
         " await process.process(message)",
+        seed=1,
     ),
     Mutation(
         breaks=7,
@@ -100,7 +101,7 @@ CLIENT: Final = (
         module=_WORKER,
         old="await generation.commit({partition: message.offset() + 1})",
         new="await generation.commit({partition: batch.next_offset})",
-        seed=2,
+        seed=16,
     ),
     Mutation(
         breaks=7,
@@ -124,6 +125,7 @@ CLIENT: Final = (
         module="kgroup.generation.offset_requests",
         old="names, timestamp, use_cached=use_cached",
         new="names, -1, use_cached=use_cached",
+        seed=1,
     ),
     Mutation(
         breaks=8,
@@ -139,7 +141,7 @@ CLIENT: Final = (
         module="kgroup.generation.generation",
         old="if self.state is State.ENDED and self.end is not None:",
         new="if self.end is not None:",
-        seed=2,
+        seed=14,
     ),
     Mutation(
         breaks=8,
@@ -147,7 +149,7 @@ CLIENT: Final = (
         module=_WORKER,
         old="await generation.commit({partition: message.offset() + 1})",
         new="pass",
-        seed=2,
+        seed=23,
     ),
     Mutation(
         breaks=8,
@@ -155,6 +157,7 @@ CLIENT: Final = (
         module="kgroup.generation.commit_request",
         old="name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED",
         new="name: self._open.pop(name).offset for name, code in codes.items()",
+        seed=18,
     ),
     Mutation(
         breaks=10,

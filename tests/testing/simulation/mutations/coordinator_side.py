@@ -81,7 +81,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.request_handling",
         old="error = registry.validate(now, request)",
         new="error = ErrorCode.NONE",
-        seed=15,
+        seed=14,
     ),
     Mutation(
         breaks=4,
@@ -99,7 +99,7 @@ COORDINATOR: Final = (
         within="OFFSET_COMMIT: Final[Table] = (",
         old="Rule(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25",
         new="Rule(_WITH_MEMBERS, (if_.is_not_a_member,)),",
-        seed=4,
+        seed=14,
     ),
     Mutation(
         breaks=6,
@@ -205,7 +205,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.rule_tables",
         old="Rule(ANY, then=(do.fail_all_parked, do.mark_dead), to=DEAD),",
         new="Rule(ANY, then=(do.mark_dead,), to=DEAD),",
-        seed=1,
+        seed=5,
     ),
     Mutation(
         breaks=13,
