@@ -62,8 +62,7 @@ class SparkHome:
         conf = self.folder / "conf"
         conf.mkdir()
         # Of two JVMs that create it at the same moment, one fails, and goes on without a folder.
-        self._local = self.folder / "local"
-        self._local.mkdir()
+        (self.folder / "local").mkdir()
         log4j = conf / "log4j2.properties"
         log4j.write_text(LOG4J.format(level=level, path=self.log_path))
         options = [java_option(self.folder), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
@@ -104,7 +103,7 @@ class SparkHome:
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LAUNCHER_OPTS": QUICK_JAVA,
             "SPARK_CONF_DIR": str(self.folder / "conf"),
-            "SPARK_LOCAL_DIRS": str(self._local),
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_LOCAL_IP": HOST,
         }
 
