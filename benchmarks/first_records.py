@@ -30,7 +30,7 @@ from confluent_kafka import Producer
 
 from kgroup import ConsumerGroup, Generation, GroupConfig, TopicPartition
 from kgroup.events import Assigned, Event
-from kgroup.records import consumer_thread
+from kgroup.records import consumer_fetches
 from kgroup.testing.admin import add_partitions, create_topic, produce
 from kgroup.testing.kafka import RealKafka
 
@@ -151,7 +151,7 @@ def main() -> None:
         for name, measure in CASES.items():
             report(name, trio.run(measure, servers, arguments.rounds))
         print("without requests for leaders")
-        with mock.patch.object(consumer_thread, "request_leaders"):
+        with mock.patch.object(consumer_fetches, "request_leaders"):
             for name, measure in CASES.items():
                 report(name, trio.run(measure, servers, arguments.rounds))
 

@@ -19,7 +19,8 @@ from kgroup.config import GroupConfig
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.records import consumer_thread, librdkafka_messages
-from kgroup.records.consumer_thread import CHUNK, MEASURED, TAKE
+from kgroup.records.consumer_thread import CHUNK, TAKE
+from kgroup.records.fetched_items import MEASURED
 from kgroup.records.fetcher import FetchedItem
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.testing.memory import config_for, memory_runtime

@@ -19,7 +19,7 @@ import trio
 
 from kgroup import broker
 from kgroup.config import GroupConfig
-from kgroup.records import consumer_thread
+from kgroup.records import consumer_fetches
 from kgroup.records.buffered_source import OnFault
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.types import TopicPartition
@@ -148,7 +148,7 @@ async def test_without_requests_the_timer_finds_the_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If kgroup requests nothing, no record comes before librdkafka's timer has met the topic."""
-    monkeypatch.setattr(consumer_thread, "request_leaders", lambda *_: None)
+    monkeypatch.setattr(consumer_fetches, "request_leaders", lambda *_: None)
     read, topic = await environment.topic(), await environment.topic()
     before, partition = TopicPartition(read, 0), TopicPartition(topic, 0)
     await environment.produce(before, ["a"])
