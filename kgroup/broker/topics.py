@@ -18,49 +18,12 @@ from kgroup.broker.broker_settings import MOST_PARTITIONS, BrokerSettings
 from kgroup.broker.log import LogSettings, PartitionLog
 from kgroup.broker.replicas import LiveBrokers, PartitionReplicas
 from kgroup.broker.request_error import RequestError
+from kgroup.broker.topic_configs import TOPIC_CONFIGS, normalized
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition, topic_fault
 
-_LONGEST_VALUE: Final = 2**15 - 1
-"""The most bytes of a config's value that a DescribeConfigs response can carry."""
 UNSET: Final = -1
 """In a request: the broker's default number of partitions, or replication factor."""
-
-#: Topic configs that have an effect here: Kafka's name -> the broker property with the default.
-EFFECTIVE_CONFIGS: Final[Mapping[str, str]] = {
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "retention.bytes": "log.retention.bytes",
-}
-#: Topic configs that are stored and returned, with Kafka's defaults, but have no effect. They
-#: concern disks, replicas and age, and a log in memory keeps its records until they are deleted.
-PASSIVE_CONFIGS: Final[Mapping[str, str]] = {
-    "cleanup.policy": "delete",
-    "compression.gzip.level": "-1",
-    "compression.lz4.level": "9",
-    "compression.type": "producer",
-    "compression.zstd.level": "3",
-    "delete.retention.ms": "86400000",
-    "file.delete.delay.ms": "60000",
-    "flush.messages": "9223372036854775807",
-    "flush.ms": "9223372036854775807",
-    "follower.replication.throttled.replicas": "",
-    "index.interval.bytes": "4096",
-    "leader.replication.throttled.replicas": "",
-    "max.compaction.lag.ms": "9223372036854775807",
-    "message.timestamp.after.max.ms": "3600000",
-    "message.timestamp.before.max.ms": "9223372036854775807",
-    "min.cleanable.dirty.ratio": "0.5",
-    "min.compaction.lag.ms": "0",
-    "min.insync.replicas": "1",
-    "preallocate": "false",
-    "retention.ms": "604800000",
-    "segment.bytes": "1073741824",
-    "segment.index.bytes": "10485760",
-    "segment.jitter.ms": "0",
-    "segment.ms": "604800000",
-    "unclean.leader.election.enable": "false",
-}
 
 
 @final
@@ -303,7 +266,7 @@ class Topics:
             "message.timestamp.type": "LogAppendTime" if own.append_time else "CreateTime",
             "retention.bytes": str(-1 if own.retention_bytes is None else own.retention_bytes),
         }
-        return {**PASSIVE_CONFIGS, **effective}
+        return {name: config.default for name, config in TOPIC_CONFIGS.items()} | effective
 
     def _refuse_collision(self, name: str) -> None:
         other = self._by_metric.get(_metric(name))
@@ -313,35 +276,18 @@ class Topics:
             )
 
     def _log_settings(self, configs: Mapping[str, str]) -> LogSettings:
-        for name in configs:
-            if name not in EFFECTIVE_CONFIGS and name not in PASSIVE_CONFIGS:
-                raise RequestError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-            if len(configs[name].encode()) > _LONGEST_VALUE:
-                raise RequestError(
-                    ErrorCode.INVALID_CONFIG, f"{name} has more than {_LONGEST_VALUE} bytes"
-                )
-        own = self._settings
-        properties = {
-            EFFECTIVE_CONFIGS[name]: value
-            for name, value in configs.items()
-            if name in EFFECTIVE_CONFIGS
-        }
-        try:
-            requested = BrokerSettings.from_properties(properties)
-        except ValueError as error:
-            raise RequestError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        own, values = self._settings, normalized(configs)
+        retention_bytes = own.retention_bytes
+        if "retention.bytes" in values:
+            given = int(values["retention.bytes"])
+            retention_bytes = None if given < 0 else given
+        append_time = own.append_time
+        if "message.timestamp.type" in values:
+            append_time = values["message.timestamp.type"] == "LogAppendTime"
         return LogSettings(
-            max_message_bytes=(
-                requested.max_message_bytes
-                if "max.message.bytes" in configs
-                else own.max_message_bytes
-            ),
-            append_time=(
-                requested.append_time if "message.timestamp.type" in configs else own.append_time
-            ),
-            retention_bytes=(
-                requested.retention_bytes if "retention.bytes" in configs else own.retention_bytes
-            ),
+            max_message_bytes=int(values.get("max.message.bytes", own.max_message_bytes)),
+            append_time=append_time,
+            retention_bytes=retention_bytes,
         )
 
 

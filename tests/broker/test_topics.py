@@ -9,7 +9,8 @@ import pytest
 
 from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.request_error import RequestError
-from kgroup.broker.topics import EFFECTIVE_CONFIGS, PASSIVE_CONFIGS, Topics
+from kgroup.broker.topic_configs import TOPIC_CONFIGS
+from kgroup.broker.topics import Topics
 from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 from tests.broker.record_batches import append, batch
@@ -114,7 +115,7 @@ def test_a_topics_configs_go_before_the_brokers() -> None:
     assert (own.max_message_bytes, own.append_time, own.retention_bytes) == (10, True, None)
     plain = topics.create("plain").log_settings
     assert (plain.max_message_bytes, plain.append_time, plain.retention_bytes) == (500, False, 9)
-    assert topics.config_defaults().keys() == EFFECTIVE_CONFIGS.keys() | PASSIVE_CONFIGS.keys()
+    assert topics.config_defaults().keys() == TOPIC_CONFIGS.keys()
     assert [topic.name for topic in topics] == ["own", "plain"]
 
 

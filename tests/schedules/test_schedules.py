@@ -20,6 +20,8 @@ from tests.schedules.run import Account, Restart, Run
 
 EMBEDDED: Final = range(6)
 REAL: Final = range(100, 101)
+EMBEDDED_SESSION: Final = 10.0
+"""Seconds, on the embedded broker: a busy machine pauses a process for some seconds."""
 SESSION: Final = 20.0
 """Seconds, on the real Kafka: a restart takes a third of it where the machine is not too busy."""
 SETTINGS: Final = {
@@ -61,7 +63,11 @@ async def test_a_schedule_on_the_embedded_broker(seed: int, tmp_path: Path) -> N
             broker.restart_coordinator, away=rng.uniform(0, 1), loading=rng.uniform(0, 0.5)
         )
         account = await played(
-            seed, broker.bootstrap_servers, tmp_path, session_timeout=3.0, restart=restart
+            seed,
+            broker.bootstrap_servers,
+            tmp_path,
+            session_timeout=EMBEDDED_SESSION,
+            restart=restart,
         )
     assert_right(account)
     assert account.after_loss == []

@@ -21,7 +21,8 @@ from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
-from kgroup.broker.topics import EFFECTIVE_CONFIGS, Topic
+from kgroup.broker.topic_configs import TOPIC_CONFIGS, ConfigType, items_of
+from kgroup.broker.topics import Topic
 from kgroup.error_codes import ErrorCode
 
 TOPIC: Final = 2
@@ -37,64 +38,31 @@ _FROM_TOPIC: Final = 1
 _FROM_BROKER: Final = 4
 _FROM_DEFAULT: Final = 5
 """The sources of a config's value in DescribeConfigs."""
-_BOOLEAN: Final = 1
-_STRING: Final = 2
-_INT: Final = 3
-_LONG: Final = 5
-_DOUBLE: Final = 6
-_LIST: Final = 7
-"""The types of values in DescribeConfigs."""
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 """The operations of IncrementalAlterConfigs."""
 
-_LISTS: Final = frozenset(
-    {
-        "cleanup.policy",
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-    }
-)
-_LONGS: Final = frozenset(
-    {
-        "delete.retention.ms",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "log.retention.bytes",
-        "max.compaction.lag.ms",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "min.compaction.lag.ms",
-        "offsets.retention.check.interval.ms",
-        "retention.bytes",
-        "retention.ms",
-        "segment.jitter.ms",
-        "segment.ms",
-    }
-)
+_LONGS: Final = frozenset({"log.retention.bytes", "offsets.retention.check.interval.ms"})
+"""The broker's settings of type LONG."""
 
 
 @final
 @attrs.frozen
 class Config:
-    """A config's value, its source, and all its possible sources in their order."""
+    """A config's value, its type, its source, and all its possible sources in their order."""
 
     value: str
+    config_type: ConfigType
     source: int
     synonyms: tuple[tuple[str, str, int], ...] = ()
 
 
-def config_type(name: str, default: str) -> int:
-    """The type of a config, as Kafka reports it."""
-    if name in _LISTS:
-        return _LIST
+def broker_config_type(name: str, default: str) -> ConfigType:
+    """The type of a broker's setting, as Kafka reports it."""
     if name in _LONGS:
-        return _LONG
+        return ConfigType.LONG
     if default in ("true", "false"):
-        return _BOOLEAN
-    if default.lstrip("-").isdigit():
-        return _INT
-    return _DOUBLE if default.replace(".", "", 1).isdigit() else _STRING
+        return ConfigType.BOOLEAN
+    return ConfigType.INT if default.lstrip("-").isdigit() else ConfigType.STRING
 
 
 # Queries.
@@ -115,7 +83,7 @@ async def _describe(context: RequestContext, requested: Any) -> dict[str, Any]:
         "resource_type": requested.resource_type,
         "resource_name": requested.resource_name,
         "error_code": ErrorCode.NONE,
-        "error_message": None,
+        "error_message": "",
         "configs": (),
     }
     try:
@@ -136,7 +104,7 @@ async def _describe(context: RequestContext, requested: Any) -> dict[str, Any]:
                 "config_source": config.source,
                 "is_sensitive": False,
                 "synonyms": _synonyms(config) if context.request.include_synonyms else (),
-                "config_type": config_type(name, config.value),
+                "config_type": config.config_type,
                 "documentation": None,
             }
             for name, config in configs.items()
@@ -187,18 +155,15 @@ def topic_configs(context: RequestContext, own: Mapping[str, str]) -> dict[str, 
     given = context.cluster.settings.properties
     configs: dict[str, Config] = {}
     for name, default in sorted(context.cluster.topics.config_defaults().items()):
+        config = TOPIC_CONFIGS[name]
         sources: list[tuple[str, str, int]] = []
         if name in own:
             sources.append((name, own[name], _FROM_TOPIC))
-        inherited = EFFECTIVE_CONFIGS.get(name)
-        if inherited is not None:
-            source = _FROM_BROKER if inherited in given else _FROM_DEFAULT
-            sources.append((inherited, default, source))
-        if sources:
-            _, value, source = sources[0]
-            configs[name] = Config(value, source, tuple(sources))
-        else:
-            configs[name] = Config(default, _FROM_DEFAULT)
+        if config.broker_property:
+            source = _FROM_BROKER if config.broker_property in given else _FROM_DEFAULT
+            sources.append((config.broker_property, default, source))
+        value, source = (default, _FROM_DEFAULT) if not sources else sources[0][1:]
+        configs[name] = Config(config.normalize(value), config.config_type, source, tuple(sources))
     return configs
 
 
@@ -217,9 +182,10 @@ def _broker_configs(context: RequestContext) -> dict[str, Config]:
 
 def _broker_config(name: str, default: str, given: str | None) -> Config:
     default_place = (name, default, _FROM_DEFAULT)
+    kind = broker_config_type(name, default)
     if given is None:
-        return Config(default, _FROM_DEFAULT, (default_place,))
-    return Config(given, _FROM_BROKER, ((name, given, _FROM_BROKER), default_place))
+        return Config(default, kind, _FROM_DEFAULT, (default_place,))
+    return Config(given, kind, _FROM_BROKER, ((name, given, _FROM_BROKER), default_place))
 
 
 async def list_config_resources(context: RequestContext) -> ResponseFields:
@@ -340,7 +306,7 @@ def _changed(before: Mapping[str, str], requested: Any) -> dict[str, str]:
         elif one.config_operation == _DELETE:
             after.pop(one.name, None)
         elif one.config_operation in (_APPEND, _SUBTRACT):
-            after[one.name] = _changed_list(after.get(one.name, ""), one)
+            after[one.name] = _changed_list(after.get(one.name), one)
         else:
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"Unknown operation type {one.config_operation}"
@@ -348,15 +314,17 @@ def _changed(before: Mapping[str, str], requested: Any) -> dict[str, str]:
     return after
 
 
-def _changed_list(before: str, one: Any) -> str:
+def _changed_list(before: str | None, one: Any) -> str:
+    """The list after the operation; a list that the topic has not set begins as the default."""
     word = "APPEND" if one.config_operation == _APPEND else "SUBTRACT"
-    if one.name not in _LISTS:
+    config = TOPIC_CONFIGS.get(one.name)
+    if config is None or config.config_type is not ConfigType.LIST:
         raise RequestError(
             ErrorCode.INVALID_CONFIG,
             f"Can't {word} to key {one.name} because its type is not LIST.",
         )
-    items = dict.fromkeys(item for item in before.split(",") if item)
-    for item in one.value.split(","):
+    items = dict.fromkeys(items_of(config.default if before is None else before))
+    for item in items_of(one.value):
         if one.config_operation == _APPEND:
             items[item] = None
         else:

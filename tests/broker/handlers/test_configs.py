@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kgroup.broker.handlers.configs import config_type
+from kgroup.broker.handlers.configs import broker_config_type
 from tests.broker.record_batches import append, batch
 from tests.broker.wire import Client, connected
 
@@ -88,17 +88,15 @@ async def test_synonyms_are_listed_on_request() -> None:
 @pytest.mark.parametrize(
     ("name", "default", "kind"),
     [
-        ("preallocate", "false", 1),
-        ("compression.type", "producer", 2),
+        ("auto.create.topics.enable", "true", 1),
+        ("log.message.timestamp.type", "CreateTime", 2),
         ("num.partitions", "1", 3),
-        ("retention.bytes", "-1", 5),
-        ("min.cleanable.dirty.ratio", "0.5", 6),
-        ("cleanup.policy", "delete", 7),
+        ("log.retention.bytes", "-1", 5),
     ],
 )
-def test_the_type_of_a_config(name: str, default: str, kind: int) -> None:
-    """The types are Kafka's: boolean, text, int, long, double, list."""
-    assert config_type(name, default) == kind
+def test_the_type_of_a_broker_setting(name: str, default: str, kind: int) -> None:
+    """The types are Kafka's: boolean, text, int, long."""
+    assert broker_config_type(name, default) == kind
 
 
 async def altered(

@@ -1,0 +1,157 @@
+"""The configs of topics: what values they take, what they default to, and how lists change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from tests.brokers import Kafka, unique
+
+#: For each config the values that Kafka 4.3 accepted, and what it said of the others.
+RECORDED: Final = json.loads(
+    (Path(__file__).parents[1] / "data" / "topic_configs.json").read_text(encoding="utf-8")
+)
+APPEND: Final = AlterConfigOpType.APPEND
+SUBTRACT: Final = AlterConfigOpType.SUBTRACT
+PATIENCE: Final = 30.0
+PAUSE: Final = 0.05
+
+
+@pytest.fixture
+def admin(kafka: Kafka) -> AdminClient:
+    """A client of librdkafka's."""
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+
+
+def create(admin: AdminClient, configs: Mapping[str, str], *, validate_only: bool = False) -> str:
+    """Create a topic with these configs, and return its name."""
+    topic = NewTopic(unique("configs"), 1, 1, config=dict(configs))
+    admin.create_topics([topic], validate_only=validate_only)[topic.topic].result()
+    return topic.topic
+
+
+def described(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
+    """The configs of a topic."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    deadline = monotonic() + PATIENCE
+    while True:
+        try:
+            found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result()
+        except KafkaException:
+            assert monotonic() < deadline
+            sleep(PAUSE)  # a real broker learns of a topic from its controller
+        else:
+            return found
+
+
+def alter(admin: AdminClient, topic: str, name: str, value: str, how: AlterConfigOpType) -> None:
+    """Change one config."""
+    entry = ConfigEntry(name, value, incremental_operation=how)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_value_is_accepted_or_refused_as_recorded(admin: AdminClient, name: str) -> None:
+    """What a config takes, and what is said of other values, is what Kafka said."""
+    values = [*RECORDED[name]["accepted"], *RECORDED[name]["refused"]]
+    topics = {value: NewTopic(unique("v"), 1, 1, config={name: value}) for value in values}
+    answers = admin.create_topics(list(topics.values()), validate_only=True)
+    refused = {}
+    for value, topic in topics.items():
+        try:
+            answers[topic.topic].result()
+        except KafkaException as error:
+            refused[value] = error.args[0]
+    assert {value: error.str() for value, error in refused.items()} == RECORDED[name]["refused"]
+    assert {error.name() for error in refused.values()} == {"INVALID_CONFIG"}
+
+
+def test_configs_that_contradict_each_other(admin: AdminClient) -> None:
+    """The shortest lag of the compaction is not longer than the longest one."""
+    with pytest.raises(KafkaException, match=r"min\.compaction\.lag\.ms \(10\) >"):
+        create(
+            admin,
+            {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+            validate_only=True,
+        )
+
+
+def test_every_config_is_described(admin: AdminClient) -> None:
+    """A topic has the recorded configs, none is read-only, and most name the broker's property."""
+    configs = described(admin, create(admin, {}))
+    assert configs.keys() == RECORDED.keys()
+    assert not any(config.is_read_only or config.is_sensitive for config in configs.values())
+    for name, synonym in {
+        "cleanup.policy": "log.cleanup.policy",
+        "segment.bytes": "log.segment.bytes",
+        "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+        "unclean.leader.election.enable": "unclean.leader.election.enable",
+    }.items():
+        assert list(configs[name].synonyms) == [synonym]
+        assert ConfigSource(configs[name].source) is ConfigSource.DEFAULT_CONFIG
+    assert configs["flush.ms"].synonyms == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("cleanup.policy", "delete, compact", "delete,compact"),
+        ("cleanup.policy", "compact,compact", "compact"),
+        ("retention.ms", " +5", "5"),
+        ("preallocate", "TRUE", "true"),
+        ("min.cleanable.dirty.ratio", "1", "1.0"),
+    ],
+)
+def test_a_value_is_described_in_its_plain_form(
+    admin: AdminClient, name: str, given: str, value: str
+) -> None:
+    """Kafka reads the text of a config, and shows what it has read."""
+    config = described(admin, create(admin, {name: given}))[name]
+    assert config.value == value
+    assert ConfigSource(config.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("before", "how", "item", "after"),
+    [
+        (None, APPEND, "compact", "delete,compact"),
+        (None, APPEND, "delete", "delete"),
+        (None, SUBTRACT, "compact", "delete"),
+        (None, SUBTRACT, "delete", ""),
+        ("compact", APPEND, "delete", "compact,delete"),
+        ("compact,delete", SUBTRACT, "compact", "delete"),
+    ],
+)
+def test_a_list_changes_item_by_item(
+    admin: AdminClient, before: str | None, how: AlterConfigOpType, item: str, after: str
+) -> None:
+    """A list that the topic has not set begins as its default."""
+    topic = create(admin, {} if before is None else {"cleanup.policy": before})
+    alter(admin, topic, "cleanup.policy", item, how)
+    deadline = monotonic() + PATIENCE
+    while (value := described(admin, topic)["cleanup.policy"].value) != after:
+        assert monotonic() < deadline, value
+        sleep(PAUSE)
+
+
+def test_a_list_never_gets_an_impossible_item(admin: AdminClient) -> None:
+    """What an alteration would lead to is checked as a new topic's config is."""
+    topic = create(admin, {})
+    with pytest.raises(KafkaException, match="String must be one of: compact, delete"):
+        alter(admin, topic, "cleanup.policy", "bogus", APPEND)
+    assert described(admin, topic)["cleanup.policy"].value == "delete"
