@@ -36,12 +36,17 @@ from kgroup.broker.request_context import Handler, RequestContext
 @final
 @attrs.frozen
 class Api:
-    """One API: the versions offered, its handler, and why there is no higher version."""
+    """One API: the versions offered, its handler, and why there is no higher version.
+
+    Attributes:
+        named_from: the lowest version that ApiVersions names, if that is not `lowest`.
+    """
 
     lowest: int
     highest: int
     handler: Handler
     reason: str
+    named_from: int | None = None
 
     def offers(self, version: int) -> bool:
         """Whether a version is offered."""
@@ -52,12 +57,20 @@ _NEWEST: Final = "the newest there is"
 
 
 async def _api_versions(context: RequestContext) -> Mapping[str, object]:
-    return versions.api_versions(context, [(name, a.lowest, a.highest) for name, a in APIS.items()])
+    named = (
+        (name, api.lowest if api.named_from is None else api.named_from, api.highest)
+        for name, api in APIS.items()
+    )
+    return versions.api_versions(context, named)
 
 
 #: kio's name of the API -> what is offered. The lowest versions are those that Kafka 4 kept.
 APIS: Final[Mapping[str, Api]] = {
-    "produce": Api(3, 11, produce.produce, "v12 begins transactions by writing (KIP-890)"),
+    # librdkafka up to 2.10 compresses by gzip, snappy and lz4 only where it is told of version 0
+    # (KAFKA-18659).
+    "produce": Api(
+        3, 11, produce.produce, "v12 begins transactions by writing (KIP-890)", named_from=0
+    ),
     "fetch": Api(4, 16, fetch.fetch, "from v17 on the additions are for follower replicas"),
     "list_offsets": Api(1, 11, offsets.list_offsets, _NEWEST),
     "metadata": Api(0, 13, metadata.metadata, _NEWEST),

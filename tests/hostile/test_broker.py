@@ -543,21 +543,26 @@ async def test_a_timer_that_fails_stops_neither_the_broker_nor_other_timers(
 
 async def test_what_a_client_stored_bounds_no_others_answer(broker: EmbeddedBroker) -> None:
     """A list config that grows with every request still fits its response."""
+    name = "leader.replication.throttled.replicas"
     client = await Client.open(broker)
 
     async def append(value: str) -> int:
-        config = {"name": "cleanup.policy", "config_operation": 2, "value": value}
+        config = {"name": name, "config_operation": 2, "value": value}
         resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
         answer = await client.request(
             "incremental_alter_configs", 0, resources=[resource], validate_only=False
         )
         return int(answer.responses[0].error_code)
 
-    assert await append("a" * 20_000) == ErrorCode.NONE
-    assert await append("b" * 20_000) == ErrorCode.INVALID_CONFIG
-    asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": ["cleanup.policy"]}
+    first, second = (
+        ",".join(f"{partition}:{broker}" for partition in range(100_000, 102_200))
+        for broker in (1, 2)
+    )
+    assert await append(first) == ErrorCode.NONE
+    assert await append(second) == ErrorCode.INVALID_CONFIG
+    asked = {"resource_type": 2, "resource_name": "t", "configuration_keys": [name]}
     answer = await client.request("describe_configs", 1, resources=[asked], include_synonyms=False)
-    assert len(answer.results[0].configs[0].value) == 20_000
+    assert answer.results[0].configs[0].value == first
     answer = await client.request(
         "describe_configs", 1, resources=[asked] * 5_000, include_synonyms=False
     )

@@ -36,7 +36,9 @@ _FILTERED: Final = ("resource_type_filter", "pattern_type_filter", "operation", 
 _CREATED: Final = ("resource_type", "resource_pattern_type", "operation", "permission_type")
 _LONGEST_TEXT: Final = 1024
 """Bytes of a principal, a host or a name. Rules stay in memory, and responses list many."""
-_SUCCESS: Final = {"error_code": ErrorCode.NONE, "error_message": None}
+_SUCCESS: Final = {"error_code": ErrorCode.NONE, "error_message": ""}
+_DELETED: Final = {"error_code": ErrorCode.NONE, "error_message": None}
+"""Of these, Kafka's message is null."""
 
 
 async def describe_acls(context: RequestContext) -> ResponseFields:
@@ -95,7 +97,7 @@ async def delete_acls(context: RequestContext) -> ResponseFields:
             results.append({"error_code": ErrorCode.INVALID_REQUEST, **refusal})
         else:
             removed.update(found)
-            results.append({**_SUCCESS, "matching_acls": [_deleted(acl) for acl in found]})
+            results.append({**_DELETED, "matching_acls": [_deleted(acl) for acl in found]})
     for acl in removed:
         authorizer.remove(acl)
     return {"filter_results": results}
@@ -226,7 +228,7 @@ def _entry(acl: Acl) -> ResponseFields:
 
 def _deleted(acl: Acl) -> ResponseFields:
     return {
-        **_SUCCESS,
+        **_DELETED,
         "resource_type": acl.resource_type.value,
         "resource_name": acl.name,
         "pattern_type": pattern_type(acl).value,

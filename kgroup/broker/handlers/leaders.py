@@ -20,7 +20,7 @@ _UNCLEAN: Final = 1
 
 
 async def elect_leaders(context: RequestContext) -> ResponseFields:
-    """Answer ElectLeaders; for all partitions, it lists only those that needed an election."""
+    """Answer ElectLeaders; of all partitions, it lists only those that needed an election."""
     request = context.request
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
         return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": ()}
@@ -28,9 +28,10 @@ async def elect_leaders(context: RequestContext) -> ResponseFields:
     topics: dict[str, list[dict[str, Any]]] = {}
     async for partition in context.work.each(_requested(context)):
         code, message = _elect(context, partition)
+        results = topics.setdefault(partition.topic, [])
         if not (everywhere and code is ErrorCode.ELECTION_NOT_NEEDED):
             await context.work.include(1)
-            topics.setdefault(partition.topic, []).append(
+            results.append(
                 {
                     "partition_id": partition.partition,
                     "error_code": code,

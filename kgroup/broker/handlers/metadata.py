@@ -229,14 +229,15 @@ async def _requested(context: RequestContext, requested: Any) -> dict[str, Any]:
     if creates and not await may_create_topic(context, name):
         return _no_topic(name, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = topics.get(name)  # another request may have created it meanwhile
-    if topic is None:
-        if not creates:
-            return _no_topic(name, None, _why_absent(name))
+    if topic is not None:
+        return await _topic(context, topic)
+    if creates:
+        # As in Kafka, this response has no such topic: there the controller creates it later.
         try:
-            topic = topics.create(name)
+            topics.create(name)
         except RequestError as error:
             return _no_topic(name, None, error.code)
-    return await _topic(context, topic)
+    return _no_topic(name, None, _why_absent(name))
 
 
 def _why_absent(name: str) -> ErrorCode:

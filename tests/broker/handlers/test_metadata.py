@@ -75,12 +75,16 @@ async def test_a_topic_in_every_version(version: int) -> None:
 async def test_topics_are_created_if_requested_and_allowed(
     version: int, wanted: bool, enabled: bool, created: bool
 ) -> None:
-    """Up to version 3 each request may create topics; later requests have a field for it."""
+    """Up to version 3 each request may create topics; later requests have a field for it.
+
+    As in Kafka, the response to the request that creates a topic does not have it yet.
+    """
     settings = {"auto_create_topics_enable": enabled, "num_partitions": 3}
     async with connected(**settings) as (broker, client):
-        (topic,) = (await metadata(client, version, "new", create=wanted)).topics
-        assert int(topic.error_code) == (0 if created else 3)
-        assert len(topic.partitions) == (3 if created else 0)
+        for again in (False, True):
+            (topic,) = (await metadata(client, version, "new", create=wanted)).topics
+            assert int(topic.error_code) == (0 if created and again else 3)
+            assert len(topic.partitions) == (3 if created and again else 0)
         assert (broker.log.topic_id("new") is not None) == created
 
 

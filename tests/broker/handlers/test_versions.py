@@ -11,13 +11,19 @@ from tests.broker.wire import connected
 
 @pytest.mark.parametrize("version", range(5))
 async def test_every_version_lists_all_apis(version: int) -> None:
-    """The response has all APIs of the table, sorted by number."""
+    """The response has all APIs of the table, sorted by number; Produce is named from 0 on.
+
+    librdkafka before 2.11 sends records uncompressed to a broker that does not name it.
+    """
     async with connected() as (_, client):
         names = {"client_software_name": "a.b-c", "client_software_version": "1"}
         answer = await client.request("api_versions", version, **(names if version >= 3 else {}))
         assert int(answer.error_code) == 0
         assert [(one.api_key, one.min_version, one.max_version) for one in answer.api_keys] == (
-            sorted((API_KEYS[name], api.lowest, api.highest) for name, api in APIS.items())
+            sorted(
+                (API_KEYS[name], 0 if name == "produce" else api.lowest, api.highest)
+                for name, api in APIS.items()
+            )
         )
 
 
