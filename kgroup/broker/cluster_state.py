@@ -18,6 +18,7 @@ from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.broker.groups.java_hashing import shard_of
 from kgroup.broker.internal_errors import InternalErrors
+from kgroup.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopic
 from kgroup.broker.node import Node
 from kgroup.broker.records import marker
 from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
@@ -94,6 +95,7 @@ class ClusterState:
             rotation=_TRANSACTION_LOG_ROTATION,
         )
         self._transaction_log = TransactionLog()
+        self._internal_topics: set[str] = set()
         self.brokers: Final[Mapping[int, Node]] = {
             node_id: self._broker(node_id, replicas) for node_id in self.live_brokers.node_ids
         }
@@ -210,6 +212,22 @@ class ClusterState:
         return self.shards.change(range(len(self.shards.replicas)), elect, answer=answer)
 
     # Topics.
+
+    @property
+    def internal_topics(self) -> Mapping[str, InternalTopic]:
+        """Kafka's own topics, by name, as far as they are in use."""
+        return {
+            name: InternalTopic(name, replicas)
+            for name, replicas in (
+                (OFFSETS_TOPIC, self.shards.replicas),
+                (TRANSACTIONS_TOPIC, self._transaction_replicas),
+            )
+            if name in self._internal_topics
+        }
+
+    def use_internal_topic(self, name: str) -> None:
+        """List one of Kafka's own topics from now on."""
+        self._internal_topics.add(name)
 
     def delete_topic(self, topic: Topic) -> None:
         """Delete a topic, and the offsets that groups have committed for it.

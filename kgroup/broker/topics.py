@@ -9,12 +9,13 @@ Source: Kafka's ``ReplicationControlManager``, ``Topic``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, final
+from typing import ClassVar, Final, final
 from uuid import UUID
 
 import attrs
 
 from kgroup.broker.broker_settings import MOST_PARTITIONS, BrokerSettings
+from kgroup.broker.internal_topics import refuse_creation
 from kgroup.broker.log import LogSettings, PartitionLog
 from kgroup.broker.replicas import LiveBrokers, PartitionReplicas
 from kgroup.broker.request_error import RequestError
@@ -30,6 +31,8 @@ UNSET: Final = -1
 @attrs.define(eq=False)
 class Topic:
     """A topic, with the logs and the replicas of its partitions, both by number."""
+
+    is_internal: ClassVar = False
 
     name: str
     topic_id: UUID
@@ -128,13 +131,14 @@ class Topics:
         replicas are not used.
 
         Raises:
-            RequestError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
-                INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG,
-                POLICY_VIOLATION if there would be too many partitions in all.
+            RequestError: INVALID_TOPIC_EXCEPTION, INVALID_REQUEST, TOPIC_ALREADY_EXISTS,
+                INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
+                INVALID_CONFIG, POLICY_VIOLATION if there would be too many partitions in all.
         """
         fault = topic_fault(name)
         if fault is not None:
             raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name!r} {fault}")
+        refuse_creation(name)
         if name in self._by_name:
             raise RequestError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
         self._refuse_collision(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from kgroup.broker.authorization import (
     OPERATIONS_NOT_REQUESTED,
@@ -16,6 +17,12 @@ from kgroup.broker.authorization import (
     may_create_topic,
 )
 from kgroup.broker.cluster_state import ClusterState
+from kgroup.broker.internal_topics import (
+    OFFSETS_TOPIC,
+    RESERVED,
+    TRANSACTIONS_TOPIC,
+    InternalTopic,
+)
 from kgroup.broker.node import Node
 from kgroup.broker.replicas import NO_LEADER, LiveBrokers, PartitionReplicas
 from kgroup.broker.request_context import RequestContext
@@ -40,7 +47,8 @@ async def metadata(context: RequestContext) -> ResponseFields:
     """Answer Metadata; creates topics if the request wants it and the settings allow it."""
     cluster, request = context.cluster, context.request
     if request.topics is None or (not request.topics and context.version == _ALL_BY_EMPTY_LIST):
-        topics = [await _topic(context, topic) async for topic in context.work.each(cluster.topics)]
+        every = [*cluster.topics, *cluster.internal_topics.values()]
+        topics = [await _topic(context, topic) async for topic in context.work.each(every)]
     else:
         # A topic that is named twice is answered once, as in Kafka.
         requested = {(one.name, getattr(one, "topic_id", None)): one for one in request.topics}
@@ -114,7 +122,8 @@ async def describe_topic_partitions(context: RequestContext) -> ResponseFields:
     request = context.request
     requested = {topic.name for topic in request.topics}
     first, start = _cursor(request.cursor, requested)
-    names = sorted(requested or {topic.name for topic in context.cluster.topics})
+    every = {*(topic.name for topic in context.cluster.topics), *context.cluster.internal_topics}
+    names = sorted(requested or every)
     most = context.cluster.settings.describe_max_partitions
     left = max(1, min(request.response_partition_limit, most))
     topics: list[dict[str, Any]] = []
@@ -165,7 +174,7 @@ def _page(topics: list[dict[str, Any]], name: str, partition: int) -> ResponseFi
 
 
 async def _topic_by_name(context: RequestContext, name: str) -> dict[str, Any]:
-    topic = context.cluster.topics.get(name)
+    topic = context.cluster.topics.get(name) or context.cluster.internal_topics.get(name)
     if topic is None:
         return await _with_operations(context, _no_topic(name, None, _why_absent(name)))
     shown = await _with_operations(context, await _topic(context, topic))
@@ -192,7 +201,9 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> dict[str, 
             "error_message": f"there is no coordinator of key type {key_type}",
         }
         return {"key": key, **_PORTLESS, **refused}
-    node = _FINDERS[key_type](context.cluster, key)
+    find, its_topic = _FINDERS[key_type]
+    context.cluster.use_internal_topic(its_topic)
+    node = find(context.cluster, key)
     if node is None:
         refused = {
             "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -209,35 +220,45 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> dict[str, 
     }
 
 
-#: Type of key -> what finds its coordinator: of a group, of a transactional id. A share group, type
-#: 2, has no coordinator here.
-_FINDERS: Final[Mapping[int, Callable[[ClusterState, str], Node | None]]] = {
-    0: ClusterState.coordinator_of,
-    1: ClusterState.transaction_coordinator_of,
+#: Type of key -> what finds its coordinator, and that one's topic: of a group, of a transactional
+#: id. A share group, type 2, has no coordinator here.
+_FINDERS: Final[Mapping[int, tuple[Callable[[ClusterState, str], Node | None], str]]] = {
+    0: (ClusterState.coordinator_of, OFFSETS_TOPIC),
+    1: (ClusterState.transaction_coordinator_of, TRANSACTIONS_TOPIC),
 }
 
 
 async def _requested(context: RequestContext, requested: Any) -> dict[str, Any]:
-    topics = context.cluster.topics
+    topics, internal = context.cluster.topics, context.cluster.internal_topics
     name, topic_id = requested.name, getattr(requested, "topic_id", None)
     if name is None:
-        topic = topics.by_id(topic_id)
-        if topic is None:
-            return _no_topic(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return await _topic(context, topic)
-    creates = topics.get(name) is None and _creates_topics(context)
-    if creates and not await may_create_topic(context, name):
-        return _no_topic(name, None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    topic = topics.get(name)  # another request may have created it meanwhile
+        by_id: dict[UUID | None, InternalTopic] = {one.topic_id: one for one in internal.values()}
+        topic = topics.by_id(topic_id) or by_id.get(topic_id)
+    else:
+        topic = topics.get(name) or internal.get(name)
     if topic is not None:
         return await _topic(context, topic)
-    if creates:
-        # As in Kafka, this response has no such topic: there the controller creates it later.
-        try:
-            topics.create(name)
-        except RequestError as error:
-            return _no_topic(name, None, error.code)
-    return _no_topic(name, None, _why_absent(name))
+    if name is None:
+        return _no_topic(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    return _no_topic(name, None, await _create_if_wanted(context, name))
+
+
+async def _create_if_wanted(context: RequestContext, name: str) -> ErrorCode:
+    """The error of a topic that is not there, also if the request creates it.
+
+    As in Kafka, the response to that request does not have the topic: there the controller creates
+    it afterwards.
+    """
+    topics = context.cluster.topics
+    if name not in RESERVED and _creates_topics(context):
+        if not await may_create_topic(context, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topics.get(name) is None:  # another request may have created it meanwhile
+            try:
+                topics.create(name)
+            except RequestError as error:
+                return error.code
+    return _why_absent(name)
 
 
 def _why_absent(name: str) -> ErrorCode:
@@ -250,7 +271,7 @@ def _creates_topics(context: RequestContext) -> bool:
     return bool(wanted and context.cluster.settings.auto_create_topics)
 
 
-async def _topic(context: RequestContext, topic: Topic) -> dict[str, Any]:
+async def _topic(context: RequestContext, topic: Topic | InternalTopic) -> dict[str, Any]:
     live_brokers = context.cluster.live_brokers
     await context.work.include(len(topic.replicas))
     partitions = [
@@ -260,7 +281,7 @@ async def _topic(context: RequestContext, topic: Topic) -> dict[str, Any]:
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "is_internal": False,
+        "is_internal": topic.is_internal,
         "partitions": partitions,
     }
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from kgroup.broker import batches
 from kgroup.broker.handlers.partitions import current_leader, leader_log, node_endpoints
 from kgroup.broker.handlers.verification import verification_code
+from kgroup.broker.internal_topics import refuse_writing
 from kgroup.broker.records import check_records
 from kgroup.broker.request_context import NO_ACKS, RequestContext
 from kgroup.broker.request_error import RequestError
@@ -52,6 +53,7 @@ async def _append(
     try:
         if context.request.acks not in _ACKS:
             raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={context.request.acks}")
+        refuse_writing(name)
         leader_log(context, name, number).check_size(len(records or b""))
         header, data = batches.check(records)
         most = cluster.settings.max_decompressed_bytes
