@@ -23,6 +23,7 @@ from kgroup.broker.handlers import (
     metadata,
     offsets,
     produce,
+    reassignments,
     sasl,
     scram,
     topics,
@@ -109,7 +110,10 @@ APIS: Final[Mapping[str, Api]] = {
     "delete_groups": Api(0, 2, groups.delete_groups, _NEWEST),
     "elect_leaders": Api(0, 2, leaders.elect_leaders, _NEWEST),
     "incremental_alter_configs": Api(0, 1, configs.incremental_alter_configs, _NEWEST),
-    "list_partition_reassignments": Api(0, 0, admin_queries.list_partition_reassignments, _NEWEST),
+    "alter_partition_reassignments": Api(
+        0, 1, reassignments.alter_partition_reassignments, _NEWEST
+    ),
+    "list_partition_reassignments": Api(0, 0, reassignments.list_partition_reassignments, _NEWEST),
     "offset_delete": Api(0, 0, groups.offset_delete, _NEWEST),
     "describe_client_quotas": Api(0, 1, admin_queries.describe_client_quotas, _NEWEST),
     "describe_user_scram_credentials": Api(0, 0, scram.describe_user_scram_credentials, _NEWEST),

@@ -171,6 +171,7 @@ RIGHTS: Final[Mapping[str, tuple[Whole | Each, ...]]] = {
     "describe_user_scram_credentials": _cluster(Operation.DESCRIBE),
     "alter_user_scram_credentials": _cluster(Operation.ALTER, _NEEDS),
     "elect_leaders": _cluster(Operation.ALTER, _NEEDS),
+    "alter_partition_reassignments": _cluster(Operation.ALTER, _NEEDS),
     "list_partition_reassignments": _cluster(Operation.DESCRIBE, _NEEDS),
 }
 FREE: Final = frozenset({"api_versions", "describe_cluster", "sasl_authenticate", "sasl_handshake"})

@@ -233,6 +233,14 @@ def _elections(request: Any, code: int) -> ResponseFields:
     }
 
 
+def _reassignments(request: Any, code: int) -> ResponseFields:
+    return {
+        "error_code": code,
+        "error_message": None,
+        "responses": _partitions(request.topics, code, error_message=None),
+    }
+
+
 def _described_producers(request: Any, code: int) -> ResponseFields:
     return {
         "topics": [
@@ -371,6 +379,7 @@ ERROR_RESPONSES: Final[Mapping[str, ErrorResponse]] = {
     "list_config_resources": _top(config_resources=()),
     "list_groups": _top(groups=()),
     "list_offsets": lambda request, code: {"topics": _partitions(request.topics, code)},
+    "alter_partition_reassignments": _reassignments,
     "list_partition_reassignments": _top(error_message=None, topics=()),
     "list_transactions": _top(transaction_states=()),
     "metadata": _metadata,

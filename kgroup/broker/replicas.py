@@ -136,6 +136,19 @@ class LiveBrokers:
             replicas.node_ids = tuple(node_id if one == gone else one for one in replicas.node_ids)
         return self._settle(replicas, changed=_lead(replicas, node_id))
 
+    def reassign(self, replicas: PartitionReplicas, node_ids: Iterable[int]) -> bool:
+        """Move a partition to other brokers, at once: there is one copy of its log.
+
+        Raises:
+            RequestError: INVALID_REPLICA_ASSIGNMENT.
+        """
+        placed = self.place_on(node_ids)
+        led_by = replicas.leader
+        replicas.node_ids, replicas.isr = placed.node_ids, placed.isr
+        if led_by != NO_LEADER and led_by in placed.isr:
+            return False
+        return _lead(replicas, placed.leader)
+
     def _elect(self, replicas: PartitionReplicas) -> bool:
         able = (one for one in replicas.node_ids if one in replicas.isr and self.is_up(one))
         return _lead(replicas, next(able, NO_LEADER))

@@ -498,6 +498,15 @@ REQUESTS: Final[Mapping[str, tuple[tuple[Right, ...], str, int, Fields]]] = {
         0,
         {"include_cluster_authorized_operations": False},
     ),
+    "AlterPartitionReassignments": (
+        (),
+        "alter_partition_reassignments",
+        0,
+        {
+            "timeout": _SECOND,
+            "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": None}]}],
+        },
+    ),
     "ListPartitionReassignments": (
         (),
         "list_partition_reassignments",

@@ -1,6 +1,6 @@
-"""Queries of admin tools besides groups and topics: log dirs, producers, transactions, moves.
+"""Queries of admin tools besides groups and topics: log dirs, producers, transactions.
 
-Where this broker has nothing of a kind (quotas, SCRAM users, reassignments), it answers as a Kafka
+Where this broker has nothing of a kind (quotas, SCRAM users), it answers as a Kafka
 cluster without any.
 
 Source: Kafka's ``KafkaApis``, ``ReplicaManager.describeLogDirs``,
@@ -188,6 +188,8 @@ async def describe_transactions(context: RequestContext) -> ResponseFields:
 
 async def _transaction(context: RequestContext, transactional_id: str) -> dict[str, Any]:
     try:
+        if not transactional_id:
+            raise RequestError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         one = context.node.transactions.find(transactional_id)
     except RequestError as error:
         return {
@@ -226,12 +228,6 @@ def _start_time(context: RequestContext, transaction: Transaction) -> dt.datetim
     if duration < 0:
         return None
     return dt.datetime.fromtimestamp(context.cluster.now_ms() / 1000 - duration, dt.UTC)
-
-
-async def list_partition_reassignments(context: RequestContext) -> ResponseFields:
-    """Answer ListPartitionReassignments with none: here a partition moves at once."""
-    del context
-    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": ()}
 
 
 async def describe_client_quotas(context: RequestContext) -> ResponseFields:

@@ -122,7 +122,7 @@ class LoginSession:
             self._state = LoginState.EXCHANGING
         return {
             "error_code": ErrorCode.NONE,
-            "error_message": None,
+            "error_message": "",
             "auth_bytes": challenge.data,
             "session_lifetime": timedelta(milliseconds=int(lifetime * 1000)),
         }

@@ -132,12 +132,12 @@ async def test_an_unknown_state_is_named() -> None:
 
 
 async def test_a_transaction_is_described() -> None:
-    """Partitions, start and time-out are returned; an unknown transaction is not found."""
+    """Partitions, start and time-out are returned; an unknown one is not found, none refused."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         producer_id = await begun(broker, client, "a")
-        answer = await client.request("describe_transactions", 0, transactional_ids=["a", "b"])
-        known, unknown = answer.transaction_states
+        answer = await client.request("describe_transactions", 0, transactional_ids=["a", "b", ""])
+        known, unknown, nameless = answer.transaction_states
         assert (int(known.error_code), known.transaction_state) == (0, "Ongoing")
         assert (known.producer_id, known.producer_epoch) == (producer_id, 0)
         assert known.transaction_timeout == timedelta(seconds=60)
@@ -145,6 +145,7 @@ async def test_a_transaction_is_described() -> None:
         started = known.transaction_start_time.timestamp() * 1000
         assert 0 <= broker.cluster.now_ms() - started < 60_000
         assert int(unknown.error_code) == 105
+        assert int(nameless.error_code) == 42
         coordinator = broker.cluster.transaction_coordinator_of("a")
         assert coordinator is not None
         coordinator.transactions.end("a", producer_id, 0, committed=False)
@@ -154,14 +155,10 @@ async def test_a_transaction_is_described() -> None:
 
 
 async def test_queries_without_results() -> None:
-    """There are no quotas, no reassignments and no SCRAM users."""
+    """There are no quotas and no SCRAM users."""
     async with connected() as (_, client):
         quotas = await client.request("describe_client_quotas", 1, components=[], strict=False)
         assert (int(quotas.error_code), quotas.entries) == (0, ())
-        moves = await client.request(
-            "list_partition_reassignments", 0, timeout=timedelta(seconds=1), topics=None
-        )
-        assert (int(moves.error_code), moves.topics) == (0, ())
         api = "describe_user_scram_credentials"
         assert (await client.request(api, 0, users=None)).results == ()
         (user,) = (await client.request(api, 0, users=[{"name": "a"}])).results
