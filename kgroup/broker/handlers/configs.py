@@ -162,8 +162,9 @@ def topic_configs(context: RequestContext, own: Mapping[str, str]) -> dict[str, 
         if config.broker_property:
             source = _FROM_BROKER if config.broker_property in given else _FROM_DEFAULT
             sources.append((config.broker_property, default, source))
-        value, source = (default, _FROM_DEFAULT) if not sources else sources[0][1:]
-        configs[name] = Config(config.normalize(value), config.config_type, source, tuple(sources))
+        value = config.normalize(own[name]) if name in own else default
+        source = sources[0][2] if sources else _FROM_DEFAULT
+        configs[name] = Config(value, config.config_type, source, tuple(sources))
     return configs
 
 
