@@ -80,7 +80,14 @@ class ActiveProducer:
 @final
 @attrs.frozen
 class AppendResult:
-    """The result of an append; ``timestamp`` is the broker's time if the log sets it, else -1."""
+    """The result of an append.
+
+    Attributes:
+        base_offset: of the batch.
+        timestamp: the broker's time if the log sets it; of a repeated batch its largest one, as in
+            Kafka's ``UnifiedLog``; else -1.
+        duplicate: whether the batch was there already.
+    """
 
     base_offset: int
     timestamp: int
@@ -186,9 +193,10 @@ class PartitionLog:
         if header.producer_id >= 0 and header.base_sequence >= 0:
             written = self._producer_state.duplicate(header)
             if written is not None:
-                return AppendResult(written.base_offset, batches.NO_TIMESTAMP, duplicate=True)
+                return AppendResult(written.base_offset, written.timestamp, duplicate=True)
             self._refuse_plain(header)
-            self._producer_state.written(header, self._end)
+            stored = now if self._settings.append_time else header.max_timestamp
+            self._producer_state.written(header, self._end, stored)
         base, timestamp = self._end, batches.NO_TIMESTAMP
         if self._settings.append_time:
             data, timestamp = batches.stamped(data, now), now

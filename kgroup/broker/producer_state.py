@@ -30,6 +30,8 @@ class Written:
     first_sequence: int
     last_sequence: int
     base_offset: int
+    timestamp: int
+    """The largest of its records."""
 
 
 @final
@@ -79,10 +81,10 @@ class ProducerState:
             )
         return None
 
-    def written(self, batch: BatchHeader, base_offset: int) -> None:
-        """Note a batch that was appended."""
+    def written(self, batch: BatchHeader, base_offset: int, timestamp: int) -> None:
+        """Note a batch that was appended, and its largest timestamp."""
         producer = self._at_epoch(batch.producer_id, batch.producer_epoch)
-        new = Written(batch.base_sequence, batch.last_sequence, base_offset)
+        new = Written(batch.base_sequence, batch.last_sequence, base_offset, timestamp)
         producer.batches = (*producer.batches, new)[-REMEMBERED:]
 
     def epoch_of(self, producer_id: int) -> int | None:

@@ -80,13 +80,14 @@ def test_nothing_is_forced_on_a_small_read() -> None:
 
 
 def test_a_repeated_batch_is_stored_once() -> None:
-    """A producer that sends a batch again gets its offset, and nothing is appended."""
+    """A producer that sends a batch again gets its offset and its time; nothing is appended."""
     log = log_of(3)
     data = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0)
     assert append(log, data).base_offset == 3
     again = append(log, data)
     assert again.duplicate
     assert (again.base_offset, log.end_offset) == (3, 4)
+    assert again.timestamp == NOW
 
 
 def test_a_batch_that_is_too_large_is_refused() -> None:

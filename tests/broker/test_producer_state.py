@@ -25,7 +25,7 @@ def written(*batches: BatchHeader) -> ProducerState:
     offset = 0
     for one in batches:
         assert sequences.duplicate(one) is None
-        sequences.written(one, offset)
+        sequences.written(one, offset, one.max_timestamp)
         offset += one.count
     return sequences
 
@@ -102,7 +102,7 @@ def test_a_producer_costs_little_memory() -> None:
     tracemalloc.start()
     try:
         for offset, header in enumerate(headers):
-            state.written(header, offset)
+            state.written(header, offset, header.max_timestamp)
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

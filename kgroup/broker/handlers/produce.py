@@ -20,6 +20,8 @@ from kgroup.error_codes import ErrorCode
 from kgroup.types import TopicPartition
 
 _ACKS: Final = (-1, 0, 1)
+_LATEST: Final = 253_402_300_799_999
+"""The last millisecond that a datetime can have, in the year 9999."""
 
 
 async def produce(context: RequestContext) -> ResponseFields | None:
@@ -89,6 +91,7 @@ async def _append(
 
 
 def _moment(timestamp: int) -> dt.datetime | None:
-    if timestamp == batches.NO_TIMESTAMP:
+    """The time of a timestamp; None without one, and of one that a client made up."""
+    if not 0 <= timestamp <= _LATEST:
         return None
     return dt.datetime.fromtimestamp(timestamp / 1000, dt.UTC)

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from kgroup.broker import EmbeddedBroker, batches
-from tests.broker.record_batches import append, batch, end_transaction
+from tests.broker.record_batches import NOW, append, batch, end_transaction
 from tests.broker.wire import Client, connected
 
 PRODUCE = range(3, 12)
@@ -117,6 +117,24 @@ async def test_the_response_has_the_brokers_time(autojump_clock: trio.testing.Mo
         await trio.sleep(0.123)
         done = await produce(client, batch(b"a"))
         assert round(done.log_append_time.timestamp() * 1000) == broker.cluster.now_ms()
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "has_time"),
+    [(NOW, True), (253_402_300_799_999, True), (253_402_300_800_000, False), (2**63 - 1, False)],
+)
+async def test_a_repeated_batch_has_its_own_time(timestamp: int, *, has_time: bool) -> None:
+    """As in Kafka, which stores it with the producer's state; what a client made up is left out."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+        data = batch(b"a", timestamp=timestamp, **fields)
+        assert (await produce(client, data)).log_append_time is None
+        again = await produce(client, data)
+        assert (int(again.error_code), again.base_offset) == (0, 0)
+        assert (again.log_append_time is not None) == has_time
+        if has_time:
+            assert round(again.log_append_time.timestamp() * 1000) == timestamp
 
 
 @pytest.mark.parametrize(
