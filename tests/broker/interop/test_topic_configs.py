@@ -23,7 +23,7 @@ from tests.brokers import Kafka, unique
 
 #: For each config the values that Kafka 4.3 accepted, and what it said of the others.
 RECORDED: Final = json.loads(
-    (Path(__file__).parents[1] / "data" / "topic_configs.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[2] / "data" / "topic_configs.json").read_text(encoding="utf-8")
 )
 APPEND: Final = AlterConfigOpType.APPEND
 SUBTRACT: Final = AlterConfigOpType.SUBTRACT
