@@ -115,7 +115,12 @@ async def read_for(kafka: RealKafka, readers: list[Reader], seconds: float) -> i
     """
     steps = int(seconds / STEP)
     # Another producer may write a record twice if the broker goes away before it confirms it.
-    settings = {**RELIABLE_PRODUCER, "bootstrap.servers": kafka.bootstrap_servers}
+    # One that has met a broker without a leader, while that starts, soon looks for it again.
+    settings = {
+        **RELIABLE_PRODUCER,
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "topic.metadata.refresh.interval.ms": 1000,
+    }
     producer = confluent_kafka.Producer(settings)
     for reader in readers:
         await trio.to_thread.run_sync(create_topic, kafka.bootstrap_servers, reader.topic, 1)
@@ -129,7 +134,7 @@ async def read_for(kafka: RealKafka, readers: list[Reader], seconds: float) -> i
                     producer.produce(reader.topic, str(number))
                 producer.poll(0)
                 await trio.sleep(STEP)
-            await trio.to_thread.run_sync(producer.flush)
+            await trio.to_thread.run_sync(producer.flush, abandon_on_cancel=True)
     return steps
 
 
