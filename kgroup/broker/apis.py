@@ -67,7 +67,7 @@ async def _api_versions(context: RequestContext) -> Mapping[str, object]:
 
 #: kio's name of the API -> what is offered. The lowest versions are those that Kafka 4 kept.
 APIS: Final[Mapping[str, Api]] = {
-    # librdkafka up to 2.10 compresses by gzip, snappy and lz4 only where it is told of version 0
+    # librdkafka up to 2.10 compresses by gzip, snappy and lz4 only if version 0 is named
     # (KAFKA-18659).
     "produce": Api(
         3, 11, produce.produce, "v12 begins transactions by writing (KIP-890)", named_from=0

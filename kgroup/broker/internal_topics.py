@@ -2,7 +2,7 @@
 
 The coordinators here keep their state in memory. Their topics are listed, with the partitions and
 leaders of the shards, from the first search for a coordinator on, but have no records: to read one
-is UNKNOWN_TOPIC_OR_PARTITION. Nobody can create them or write to them.
+is UNKNOWN_TOPIC_OR_PARTITION. Clients can neither create them nor write to them.
 
 Source: Kafka's ``Topic.INTERNAL_TOPICS``, ``KafkaApis.getOrCreateInternalTopic``,
 ``ReplicaManager.appendRecords``.

@@ -106,8 +106,11 @@ def _long(default: int, least: int, name: str = "") -> TopicConfig:
     return _whole(ConfigType.LONG, default, least, name)
 
 
+_ANY_INT: Final = _int(-1, -_LARGEST_INT - 1)
+
+
 def _gzip_level(text: str) -> str:
-    level = _int(-1, -_LARGEST_INT - 1).normalize(text)
+    level = _ANY_INT.normalize(text)
     if level != "-1" and not 1 <= int(level) <= 9:
         raise _InvalidValueError(level, "Value must be between 1 and 9 or equal to -1")
     return level

@@ -1,4 +1,4 @@
-"""Which fetches a Consumer is told to begin and end, by a thread with a scripted Consumer."""
+"""Which fetches begin and end in a Consumer, by a thread with a scripted Consumer."""
 
 from __future__ import annotations
 

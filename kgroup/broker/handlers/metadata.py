@@ -122,8 +122,10 @@ async def describe_topic_partitions(context: RequestContext) -> ResponseFields:
     request = context.request
     requested = {topic.name for topic in request.topics}
     first, start = _cursor(request.cursor, requested)
-    every = {*(topic.name for topic in context.cluster.topics), *context.cluster.internal_topics}
-    names = sorted(requested or every)
+    cluster = context.cluster
+    names = sorted(
+        requested or [*(topic.name for topic in cluster.topics), *cluster.internal_topics]
+    )
     most = context.cluster.settings.describe_max_partitions
     left = max(1, min(request.response_partition_limit, most))
     topics: list[dict[str, Any]] = []

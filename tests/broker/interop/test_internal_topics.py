@@ -1,8 +1,8 @@
-"""Kafka's own topics: they are listed, and nobody can create them or write to them."""
+"""Kafka's own topics: they are listed, and clients can neither create nor write to them."""
 
 from __future__ import annotations
 
-from time import monotonic, sleep
+from time import sleep
 from typing import Final
 
 import pytest
@@ -11,10 +11,11 @@ from confluent_kafka._model import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from kgroup.testing.admin import create_topic
+from tests.broker.interop.clients import PATIENCE, until
 from tests.brokers import Kafka, unique
 
 OFFSETS: Final = "__consumer_offsets"
-PATIENCE: Final = 30.0
 
 
 @pytest.fixture
@@ -22,21 +23,22 @@ def admin(kafka: Kafka) -> AdminClient:
     """A client of a broker on which a group has committed."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     topic = unique("own")
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    create_topic(kafka.bootstrap_servers, topic)
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": unique("g")}
     consumer = Consumer(settings)
+
+    def committed() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+        except KafkaException:  # a real broker is still loading its coordinator
+            return False
+        return True
+
     try:
-        deadline = monotonic() + PATIENCE
-        while True:
-            try:
-                consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
-            except KafkaException:  # a real broker is still loading its coordinator
-                assert monotonic() < deadline
-                sleep(0.1)
-            else:
-                return admin
+        until(committed, lambda: sleep(0.1), "a commit")
     finally:
         consumer.close()
+    return admin
 
 
 def test_the_topic_of_commits_is_internal(admin: AdminClient) -> None:
@@ -57,14 +59,14 @@ def test_the_topic_of_commits_is_internal(admin: AdminClient) -> None:
         ("__cluster_metadata", KafkaError.INVALID_REQUEST),
     ],
 )
-def test_nobody_can_create_one(admin: AdminClient, name: str, code: int) -> None:
+def test_none_can_be_created(admin: AdminClient, name: str, code: int) -> None:
     """The request is refused with Kafka's code."""
     with pytest.raises(KafkaException) as refused:
         admin.create_topics([NewTopic(name, 1, 1)])[name].result()
     assert refused.value.args[0].code() == code
 
 
-def test_nobody_can_write_to_one(kafka: Kafka, admin: AdminClient) -> None:
+def test_none_can_be_written_to(kafka: Kafka, admin: AdminClient) -> None:
     """A record for it is refused."""
     del admin  # it has made the topic
     failures: list[KafkaError | None] = []

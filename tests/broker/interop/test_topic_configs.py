@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Final
 
 import pytest
@@ -19,6 +19,8 @@ from confluent_kafka.admin._config import (
 )
 from confluent_kafka.cimpl import NewTopic
 
+from kgroup.testing.admin import create_topic
+from tests.broker.interop.clients import until
 from tests.brokers import Kafka, unique
 
 #: For each config the values that Kafka 4.3 accepted, and what it said of the others.
@@ -27,7 +29,6 @@ RECORDED: Final = json.loads(
 )
 APPEND: Final = AlterConfigOpType.APPEND
 SUBTRACT: Final = AlterConfigOpType.SUBTRACT
-PATIENCE: Final = 30.0
 PAUSE: Final = 0.05
 
 
@@ -37,25 +38,18 @@ def admin(kafka: Kafka) -> AdminClient:
     return AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
 
 
-def create(admin: AdminClient, configs: Mapping[str, str], *, validate_only: bool = False) -> str:
+def created(kafka: Kafka, configs: Mapping[str, str]) -> str:
     """Create a topic with these configs, and return its name."""
-    topic = NewTopic(unique("configs"), 1, 1, config=dict(configs))
-    admin.create_topics([topic], validate_only=validate_only)[topic.topic].result()
-    return topic.topic
+    topic = unique("configs")
+    create_topic(kafka.bootstrap_servers, topic, config=configs)
+    return topic
 
 
 def described(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     """The configs of a topic."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    deadline = monotonic() + PATIENCE
-    while True:
-        try:
-            found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result()
-        except KafkaException:
-            assert monotonic() < deadline
-            sleep(PAUSE)  # a real broker learns of a topic from its controller
-        else:
-            return found
+    found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result()
+    return found
 
 
 def alter(admin: AdminClient, topic: str, name: str, value: str, how: AlterConfigOpType) -> None:
@@ -81,19 +75,15 @@ def test_a_value_is_accepted_or_refused_as_recorded(admin: AdminClient, name: st
     assert {error.name() for error in refused.values()} == {"INVALID_CONFIG"}
 
 
-def test_configs_that_contradict_each_other(admin: AdminClient) -> None:
+def test_configs_that_contradict_each_other(kafka: Kafka) -> None:
     """The shortest lag of the compaction is not longer than the longest one."""
     with pytest.raises(KafkaException, match=r"min\.compaction\.lag\.ms \(10\) >"):
-        create(
-            admin,
-            {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
-            validate_only=True,
-        )
+        created(kafka, {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
 
 
-def test_every_config_is_described(admin: AdminClient) -> None:
+def test_every_config_is_described(kafka: Kafka, admin: AdminClient) -> None:
     """A topic has the recorded configs, none is read-only, and most name the broker's property."""
-    configs = described(admin, create(admin, {}))
+    configs = described(admin, created(kafka, {}))
     assert configs.keys() == RECORDED.keys()
     assert not any(config.is_read_only or config.is_sensitive for config in configs.values())
     for name, synonym in {
@@ -118,10 +108,10 @@ def test_every_config_is_described(admin: AdminClient) -> None:
     ],
 )
 def test_a_value_is_described_in_its_plain_form(
-    admin: AdminClient, name: str, given: str, value: str
+    kafka: Kafka, admin: AdminClient, name: str, given: str, value: str
 ) -> None:
     """Kafka reads the text of a config, and shows what it has read."""
-    config = described(admin, create(admin, {name: given}))[name]
+    config = described(admin, created(kafka, {name: given}))[name]
     assert config.value == value
     assert ConfigSource(config.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
 
@@ -138,20 +128,27 @@ def test_a_value_is_described_in_its_plain_form(
     ],
 )
 def test_a_list_changes_item_by_item(
-    admin: AdminClient, before: str | None, how: AlterConfigOpType, item: str, after: str
+    kafka: Kafka,
+    admin: AdminClient,
+    before: str | None,
+    how: AlterConfigOpType,
+    item: str,
+    after: str,
 ) -> None:
     """A list that the topic has not set begins as its default."""
-    topic = create(admin, {} if before is None else {"cleanup.policy": before})
+    topic = created(kafka, {} if before is None else {"cleanup.policy": before})
     alter(admin, topic, "cleanup.policy", item, how)
-    deadline = monotonic() + PATIENCE
-    while (value := described(admin, topic)["cleanup.policy"].value) != after:
-        assert monotonic() < deadline, value
-        sleep(PAUSE)
+    # A real broker learns of it from its controller.
+    until(
+        lambda: described(admin, topic)["cleanup.policy"].value == after,
+        lambda: sleep(PAUSE),
+        f"the list is {after!r}",
+    )
 
 
-def test_a_list_never_gets_an_impossible_item(admin: AdminClient) -> None:
+def test_a_list_never_gets_an_impossible_item(kafka: Kafka, admin: AdminClient) -> None:
     """What an alteration would lead to is checked as a new topic's config is."""
-    topic = create(admin, {})
+    topic = created(kafka, {})
     with pytest.raises(KafkaException, match="String must be one of: compact, delete"):
         alter(admin, topic, "cleanup.policy", "bogus", APPEND)
     assert described(admin, topic)["cleanup.policy"].value == "delete"
