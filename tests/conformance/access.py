@@ -71,7 +71,6 @@ NAMES: Final = {
 }
 _ANY: Final = 1
 _VISIBLE_WITHIN: Final = 10.0
-_VISIBLE_SOON: Final = 0.3
 _REFUSALS: Final = frozenset({29, 30, 31, 53})
 """The errors that mean that a right is missing."""
 _GROUP_CONFIGS: Final = 32
@@ -641,6 +640,7 @@ class Access:
         self._alice = alice
         self._ids: dict[object, object] = {}
         self.lines: list[str] = []
+        self.changes = 0
 
     async def prepare(self) -> None:
         """Create the topics, and wait for coordinators and for numbers of producers."""
@@ -660,10 +660,14 @@ class Access:
         await self.create([right_of(*right) for right in rights])
 
     async def create(self, rules: Sequence[Fields]) -> Fields:
-        """Create rules; if they are accepted, wait until the broker knows."""
+        """Create rules, and wait until the broker knows those that are accepted."""
         answer = await self._admin.request("create_acls", 3, {"creations": rules}, "access")
-        if codes(answer) in ([], [0]):
-            await self._wait(lambda found: len(found) >= len({str(one) for one in rules}))
+        accepted = {
+            in_words(rule, rule["resource_pattern_type"], rule)
+            for rule, result in zip(rules, answer["results"], strict=True)
+            if result["error_code"] == 0
+        }
+        await self._wait(lambda found: accepted <= {*found})
         return answer
 
     async def delete_all(self) -> None:
@@ -765,22 +769,24 @@ def right_of(kind: ResourceType, operation: Operation) -> Fields:
 def shown(answer: Fields) -> list[str]:
     """The rules in an answer, in words and in order."""
     return sorted(
-        " ".join(
-            map(
-                str,
-                (
-                    rule["principal"],
-                    rule["host"],
-                    PermissionType(rule["permission_type"]).name,
-                    Operation(rule["operation"]).name,
-                    ResourceType(resource["resource_type"]).name,
-                    PatternType(resource["pattern_type"]).name,
-                    resource["resource_name"],
-                ),
-            )
-        )
+        in_words(resource, resource["pattern_type"], rule)
         for resource in answer["resources"]
         for rule in resource["acls"]
+    )
+
+
+def in_words(resource: Fields, pattern_type: int, rule: Fields) -> str:
+    """A rule for a resource; what is created names both in one."""
+    return " ".join(
+        (
+            rule["principal"],
+            rule["host"],
+            PermissionType(rule["permission_type"]).name,
+            Operation(rule["operation"]).name,
+            ResourceType(resource["resource_type"]).name,
+            PatternType(pattern_type).name,
+            resource["resource_name"],
+        )
     )
 
 
@@ -1192,7 +1198,9 @@ async def _say_altered(
 
 async def _say_credentials(a: Access, *users: str) -> None:
     """Wait until the change before is visible, and note the credentials of users."""
-    await trio.sleep(_VISIBLE_SOON)
+    # A broker learns of changes in their order, and of a credential nothing else says that it did.
+    a.changes += 1
+    await a.create([{**NEW, "resource_name": f"change-{a.changes}"}])
     answer = await a.describe_credentials(users or None)
     results = sorted(
         f"{one['user']} {_result(one)}"
