@@ -126,7 +126,12 @@ class ConsumerGroup(GroupTwin):
         self._tasks = Tasks(
             Bridge(self._loop, self._config.group_id), self._loop, asyncio.current_task()
         )
-        self._background.start()
+        try:
+            self._background.start()
+        except BaseException:
+            if not self._background.started:  # it was refused, and the group is not open
+                self._tasks = None
+            raise
         self._entered()
         self._block.__enter__()
         return self

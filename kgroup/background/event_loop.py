@@ -18,7 +18,7 @@ is called for a commit finds the span in which the program commits.
 **A shared thread.** Several loops may run in one thread, as guests of one `trio.run` (``_Host``). A
 guest is a task of the host with a nursery, calls and an end of its own. It begins by a call into
 the host, which is answered like all others: if the host has ended meanwhile, the guest makes
-another one. The host ends with its last guest.
+another one, and if it has failed, the guest ends with its error. The host ends with its last guest.
 
 What isolates guests: an exception of a guest's function, or of a call or callback made for it, ends
 that guest only. What does not: code that blocks the thread blocks all of them, and if trio itself
@@ -223,7 +223,11 @@ class BackgroundLoop:
             try:
                 host.loop.run_sync(partial(host.admit, self, self._run_as_guest))
             except LoopEndedError:
-                continue  # its last guest has ended meanwhile
+                if host.loop.error is None:
+                    continue  # its last guest has ended meanwhile
+                # As if the thread were this loop's own. Another host would fail as this one did,
+                # again and again, where trio cannot begin: without a descriptor that is free.
+                self.finish(error=host.loop.error)
             except BaseException:  # it may not have got this guest, and have no other one
                 host.loop.post(host.leave_empty)
                 raise
@@ -256,7 +260,7 @@ class BackgroundLoop:
             late: returns the text of the TimeoutError.
 
         Raises:
-            LoopEndedError: the loop ended before the call did.
+            LoopEndedError: the loop ended before the call did, or has not started.
             TimeoutError: the call took longer than the timeout, and was cancelled.
             UsageError: the caller is the loop's own thread, or a forked process.
         """
@@ -332,7 +336,10 @@ class BackgroundLoop:
         if self.ended.is_set():
             self._calls.discard(call)
             raise LoopEndedError
-        self.post(start)
+        # The loop may never have started, or may be about to set `ended`: nothing would answer.
+        if not self.post(start):
+            self._calls.discard(call)
+            raise LoopEndedError
 
     # In the loop's thread.
 

@@ -210,6 +210,7 @@ class BackgroundGroup:
         loop: the background thread's event loop.
         scope: the scope around the group.
         late_errors: what handlers raised too late for the trio group to raise it.
+        started: whether the program has entered the block; a refused entry does not count.
     """
 
     def __init__(
@@ -233,7 +234,7 @@ class BackgroundGroup:
         self.loop = BackgroundLoop(
             f"kgroup-{config.group_id}",
             self._main,
-            twin._on_loop_end,
+            self._on_loop_end,
             shares=not calls_program and runtime is None and _is_all_kgroups(config),
         )
         self.scope = trio.CancelScope()
@@ -241,7 +242,7 @@ class BackgroundGroup:
         self._group_id = config.group_id
         self._twin = twin
         self._close_reason: str | None = None
-        self._started = False
+        self.started = False
         self._left = trio.Event()
         self._services: trio.Nursery | None = None
         self._error: BaseException | None = None
@@ -257,13 +258,13 @@ class BackgroundGroup:
             ConfigError: the file of events cannot be written.
             UsageError: it was started before, or would wait for the thread of this call.
         """
-        if self._started:
+        if self.started:
             raise entered_again(self._group_id)
         self.loop.check_start()  # before anything that would make another entry impossible
         if self.trio.event_file is not None:
             self.trio.event_file.open()
         self._outside = sys.exception()
-        self._started = True
+        self.started = True
         try:
             self.loop.start()
         except BaseException:
@@ -348,6 +349,11 @@ class BackgroundGroup:
             raise_outside(failed, outside)
         if own is not None and error is None:
             raise_outside(own, outside)
+
+    def _on_loop_end(self) -> None:
+        if self.trio.event_file is not None:  # open, if trio could not begin
+            self.trio.event_file.close()
+        self._twin._on_loop_end()
 
     async def _main(self) -> None:
         if self._close_reason is not None:  # `shutdown` was called before the loop started

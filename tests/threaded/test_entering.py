@@ -1,4 +1,4 @@
-"""Ctrl-C while a block is entered: nothing stays behind, and the group cannot be used again."""
+"""Ctrl-C while a block is entered, and blocks that cannot be entered: nothing stays behind."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from kgroup import aio
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.background.flag import Flag
 from kgroup.background.group import GroupTwin
-from kgroup.errors import UsageError
+from kgroup.errors import ConfigError, GroupClosedError, UsageError
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import ConsumerGroup
 from tests.brokers import Kafka
@@ -146,6 +148,67 @@ def test_a_block_that_is_entered_in_the_shared_thread() -> None:
             with pytest.raises(UsageError, match="would wait for that very thread"):
                 other._loop.run_sync(partial(enter, group))
     enter(group)
+
+
+def test_an_asyncio_group_whose_entry_is_refused(tmp_path: Path) -> None:
+    """It is not open: its calls wait for nothing, and it can be entered later."""
+    folder = tmp_path / "missing"
+    config = Harness(NOWHERE).config(close_timeout=1.0, events_to=str(folder / "events"))
+    group = aio.ConsumerGroup(config)
+
+    async def main() -> None:
+        async with asyncio.timeout(SOON):
+            with pytest.raises(ConfigError, match="events_to"):
+                await group.__aenter__()
+            await group.aclose()
+            for call in (group.next, group.wait_closed, partial(group.__aexit__, None, None, None)):
+                with pytest.raises(UsageError, match="is not open"):
+                    await call()
+            folder.mkdir()
+            async with group:
+                pass
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("own", [{}, {"on_event": print}], ids=["shared thread", "own thread"])
+def test_an_asyncio_group_for_which_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, own: dict[str, Any]
+) -> None:
+    """Its calls wait for nothing."""
+    group = aio.ConsumerGroup(Harness(NOWHERE).config(), **own)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        async with asyncio.timeout(SOON):
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", refuse)
+                with pytest.raises(RuntimeError, match="new thread"):
+                    await group.__aenter__()
+            await group.aclose()
+            await group.wait_closed()
+            with pytest.raises(GroupClosedError):
+                await group.next()
+
+    asyncio.run(main())
+
+
+def test_a_group_whose_event_loop_cannot_begin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The block raises its error, and the file of events is closed."""
+    group = ConsumerGroup(Harness(NOWHERE).config(events_to=str(tmp_path / "events")))
+
+    def out_of_descriptors(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(trio, "run", out_of_descriptors)
+    with pytest.raises(OSError, match="Too many"), group:
+        assert list(group) == []
+    assert group._group.event_file is not None
+    assert group._group.event_file._file is None
 
 
 def test_groups_that_are_left_while_the_interpreter_exits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,28 @@ def test_if_trio_fails_every_loop_ends_with_its_error() -> None:
             assert later.works()
 
 
+def test_if_trio_cannot_begin_the_loop_ends_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without a free descriptor makes one thread, and its next loop another one."""
+    begun: list[BackgroundLoop] = []
+
+    def out_of_descriptors(*_: object) -> None:
+        # Endless attempts would exhaust the machine.
+        begun.append(failing.loop)
+        raise OSError(24, "Too many open files") if len(begun) == 1 else SystemExit
+
+    failing = Guest()
+    with monkeypatch.context() as patch:
+        patch.setattr(trio, "run", out_of_descriptors)
+        failing.loop.start()
+        failing.loop.join()
+    assert isinstance(failing.loop.error, OSError)
+    assert (failing.ends, len(begun)) == (1, 1)
+    with pytest.raises(LoopEndedError):
+        failing.works()
+    with guests(1) as (later,):
+        assert later.works()
+
+
 def test_a_loop_that_begins_as_the_last_one_ends_gets_another_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
