@@ -65,7 +65,7 @@ from kgroup.loop_thread import LoopThread
 from kgroup.member import Member
 from kgroup.notifier import Notifier
 from kgroup.records.librdkafka import LibrdkafkaSource
-from kgroup.running_loop import group_for, running_library
+from kgroup.running_loop import group_for, replaced_modules, running_library
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase, StatusRecorder
 from kgroup.tracebacks import raise_outside
@@ -124,6 +124,7 @@ class ConsumerGroup:
     Raises:
         ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be
             called with an event, or is async.
+        UsageError: from the constructor; gevent or eventlet has replaced threads or sockets.
         ExceptionGroup: from ``async with``; tasks of a generation raised. It has their exceptions,
             and the body's if that raised too, without further nesting. Catch them with ``except*``.
         FatalGroupError: from ``async with``; a fatal error closed the group, and no `next()` has
@@ -137,11 +138,7 @@ class ConsumerGroup:
         runtime: Runtime | None = None,
         on_event: EventHandler | None = None,
     ) -> None:
-        arguments.instance("config", config, GroupConfig)
-        if on_event is not None:
-            functions.check_event_handler("on_event", on_event)
-        if runtime is not None:
-            arguments.instance("runtime", runtime, Runtime)
+        _check(config, runtime, on_event)
         self._config = config
         self._runtime = runtime or (default_runtime_factory.get() or default_runtime)()
         observer = self._runtime.observer
@@ -831,3 +828,16 @@ def _is_cancellation(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(ends_at_once) is not None
     return isinstance(error, ends_at_once)
+
+
+def _check(config: GroupConfig, runtime: Runtime | None, on_event: EventHandler | None) -> None:
+    arguments.instance("config", config, GroupConfig)
+    if on_event is not None:
+        functions.check_event_handler("on_event", on_event)
+    if runtime is not None:
+        arguments.instance("runtime", runtime, Runtime)
+    if replaced := replaced_modules():
+        raise UsageError(
+            f"group {config.group_id!r}: {replaced}, and kgroup's event loop and threads cannot run"
+            " on that; run the group in a process of its own, in which nothing is replaced"
+        )

@@ -5,13 +5,17 @@ Errors say by it which group to use; `is_cancellation` knows how the loop cancel
 A function that calls asyncio where trio runs, or trio where asyncio runs, raises exceptions that
 another attempt would only repeat. They have no class of their own: `called_library` knows them by
 their texts, of which a test sees each raised.
+
+Libraries that replace Python's threads and sockets by their own leave no event loop that kgroup
+could use; `replaced_modules` recognises them.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -30,6 +34,13 @@ _TEXTS: Final[dict[str, tuple[tuple[type[Exception], str], ...]]] = {
     ),
 }
 """How the exceptions begin that come of calls of a library whose event loop does not run."""
+_REPLACING: Final[dict[str, tuple[str, Callable[[Any], Callable[[str], bool]]]]] = {
+    "gevent": ("gevent.monkey", lambda module: module.is_module_patched),
+    "eventlet": ("eventlet.patcher", lambda module: module.is_monkey_patched),
+}
+"""Libraries that replace modules of Python: the module that does it, and what says which ones."""
+_NEEDED: Final = ("threading", "thread", "select", "socket")
+"""The modules that kgroup needs, as those libraries name them."""
 _PACKAGES: Final = {"asyncio": "kgroup.aio", "trio": "kgroup"}
 
 
@@ -43,6 +54,19 @@ def running_library() -> str | None:
             asyncio.get_running_loop()
             return "asyncio"
     return None
+
+
+def replaced_modules() -> str:
+    """What has replaced which of the modules that kgroup needs, as a clause; or nothing.
+
+    On replaced ones trio cannot begin, or a wait in a thread stops all others, for ever.
+    """
+    for library, (name, tells) in _REPLACING.items():
+        if (module := sys.modules.get(name)) is not None:
+            replaced = " and ".join(filter(tells(module), _NEEDED))
+            if replaced:
+                return f"{library} has replaced Python's {replaced} (monkey patching)"
+    return ""
 
 
 def is_cancellation(error: BaseException) -> bool:

@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 
 import pytest
 import trio
 
+import kgroup
+from kgroup import aio, threaded
 from kgroup.retry_policy import is_retried
 from kgroup.running_loop import called_library, wrong_loop
+
+
+@pytest.mark.parametrize("kind", [kgroup.ConsumerGroup, aio.ConsumerGroup, threaded.ConsumerGroup])
+@pytest.mark.parametrize(
+    ("library", "module", "function"),
+    [
+        ("gevent", "gevent.monkey", "is_module_patched"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+    ],
+)
+def test_a_group_on_replaced_threads_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Callable[[kgroup.GroupConfig], object],
+    library: str,
+    module: str,
+    function: str,
+) -> None:
+    """Where gevent or eventlet has replaced what kgroup needs, the error says so; no wait hangs."""
+    config = kgroup.GroupConfig(bootstrap_servers="h:1", group_id="g", topics=["t"])
+    replaced = {"subprocess", "os"}
+    patching = ModuleType(module)
+    setattr(patching, function, replaced.__contains__)
+    monkeypatch.setitem(sys.modules, module, patching)
+    kind(config)  # what it has replaced is not needed
+    replaced |= {"select", "socket"}
+    with pytest.raises(kgroup.UsageError, match=f"{library} has replaced .*select and socket"):
+        kind(config)
 
 
 async def _group_of_asyncio() -> None:

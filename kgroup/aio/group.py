@@ -73,8 +73,9 @@ class ConsumerGroup(GroupTwin):
     Raises:
         ArgumentError: from the constructor; an argument has a wrong type, or ``on_event`` cannot be
             called with an event, or is async.
-        UsageError: from the constructor; the program is being simulated. From ``async with``; no
-            event loop of asyncio runs here, or the group was entered before.
+        UsageError: from the constructor; the program is being simulated, or gevent or eventlet has
+            replaced threads or sockets. From ``async with``; no event loop of asyncio runs here, or
+            the group was entered before.
         ExceptionGroup: from ``async with``; tasks of a generation raised. It has their exceptions,
             and the body's if that raised too, without further nesting. Catch them with ``except*``.
             The body is cancelled then. If the background event loop has failed, and the body raised

@@ -61,6 +61,8 @@ class ConsumerGroup(GroupTwin):
             exceptions end nothing: the first one is logged with its traceback.
 
     Raises:
+        UsageError: from the constructor; the program is being simulated, or gevent or eventlet has
+            replaced threads or sockets.
         ExceptionGroup: from ``with``; handlers raised. It has their exceptions, and the body's if
             that raised too, without further nesting. Catch them with ``except*``. If
             the background event loop has failed, and the body raised too, it has the error of the
