@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 MANY: Final = 5_000
 """From so many items on, a thread looks at them, and not the event loop."""
+_WITHOUT_GAP: Final = (0, 1)
+"""How far the id of a member's generation is from that of its last one, if it has missed none: it
+is the same where a follower joins a stable group again."""
 
 
 @final
@@ -147,6 +150,20 @@ class PreviousGenerations:
         """The same, after others may have been given the partitions."""
         claim = None if self.claim is None else attrs.evolve(self.claim, lost=True)
         return attrs.evolve(self, retained=frozenset(), claim=claim)
+
+    def followed_by(self, answer: JoinResult) -> PreviousGenerations:
+        """The same, for the generation of this answer to a JoinGroup.
+
+        A coordinator counts a member in once its JoinGroup has arrived. If the answer was lost, the
+        others may have had a generation of which the member knows nothing, and in which they owned
+        its partitions. Each generation of a group raises the id by one, so another step shows that.
+        What the JoinGroup has claimed stays claimed.
+
+        Source: Kafka's ``ClassicGroup.initNextGeneration``.
+        """
+        if self.ids is None or answer.generation_id - self.ids[1] in _WITHOUT_GAP:
+            return self
+        return attrs.evolve(self, retained=frozenset(), read={})
 
     def repeated_by(self, answer: JoinResult) -> bool:
         """Whether a JoinGroup was answered with the very generation that ended last."""

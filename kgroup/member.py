@@ -140,6 +140,7 @@ class Member:
             await self._fence_unanswered_commits()
             join = await self._join()
         answer = join.answer
+        self._previous = self._previous.followed_by(answer)
         self._epoch += 1
         membership = Membership(
             group_id=self._config.group_id,
