@@ -70,6 +70,8 @@ class PartitionQueue:
         start_epoch: the leader epoch of the record before the position, for the first fetch;
             `NO_EPOCH` if it is not known, and afterwards.
         fetch_id: the fetch whose records belong here, 0 for none.
+        fetched_epoch: the leader epoch of the last record that the fetch has brought, or with which
+            it began; `NO_EPOCH` if it is not known.
         opened: whether a stream reads it.
         paused: whether its reader has paused it.
         held: whether its fetch is held back, because it has far more than its share.
@@ -87,6 +89,7 @@ class PartitionQueue:
     position: int
     start_epoch: int = NO_EPOCH
     fetch_id: int = 0
+    fetched_epoch: int = NO_EPOCH
     opened: bool = False
     paused: bool = False
     held: bool = False
@@ -131,9 +134,14 @@ class PartitionQueue:
             and fault.divergent_offset < offset
         )
 
+    def cut_at(self, offset: int) -> bool:
+        """Whether the log was cut at this offset, and the position not been reset since."""
+        return isinstance(self.fault, OutOfRange) and self.fault.divergent_offset == offset
+
     def put(self, run: FetchedRun) -> None:
         """Queue records that follow those queued before, or a refusal that is over."""
         self.fault = None
+        self.fetched_epoch = run.leader_epoch
         self._runs.append(_QueuedRun(run.messages, run.size))
         self.records += len(run.messages)
         self.size += run.size

@@ -40,7 +40,10 @@ and the next ``assign`` replaces it.
 
 **Truncations.** If a log was truncated, what is queued is not handed out, because it may not be in
 the log any more. If the position is not past the point where the log was cut, the program was given
-nothing that is lost, and the partition is fetched again from there. Otherwise it is a fault.
+nothing that is lost, and the partition is fetched again from there. Otherwise it is a fault. The
+next fetch has a leader epoch in both cases, because without one it would not find that the log was
+cut once more before a record has arrived. That of the last fetched record will do: it may be later
+than that of the record before the position, but what follows the cut is of a later one still.
 
 INVARIANTS
     Records are handed out in the order of their offsets, each once, unless ``seek`` or a start
@@ -386,7 +389,8 @@ class BufferedSource:
         (queue,) = self._owned((partition,))
         if type(offset) is not int or offset < 0:
             raise UsageError(f"{partition} cannot continue at {offset!r}; nothing has changed")
-        queue.position, queue.start_epoch = offset, NO_EPOCH
+        queue.position = offset
+        queue.start_epoch = queue.fetched_epoch if queue.cut_at(offset) else NO_EPOCH
         self._restart_fetch(queue)
         self._resume_if_possible()
 
@@ -617,6 +621,7 @@ class BufferedSource:
         queue.fetch_id = next(self._fetch_ids)
         queue.held = False
         epoch, queue.start_epoch = queue.start_epoch, NO_EPOCH
+        queue.fetched_epoch = epoch
         return FetchStart(queue.fetch_id, queue.position, epoch)
 
     def _restart_fetch(self, queue: PartitionQueue) -> None:
@@ -650,6 +655,7 @@ class BufferedSource:
         queue = self._queue_of(item)
         if queue is not None:
             queue.passed_to, queue.passed_epoch = item.offset, item.leader_epoch
+            queue.fetched_epoch = item.leader_epoch
 
     def _fail(self, fault: OutOfRange | Unreadable) -> None:
         queue = self._queue_of(fault)
@@ -657,6 +663,7 @@ class BufferedSource:
             return
         if isinstance(fault, OutOfRange) and fault.divergent_offset is not None:
             if queue.position <= fault.divergent_offset:
+                queue.start_epoch = queue.fetched_epoch
                 self._restart_fetch(queue)
                 return
             self._limits.count_removed(*queue.clear())

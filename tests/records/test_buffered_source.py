@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -17,6 +18,7 @@ from kgroup.errors import (
 )
 from kgroup.records.buffered_source import FAULT_REPEAT_INTERVAL, BufferedSource
 from kgroup.records.fetcher import (
+    NO_EPOCH,
     FetcherBroken,
     FetchFailure,
     FetchStart,
@@ -286,6 +288,24 @@ async def test_what_was_cut_off_the_log_is_not_handed_out(handed_out: int) -> No
     assert again != first
     fetcher.deliver(source, run_of(A, first, [100]), run_of(A, again, [50, 51]))
     assert [m.offset() for m in (await source.receive(1, [A], 10)).messages] == [50, 51]
+
+
+@pytest.mark.parametrize("handed_out", [40, 60])
+async def test_a_log_that_was_cut_may_be_cut_again(handed_out: int) -> None:
+    """The fetch after a cut has a leader epoch, so that another cut before any record is found."""
+    source, fetcher, first = with_a_hundred()
+    run = run_of(A, first, range(100, 110))
+    fetcher.deliver(source, attrs.evolve(run, leader_epoch=7))
+    assert (await source.receive(1, [A], handed_out)).next_offset == handed_out
+    source.deliver([OutOfRange(A, first, 110, "as scripted", 50)])
+    if handed_out > 50:
+        source.seek(1, A, 50)
+    for _ in range(2):
+        again = fetcher.fetches[A]
+        assert again == FetchStart(again.fetch_id, min(handed_out, 50), 7)
+        source.deliver([OutOfRange(A, again.fetch_id, again.offset, "as scripted", again.offset)])
+    source.seek(1, A, 20)
+    assert fetcher.fetches[A].leader_epoch == NO_EPOCH
 
 
 async def test_a_batch_from_behind_a_cut_that_is_put_back() -> None:
