@@ -6,8 +6,13 @@ and does not need the packages of a subcommand.
 
 from __future__ import annotations
 
+import errno
 import importlib
-from typing import Final, final
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final, final
 
 import attrs
 import click
@@ -59,9 +64,26 @@ SUBCOMMANDS: Final = {
 """The subcommands, in the order in which ``--help`` shows them."""
 
 
+_UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors of a write that say that a disk or a device is full or broken."""
+
+
 @final
 class LazyGroup(click.Group):
     """A click group that finds its subcommands in the table, and imports the one that runs."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command; output that cannot be written is an error in one line, with status 1."""
+        _replace_closed_streams()
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if error.errno not in _UNWRITABLE or error.filename is not None:
+                raise  # it is not about the output: a file's error names the file
+            # What is still buffered would fail again when the interpreter ends.
+            sys.stdout = io.StringIO()
+            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the subcommands, in the table's order."""
@@ -79,6 +101,22 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in SUBCOMMANDS.items()])
+
+
+def _replace_closed_streams() -> None:
+    """Open streams that a shell has closed (``>&-``), so that what is printed is discarded.
+
+    Their file descriptors would otherwise be given to the next sockets, and librdkafka, which
+    writes to descriptor 2, would write into one.
+    """
+    if sys.stdout is None:
+        sys.stdout = _nowhere()
+    if sys.stderr is None:
+        sys.stderr = _nowhere()
+
+
+def _nowhere() -> Any:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 @click.group(cls=LazyGroup)

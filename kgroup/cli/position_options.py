@@ -10,7 +10,7 @@ import enum
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Final, final
 
 import attrs
@@ -39,6 +39,9 @@ _DURATION: Final = re.compile(
     r"(?:(?P<s>[0-9]{1,9})s)?"
 )
 _SECONDS: Final = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+_DAY: Final = re.compile(
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})(?:(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})|[Z+-].*)?"
+)
 _ALLOWED: Final = (
     "it must be earliest, latest, an offset, a time with its zone such as 2026-10-01T12:00:00Z, or"
     " a duration ago such as 90m or 2d12h"
@@ -107,6 +110,10 @@ def _position(text: str, allowed: str) -> Position:
     if found := _DURATION.fullmatch(text):
         ago = sum(int(found[unit] or 0) * size for unit, size in _SECONDS.items())
         return _checked(PositionKind.TIME, round((time.time() - ago) * 1000), text)
+    if (day := _DAY.fullmatch(text)) and _is_date(day["date"]):
+        # Python takes any character between day and time: "+02:00" would be two o'clock.
+        whole = f"{day['date']}T00:00:00{day['zone'] or 'Z'}"
+        raise _refused(text, f"it has no time of day; for the beginning of the day write {whole}")
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -114,6 +121,14 @@ def _position(text: str, allowed: str) -> Position:
     if moment.tzinfo is None:
         raise _refused(text, "it has no zone; add Z for UTC, or an offset such as +02:00")
     return _checked(PositionKind.TIME, round(moment.timestamp() * 1000), text)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _checked(kind: PositionKind, value: int, text: str) -> Position:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 import pytest
@@ -47,6 +50,42 @@ def test_a_row_that_leads_to_no_command_is_refused() -> None:
     """If a row leads to something else, the error names it."""
     with pytest.raises(TypeError, match=r"kgroup\.cli:SUBCOMMANDS is .*, not a click command"):
         Subcommand("kgroup.cli:SUBCOMMANDS", "").load()
+
+
+class FullDisk(io.StringIO):
+    """A file on a disk without space."""
+
+    def write(self, text: str) -> int:
+        """Fail as the operating system does."""
+        del text
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_output_that_cannot_be_written_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If standard output is a file on a full disk, the error is one line and the status is 1."""
+    monkeypatch.setattr("sys.stdout", FullDisk())
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        "Error: the output cannot be written: No space left on device\n"
+    )
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "1 2"])
+def test_a_closed_output_is_no_error(closed: str, tmp_path: Path) -> None:
+    """If a shell has closed standard output or error, a command runs and its output is dropped."""
+    group = '{"topics": {"t": {"partitions": 1}}, "members": [{"member_id": "a", "topics": ["t"]}]}'
+    (tmp_path / "group.json").write_text(group, encoding="utf-8")
+    close = "; ".join(f"os.close({number})" for number in closed.split())
+    command = [sys.executable, "-m", "kgroup", "assign", str(tmp_path / "group.json")]
+    program = f"import os, sys; {close}; os.execv(sys.executable, {command!r})"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_an_unknown_subcommand_is_refused() -> None:
