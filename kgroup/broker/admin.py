@@ -26,7 +26,7 @@ from kgroup.broker.security.acls import Acl, Authorizer
 from kgroup.broker.security.settings import check_user
 from kgroup.broker.topics import UNSET
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import UsageError
+from kgroup.errors import ArgumentError, UsageError
 from kgroup.security.secret import secret
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
@@ -180,9 +180,13 @@ class BrokerAdmin(ABC):
 
         Raises:
             UsageError: there is no such partition, or the batch is too large.
+            ArgumentError: a value is not bytes, or the records are not a list.
             ValueError: there is no record.
         """
         await trio.lowlevel.checkpoint()
+        given: object = records
+        if isinstance(given, bytes | bytearray | str):
+            raise ArgumentError("records", records, "it must be a list of values, such as [b'a']")
         now = self.cluster.now_ms()
         made = [one if isinstance(one, NewRecord) else NewRecord(one) for one in records]
         header, data = batches.check(batch_of(made, now))

@@ -24,6 +24,7 @@ from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
+from kgroup.errors import ArgumentError, short_repr
 from kgroup.records.memory import StoredRecord
 
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
@@ -72,6 +73,13 @@ def _pairs(
     return tuple(headers)
 
 
+def _check_bytes(record: object, field: attrs.Attribute[bytes | None], value: object) -> None:
+    del record
+    if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+        how = f"; encode it: {short_repr(value)}.encode()" if isinstance(value, str) else ""
+        raise ArgumentError(field.name, value, f"it must be bytes, or None{how}")
+
+
 @final
 @attrs.frozen
 class NewRecord:
@@ -82,10 +90,13 @@ class NewRecord:
         key: the key, or None.
         headers: (name, value) pairs.
         timestamp: milliseconds since 1970, or None for the broker's time.
+
+    Raises:
+        ArgumentError: the value or the key is not bytes.
     """
 
-    value: bytes | None
-    key: bytes | None = None
+    value: bytes | None = attrs.field(validator=_check_bytes)
+    key: bytes | None = attrs.field(default=None, validator=_check_bytes)
     headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), converter=_pairs)
     timestamp: int | None = attrs.field(
         default=None, validator=validators.optional(validators.ge(0))

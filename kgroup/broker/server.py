@@ -21,8 +21,9 @@ from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.embedded_broker import EmbeddedBroker
 from kgroup.broker.embedded_cluster import EmbeddedCluster
 from kgroup.broker.security.settings import BrokerSecurity
-from kgroup.errors import ConfigError
+from kgroup.errors import ConfigError, UsageError
 from kgroup.interfaces import Random
+from kgroup.running_loop import running_library
 
 MEMORY_HOST: Final = "memory"
 MEMORY_PORT: Final = 9092
@@ -183,6 +184,7 @@ def _in_memory(
     security: BrokerSecurity | None,
     random: Random | None,
 ) -> AbstractAsyncContextManager[EmbeddedCluster]:
+    _check_event_loop()
     start = trio.current_time()
     return _running(
         settings,
@@ -192,6 +194,20 @@ def _in_memory(
         addresses,
         in_memory=True,
     )
+
+
+def _check_event_loop() -> None:
+    """Refuse another event loop than trio's.
+
+    Raises:
+        UsageError: trio does not run here.
+    """
+    if running_library() != "trio":
+        raise UsageError(
+            "the embedded broker runs in trio's event loop, which does not run here; in a program"
+            " on asyncio or without an event loop, use kgroup.testing.embedded.EmbeddedKafka, or in"
+            " pytest the fixture embedded_kafka"
+        )
 
 
 @asynccontextmanager
@@ -210,6 +226,7 @@ async def _running(
     cancelled when the body is done. What the body raises is kept and raised again outside, because
     a nursery would wrap the caller's error in an exception group.
     """
+    _check_event_loop()
     source = random or random_module.Random()
     hosts = [host for host, _ in addresses]
     state = ClusterState(settings, source, wall_clock, len(addresses), security, hosts)

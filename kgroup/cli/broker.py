@@ -19,7 +19,7 @@ from kgroup.addresses import split_address
 from kgroup.bounds import did_you_mean
 from kgroup.broker import Acl, BrokerSecurity, BrokerSettings, serve_cluster
 from kgroup.broker.broker_settings import BROKERS, MOST_PARTITIONS, PARTITIONS
-from kgroup.broker.security.acls import ANY, ResourceType
+from kgroup.broker.security.acls import ANY
 from kgroup.broker.security.settings import ANONYMOUS, SESSION_LIFETIME
 from kgroup.broker.server import check_listener
 from kgroup.cli.options import FilePath, Number, WholeNumber
@@ -124,8 +124,6 @@ def _acls(
                 raise ConfigError("user", user, "it must be a name, or * for all users")
             deny = permission != value
             acl = Acl(user, operation, resource_type, **more, prefix=prefix, deny=deny)
-            if not name and acl.resource_type is not ResourceType.CLUSTER:
-                raise ConfigError("name", name, "only a rule about the cluster needs no name")
             found.append(acl)
         except ConfigError as error:
             raise click.BadParameter(

@@ -13,7 +13,13 @@ from typing import Any, Final, Self, TypeVar, final, overload
 import trio
 
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
-from kgroup.broker import BrokerSettings, EmbeddedCluster, NewRecord, serve_cluster
+from kgroup.broker import (
+    BrokerSecurity,
+    BrokerSettings,
+    EmbeddedCluster,
+    NewRecord,
+    serve_cluster,
+)
 from kgroup.errors import UsageError
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
@@ -34,6 +40,7 @@ class EmbeddedKafka:
         settings: Kafka's property names with their values, or ``BrokerSettings``. By default,
             groups start without the initial rebalance delay.
         brokers: the number of brokers.
+        security: users, rights and TLS; by default there are none.
 
     Raises:
         ConfigError: from ``with``; a property is unknown, or its value is not allowed.
@@ -45,9 +52,11 @@ class EmbeddedKafka:
         settings: BrokerSettings | Mapping[str, object] | None = None,
         *,
         brokers: int = 1,
+        security: BrokerSecurity | None = None,
     ) -> None:
         self._settings = _NO_DELAY if settings is None else settings
         self._brokers = brokers
+        self._security = security
         self._loop = BackgroundLoop("kgroup-embedded-kafka", self._serve, lambda: None)
         self._ready = trio.Event()
         self._stopping = trio.Event()
@@ -93,6 +102,11 @@ class EmbeddedKafka:
         """The value of a client's ``bootstrap.servers``."""
         return self.cluster.bootstrap_servers
 
+    @property
+    def ca(self) -> str | None:
+        """The authority of a certificate that was made on the spot, in PEM: ``Security.ca``."""
+        return self.cluster.ca
+
     @overload
     def call(self, fn: Callable[..., Awaitable[T]], *args: object, **named: object) -> T: ...
 
@@ -131,7 +145,8 @@ class EmbeddedKafka:
 
     async def _serve(self) -> None:
         try:
-            async with serve_cluster(brokers=self._brokers, settings=self._settings) as cluster:
+            running = serve_cluster(self._brokers, settings=self._settings, security=self._security)
+            async with running as cluster:
                 self._cluster = cluster
                 self._ready.set()
                 await self._stopping.wait()

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
 
 import kgroup
-from kgroup.broker import EmbeddedBroker, in_memory
+from kgroup.broker import (
+    EmbeddedBroker,
+    in_memory,
+    in_memory_cluster,
+    serve,
+    serve_cluster,
+)
 from kgroup.config import GroupConfig
 from kgroup.errors import UsageError
 from kgroup.testing.memory import config_for, memory_runtime
@@ -39,6 +46,20 @@ def with_trio(config: GroupConfig, broker: EmbeddedBroker) -> None:
             await group.next()
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("run", [in_memory, in_memory_cluster, serve, serve_cluster])
+def test_a_broker_under_asyncio_is_refused(
+    run: Callable[[], AbstractAsyncContextManager[object]],
+) -> None:
+    """The error names the broker that programs without trio use."""
+
+    async def main() -> None:
+        async with run():
+            pytest.fail("it runs")
+
+    with pytest.raises(UsageError, match=r"kgroup\.testing\.embedded\.EmbeddedKafka"):
+        asyncio.run(main())
 
 
 @pytest.mark.parametrize("use", [with_threads, with_asyncio, with_trio])

@@ -49,7 +49,7 @@ RUN_ELSEWHERE: Final = {
     "docs/simulation.md": {0, 1, 2, 3, 4},  # test_simulation_page
     "docs/spark.md": {0, 1, 2, 3, 4},  # tests/spark/test_docs_page
     "docs/start_here.md": {0, 1},  # test_start_here_page
-    "docs/testing.md": {8},  # tests/spark/testing: a cluster takes seconds to start
+    "docs/testing.md": {10},  # tests/spark/testing: a cluster takes seconds to start
     "docs/threads.md": {0},  # test_workers_in_docs
     "docs/transactions.md": {0, 1},  # test_transactions_in_docs
     "docs/workers.md": {0, 1},  # test_workers_in_docs
@@ -59,7 +59,7 @@ RUN_HERE: Final = {
     "docs/generations.md": {0, 1, 2, 3},
     "docs/metrics.md": {0, 3},
     "docs/poison_and_retry.md": {2},
-    "docs/testing.md": {0, 1, 2, 3, 4, 5, 6, 7},
+    "docs/testing.md": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
     "docs/timeline.md": {0},
     "docs/workers.md": {2, 3},
 }
@@ -275,6 +275,28 @@ async def test_what_testing_says_of_a_served_broker() -> None:
     assert len(addresses) == 1
 
 
+def test_what_testing_says_of_logins(own_embedded_kafka: type[EmbeddedKafka]) -> None:
+    """The test of the page passes: a member logs in, and the rules allow what it needs."""
+
+    def program(bootstrap_servers: str, security: kgroup.Security) -> None:
+        config = GroupConfig(
+            bootstrap_servers=bootstrap_servers,
+            group_id="billing",
+            topics=["orders"],
+            security=security,
+        )
+        with ConsumerGroup(config) as group:
+            assert list(group.next(60).assignment) == [TopicPartition("orders", 0)]
+
+    names = defined("docs/testing.md", 5, run_my_program=program)
+    names["test_a_login"](own_embedded_kafka)
+
+
+def test_what_testing_says_of_faults(embedded_kafka: EmbeddedKafka) -> None:
+    """The calls of the page exist."""
+    defined("docs/testing.md", 6)["test_faults"](embedded_kafka)
+
+
 def process_two(bootstrap_servers: str, *, group_id: str, topic: str) -> None:
     """The program that the page leaves to its readers: it commits two records."""
     config = GroupConfig(bootstrap_servers=bootstrap_servers, group_id=group_id, topics=[topic])
@@ -297,7 +319,7 @@ def test_what_testing_says_of_the_embedded_kafka(embedded_kafka: EmbeddedKafka) 
 
 def test_what_testing_says_of_events(embedded_kafka: EmbeddedKafka) -> None:
     """The test of the page passes."""
-    names = defined("docs/testing.md", 5, handle=lambda _, batch: None)
+    names = defined("docs/testing.md", 7, handle=lambda _, batch: None)
     names["test_a_lost_generation"](embedded_kafka)
 
 
@@ -305,7 +327,7 @@ def test_what_testing_says_of_events(embedded_kafka: EmbeddedKafka) -> None:
 def test_what_testing_says_of_the_real_kafka(real_kafka: KafkaAddress) -> None:
     """The test of the page passes, with names of its own on the broker that all tests share."""
     topic, group_id = unique("orders"), unique("my-group")
-    text = block("docs/testing.md", 6).replace("orders", topic).replace("my-group", group_id)
+    text = block("docs/testing.md", 8).replace("orders", topic).replace("my-group", group_id)
 
     names: dict[str, Any] = {"run_my_program": partial(process_two, group_id=group_id, topic=topic)}
     exec(text, names)  # noqa: S102 # our own page
@@ -322,7 +344,7 @@ def test_what_testing_says_of_a_kafka_of_ones_own(monkeypatch: pytest.MonkeyPatc
         yield SimpleNamespace(bootstrap_servers="localhost:1", restart=lambda: done.append({}))
 
     monkeypatch.setattr(kgroup.testing.kafka, "RealKafka", started)
-    defined("docs/testing.md", 7, run_my_program=done.append)
+    defined("docs/testing.md", 9, run_my_program=done.append)
     assert done == [{"group.max.size": 3}, "localhost:1", {}]
 
 

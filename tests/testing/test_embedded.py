@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from kgroup.errors import ConfigError, UsageError
+import kgroup
+from kgroup.broker import Acl, BrokerSecurity, NewRecord
+from kgroup.errors import ArgumentError, AuthorizationError, ConfigError, UsageError
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.types import TopicPartition
 
@@ -57,6 +60,50 @@ def test_several_brokers(own_embedded_kafka: type[EmbeddedKafka]) -> None:
     after = next(one for one in kafka.cluster.nodes if one != before)
     kafka.call(kafka.cluster.move_leader, P0, after)
     assert kafka.cluster.leader_of(P0) == after
+
+
+def test_users_rights_and_tls(own_embedded_kafka: type[EmbeddedKafka]) -> None:
+    """With security, a group logs in over TLS and may do what the rules allow, and no more."""
+    rules = [Acl("alice", "read", "topic", "orders"), Acl("alice", "read", "group", "billing")]
+    kafka = own_embedded_kafka(
+        security=BrokerSecurity(users={"alice": "secret"}, tls=True, acls=rules)
+    )
+    kafka.create_topic("orders")
+    security = kgroup.Security(
+        protocol="SASL_SSL",
+        ca=kafka.ca,
+        mechanism="SCRAM-SHA-512",
+        username="alice",
+        password="secret",  # noqa: S106
+    )
+
+    def generation_of(group_id: str) -> int:
+        config = kgroup.GroupConfig(
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id=group_id,
+            topics=["orders"],
+            security=security,
+        )
+        with kgroup.threaded.ConsumerGroup(config) as group:
+            return group.next(60).generation_id
+
+    assert generation_of("billing") == 1
+    with pytest.raises(AuthorizationError, match="shipping"):
+        generation_of("shipping")
+
+
+def test_values_that_are_not_bytes_are_refused(embedded_kafka: EmbeddedKafka) -> None:
+    """A str as a value or a key, or one value in place of a list, is refused with what to give."""
+    embedded_kafka.create_topic("orders")
+    wrong: list[Any] = ["first", ["first"], b"first", [b"first", 7]]
+    for records, allowed in zip(
+        wrong, ["a list of", r"'first'\.encode\(\)", "a list of", "bytes, or None"], strict=True
+    ):
+        with pytest.raises(ArgumentError, match=allowed):
+            embedded_kafka.append("orders", 0, records)
+    with pytest.raises(ArgumentError, match="key='k' is refused"):
+        NewRecord(b"value", "k")  # type: ignore[arg-type]
+    assert embedded_kafka.append("orders", 0, [b"first", NewRecord(None, b"key")]) == 0
 
 
 def test_its_thread_ends_with_it() -> None:

@@ -11,12 +11,14 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, final
 
 import attrs
+from attrs import validators
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.types import text_fault
 
 CLUSTER_NAME: Final = "kafka-cluster"
+_NO_NAME: Final = ""
 """The name of the only resource of type CLUSTER."""
 ANY: Final = "*"
 """As a name, a user or a host of a rule: all of them."""
@@ -82,6 +84,11 @@ def _resource_type(value: object) -> Any:
     return ResourceType.__members__.get(value.upper(), value) if isinstance(value, str) else value
 
 
+def _check_name(acl: Acl, field: attrs.Attribute[str], value: object) -> None:
+    if value == _NO_NAME and acl.resource_type is not ResourceType.CLUSTER:
+        raise ConfigError(field.name, value, "only a rule about the cluster needs no name")
+
+
 @final
 @attrs.frozen
 class Acl:
@@ -94,7 +101,8 @@ class Acl:
         user: the name of a user, or ``*`` for all users.
         operation: an `Operation` or its name. READ, WRITE, DELETE and ALTER include DESCRIBE.
         resource_type: a `ResourceType` or its name.
-        name: of the resource, or ``*`` for all. The cluster is ``kafka-cluster``.
+        name: of the resource, or ``*`` for all. Only a rule about the cluster needs none; the
+            cluster is ``kafka-cluster``.
         prefix: whether the name is only the beginning of the resources' names.
         deny: whether the rule forbids; that counts more than any permission.
         host: the address of the client, or ``*`` for any.
@@ -112,11 +120,15 @@ class Acl:
             "topic, group, cluster, transactional_id, delegation_token or user",
         ),
     )
-    name: str = attrs.field(default=CLUSTER_NAME, validator=bounds.text())
+    name: str = attrs.field(validator=validators.and_(_check_name, bounds.text()))
     prefix: bool = attrs.field(default=False, kw_only=True, validator=bounds.flag())
     deny: bool = attrs.field(default=False, kw_only=True, validator=bounds.flag())
     host: str = attrs.field(default=ANY, kw_only=True, validator=_TEXT)
     principal_type: str = attrs.field(default=_USER, kw_only=True, validator=_TEXT)
+
+    @name.default
+    def _default_name(self) -> str:
+        return CLUSTER_NAME if self.resource_type is ResourceType.CLUSTER else _NO_NAME
 
     def __repr__(self) -> str:
         may = "may not" if self.deny else "may"

@@ -491,6 +491,9 @@ async def test_without_access_control_no_rule_can_be_added() -> None:
         (("a", "fly", "topic"), "operation"),
         (("a", "read", "moon"), "resource_type"),
         (("a", "read", "topic", ""), "name"),
+        (("a", "read", "topic"), "name"),
+        (("a", "read", "group"), "name"),
+        (("a", "alter", "cluster", ""), "name"),
     ],
 )
 def test_rules_that_are_refused(values: tuple[Any, ...], field: str) -> None:
