@@ -93,7 +93,7 @@ def batches(
         NotOwnedError: the generation does not own a partition.
         ConfigError: a setting is not allowed.
     """
-    from kgroup.spark.columns import ALL
+    from kgroup.spark.columns import ALL, check_columns
     from kgroup.spark.session import ReadOptions, SparkEngine, jobs_of
 
     limits = Limits(
@@ -112,7 +112,7 @@ def batches(
         settings=ReaderSettings.from_config(
             generation.config, client=client, secrets=secrets, **(reader or {})
         ),
-        columns=ALL if columns is None else tuple(columns),
+        columns=ALL if columns is None else check_columns(columns),
         backend=backend,
         parallelism=parallelism,
     )

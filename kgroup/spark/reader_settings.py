@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from kgroup import bounds
+from kgroup.bounds import did_you_mean
 from kgroup.errors import ConfigError
 from kgroup.types import INT32_MAX, INT64_MAX, IsolationLevel, IsolationLevelName, text_fault
 
@@ -162,6 +163,15 @@ def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], 
             raise ConfigError(f"secrets[{name!r}]", "...", "it must be 'call:module:function'")
 
 
+_FIELDS_OF_READERS: Final = (
+    "no_progress_timeout",
+    "batch_records",
+    "batch_bytes",
+    "max_buffered_bytes",
+)
+"""The fields of `ReaderSettings` that neither a member's settings nor other arguments give."""
+
+
 @final
 @attrs.frozen(kw_only=True)
 class ReaderSettings:
@@ -237,8 +247,18 @@ class ReaderSettings:
 
         Raises:
             ConfigError: the member's connections have TLS or a login, and no settings for the
-                executors' are given; or a value is not allowed.
+                executors' are given; a field does not exist or is the member's; or a value is
+                not allowed.
         """
+        for name, value in fields.items():
+            if name not in _FIELDS_OF_READERS:
+                raise ConfigError(
+                    f"reader[{name!r}]",
+                    value,
+                    f"it must be one of {', '.join(_FIELDS_OF_READERS)}; brokers, isolation level,"
+                    " group id and client id are those of the group's settings, and client and"
+                    f" secrets are arguments of their own{did_you_mean(name, _FIELDS_OF_READERS)}",
+                )
         if config.security.protocol.value != "PLAINTEXT" and not any(
             "security.protocol" in given for given in (client or {}, secrets or {})
         ):

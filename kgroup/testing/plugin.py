@@ -193,9 +193,15 @@ def simulation() -> Callable[..., Summary]:
     ``Scenario``. It returns the figures of all seeds, or raises ``SimulationError`` with the report
     of the first that fails.
     """
+    import attrs
+
+    from kgroup.bounds import did_you_mean
     from kgroup.errors import ConfigError
     from kgroup.testing.simulation import Scenario, check
     from kgroup.testing.simulation.watchdog import SEED_TIMEOUT
+
+    known = {field.name for field in attrs.fields(Scenario)}
+    known |= {"seeds", "value", "setup", "processes", "seed_timeout"}
 
     def simulate(
         worker: Worker,
@@ -209,6 +215,12 @@ def simulation() -> Callable[..., Summary]:
     ) -> Summary:
         __tracebackhide__ = True  # the report follows the line of the test
         try:
+            for name in scenario.keys() - known:
+                raise ConfigError(
+                    name,
+                    scenario[name],
+                    f"simulation() has no such argument{did_you_mean(name, known)}",
+                )
             given = Scenario(**scenario)
         except (ConfigError, TypeError) as error:
             error.__traceback__ = None  # its text says all, and the line of the test is above it

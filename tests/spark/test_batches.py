@@ -165,7 +165,7 @@ async def test_on_trio(spark: SparkSession, config: GroupConfig) -> None:
 async def test_one_column(spark: SparkSession, config: GroupConfig, backend: Backend) -> None:
     """Columns that are not selected are not in the frame, with either backend."""
     async with ConsumerGroup(config) as group:
-        loop = batches(await group.next(), spark, columns=["value"], backend=backend)
+        loop = batches(await group.next(), spark, columns="value", backend=backend)
         batch = await anext(loop)
         assert batch.df.columns == ["value"]
         assert await batch.run(lambda df: df.count()) == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -45,6 +45,20 @@ def test_a_group_s_config_says_where_and_how_to_read() -> None:
         client={"client.rack": "r", "x": 1},
         no_progress_timeout=5,
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        ("no_progress", r"did you mean 'no_progress_timeout'\?"),
+        ("bootstrap_servers", "are those of the group's settings"),
+    ],
+)
+def test_a_field_that_is_not_the_readers_is_refused(field: str, reason: str) -> None:
+    """A misspelt field, and one that the group's settings have, is refused with those there are."""
+    config = GroupConfig(bootstrap_servers="a:1", group_id="group", topics=["topic"])
+    with pytest.raises(ConfigError, match=rf"reader\['{field}'\].*batch_records.*{reason}"):
+        ReaderSettings.from_config(config, **cast("Any", {field: "b:1"}))
 
 
 def test_settings_travel_and_compare_by_value() -> None:

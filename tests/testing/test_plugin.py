@@ -65,6 +65,9 @@ def test_report(simulation):
 def test_seeds(simulation):
     simulation(member, seeds=3)
 
+def test_misspelt(simulation):
+    simulation(member, seed=3)
+
 def test_scenario(simulation):
     simulation(member, members=0)
 
@@ -174,6 +177,7 @@ def test_a_simulation_s_failure_comes_first(run: Run, tmp_path: Path) -> None:
     assert list(printed) == [
         "test_report",
         "test_seeds",
+        "test_misspelt",
         "test_scenario",
         "test_value",
         "test_setup",
@@ -185,6 +189,7 @@ def test_a_simulation_s_failure_comes_first(run: Run, tmp_path: Path) -> None:
     assert frames == {
         "test_report": ["test_it.py"],
         "test_seeds": ["test_it.py"],
+        "test_misspelt": ["test_it.py"],
         "test_scenario": ["test_it.py"],
         "test_value": ["test_it.py"] * 2,
         "test_setup": ["test_it.py"] * 2,
@@ -192,6 +197,7 @@ def test_a_simulation_s_failure_comes_first(run: Run, tmp_path: Path) -> None:
     for name, first in {
         "test_report": "SimulationError: seed 5 fails",
         "test_seeds": "ConfigError: seeds=3 is refused",
+        "test_misspelt": "ConfigError: seed=3 is refused: simulation() has no such argument",
         "test_scenario": "ConfigError: members=0 is refused",
         "test_value": "LookupError: mine",
         "test_setup": "LookupError: mine",

@@ -15,7 +15,9 @@ import signal
 import threading
 import traceback
 from collections.abc import Generator, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from itertools import islice
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Final, final
@@ -35,6 +37,8 @@ _ENDING: Final = 5.0
 _PATIENCE: Final = 60.0
 """Real seconds beyond the time-out of a seed in which a process has to report that it hangs."""
 _READY: Final = "ready"
+_CAN_HOLD: Final = hasattr(signal, "pthread_sigmask")
+"""Whether signals can be held back; not on Windows."""
 
 
 @final
@@ -128,10 +132,30 @@ def _result(
     return Result(position=position, seed=seed, summary=summary, failure=failure, hang=hang)
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait; a process that is started in the block begins with it held back.
+
+    A new process imports for a second before it can ignore Ctrl-C, and would print a traceback.
+    """
+    if not _CAN_HOLD:
+        yield
+        return
+    # Python starts this helper with the first process, and then lets Ctrl-C through again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(connection: Connection, payload: bytes) -> None:
     """The main function of a process of the pool."""
     # Ctrl-C goes to the whole process group; only the parent acts on it, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if _CAN_HOLD:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
     try:
         scenario, worker, seed_timeout = pickle.loads(payload)  # noqa: S301 # from our own parent
@@ -187,7 +211,8 @@ class _WorkerPool:
                     name=f"kgroup simulation {number + 1}",
                     daemon=True,
                 )
-                process.start()
+                with _interrupts_held():
+                    process.start()
                 theirs.close()
                 self._processes[ours] = process
         except BaseException:

@@ -308,3 +308,27 @@ def test_an_interrupted_simulation_is_interrupted() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         simulate(generate_plan(CALM, 0), program)
+
+
+INTERRUPTED = """
+import os
+import signal
+
+from kgroup.testing.simulation import Scenario, check
+
+if __name__ == "__mp_main__":
+    os.kill(os.getpid(), signal.SIGINT)  # while a process of the pool is still importing
+
+if __name__ == "__main__":
+    scenario = Scenario(members=1, brokers=1, duration=30.0, faults_per_hour=0.0)
+    print(check(scenario, range(2), processes=2).crashes)
+"""
+
+
+def test_ctrl_c_while_the_processes_start_is_the_parent_s(tmp_path: Path) -> None:
+    """A SIGINT that reaches a new process of the pool neither ends it nor prints a traceback."""
+    (tmp_path / "campaign.py").write_text(INTERRUPTED, encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "campaign.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
