@@ -33,6 +33,7 @@ T = TypeVar("T")
 _LOGGER: Final = logging.getLogger("kgroup.security.properties")
 _PROVIDER_SETTINGS: Final = "config.providers."
 _STORES: Final = {"truststore": "ca", "keystore": "certificate"}
+_LONGEST_NAME: Final = 1000
 _OAUTHBEARER_MODULE: Final = "OAuthBearerLoginModule"
 _PASSWORD_MODULES: Final = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM"}
 
@@ -196,6 +197,11 @@ def _of_file(source: Any) -> tuple[list[tuple[str, Secret]], str]:
         if isinstance(source, str | os.PathLike):
             return [], str(error)
         return [], "it must be the path of a properties file, or a mapping"
+    for name, _ in pairs:
+        if len(name) > _LONGEST_NAME:
+            return [], f"it is no property file: it has a name of {len(name)} characters"
+        if not name.isprintable():
+            return [], "it is no property file: it has a name with control characters"
     return [(name, Secret(value)) for name, value in pairs], ""
 
 

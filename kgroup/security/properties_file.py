@@ -17,6 +17,8 @@ _PAIR: Final = re.compile(
     r"(?P<name>(?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL
 )
 _ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<letter>.)|$)", re.DOTALL)
+_LONGEST_LINE: Final = 1 << 20
+"""Characters of a line; certificates and keys in one have some thousands."""
 _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRONG_CODE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
@@ -33,10 +35,13 @@ def parse(text: str) -> list[tuple[str, str]]:
     r"""The names and values of a file, in order; a name may occur more than once.
 
     Raises:
-        ValueError: a ``\u`` is not followed by four hexadecimal digits; the message names the line.
+        ValueError: a ``\u`` is not followed by four hexadecimal digits, or a line is too long
+            for a properties file; the message names the line.
     """
     pairs = []
     for number, line in _logical_lines(text):
+        if len(line) > _LONGEST_LINE:
+            raise ValueError(f"line {number} has {len(line)} characters: this is no property file")
         if _WRONG_CODE.search(line):
             raise ValueError(f"line {number} has a \\u without four hexadecimal digits")
         found = _PAIR.fullmatch(line)

@@ -553,6 +553,10 @@ def test_a_file_for_msk_with_iam_serves_beside_a_function() -> None:
     [
         (None, "cannot be read: No such file"),
         ("a=\\u1", "line 1"),
+        ("a=b\n" + "x" * 2**20 + "y", "line 2 has 1048577 characters"),
+        ("x" * 1001, "no property file: it has a name of 1001 "),
+        ("a=b\n\x1b[2Jc=d", "no property file: .* control characters"),
+        ("\0\0\0", "no property file: .* control characters"),
         ("client.id=a\nclient.id=b", "given twice"),
     ],
 )
