@@ -197,12 +197,16 @@ def _of_file(source: Any) -> tuple[list[tuple[str, Secret]], str]:
         if isinstance(source, str | os.PathLike):
             return [], str(error)
         return [], "it must be the path of a properties file, or a mapping"
-    for name, _ in pairs:
-        if len(name) > _LONGEST_NAME:
-            return [], f"it is no property file: it has a name of {len(name)} characters"
-        if not name.isprintable():
-            return [], "it is no property file: it has a name with control characters"
+    if fault := next(filter(None, (_name_fault(name) for name, _ in pairs)), ""):
+        return [], f"it is no property file: it has {fault}"
     return [(name, Secret(value)) for name, value in pairs], ""
+
+
+def _name_fault(name: str) -> str:
+    """Why a text is the name of no property at all; empty if it may be one."""
+    if len(name) > _LONGEST_NAME:
+        return f"a name of {len(name)} characters"
+    return "" if name.isprintable() else "a name with control characters"
 
 
 def _of_mapping(source: Mapping[Any, Any]) -> tuple[list[tuple[str, Secret]], str]:
