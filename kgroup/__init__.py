@@ -28,7 +28,7 @@ _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> object:
-    """Find a public name, or the version, on first use: metadata takes milliseconds to read."""
+    """Find a public name, or the version, on first use."""
     if name == "__version__":
         from kgroup.version import VERSION
 
