@@ -210,6 +210,7 @@ class Generation(MembershipView):
         check_task("fn", fn, args, instead=_PLAIN)
         return self._lifecycle.start_work(fn, args)
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self, fn: Callable[[], Awaitable[T]]) -> T:
         """Run a function as work of this generation, and wait for it; any task may call this.
 
@@ -235,6 +236,7 @@ class Generation(MembershipView):
             raise stale_error(self._membership, self.end, reason)
         return finished.value
 
+    @trio.lowlevel.enable_ki_protection
     async def wait_ended(self) -> End:
         """Wait until every task of the generation has ended, and return why.
 
@@ -342,6 +344,7 @@ class Generation(MembershipView):
         if (observer := self._member.runtime.observer) is not None:
             observer.sought(self._membership, partition, position)
 
+    @trio.lowlevel.enable_ki_protection
     async def commit(self, offsets: Offsets, *, beyond_read: bool = False) -> None:
         """Commit the next offsets to read, under this generation's id.
 
@@ -391,6 +394,7 @@ class Generation(MembershipView):
         """
         return group_metadata(self._membership)
 
+    @trio.lowlevel.enable_ki_protection
     async def commit_in_transaction(
         self, producer: Producer, offsets: Offsets, *, beyond_read: bool = False
     ) -> None:

@@ -381,6 +381,7 @@ class Lifecycle:
         return inner.finished
 
     @contextmanager
+    @trio.lowlevel.enable_ki_protection
     def working(self) -> Iterator[None]:
         """Let what a service does in the block count as work, so that the drain waits for it.
 
@@ -459,6 +460,7 @@ class Lifecycle:
         return None
 
     @contextmanager
+    @trio.lowlevel.enable_ki_protection
     def until_ended(self) -> Iterator[None]:
         """A scope that is cancelled when the generation's tasks are."""
         with trio.CancelScope() as scope:
@@ -471,6 +473,7 @@ class Lifecycle:
                 self._until_ended.discard(scope)
 
     @contextmanager
+    @trio.lowlevel.enable_ki_protection
     def scope(self) -> Iterator[None]:
         """A scope like `until_ended`, in which a stale error of this generation is not raised."""
         with self.until_ended(), not_raising_stale_errors(lambda: self.recorded_end):
@@ -552,6 +555,7 @@ class Lifecycle:
             inner.done.set()
             self._work_changed.notify()
 
+    @trio.lowlevel.enable_ki_protection
     async def _serve(self, fn: Service, args: tuple[Any, ...]) -> None:
         try:
             end = await fn(*args)
@@ -592,6 +596,7 @@ class Lifecycle:
 
 
 @contextmanager
+@trio.lowlevel.enable_ki_protection
 def not_raising_stale_errors(end: Callable[[], End | None]) -> Iterator[None]:
     """A block that raises no errors which only say that its generation has ended.
 

@@ -71,6 +71,7 @@ class RecordStream(PartitionStream):
     def __aiter__(self) -> RecordStream:
         return self
 
+    @trio.lowlevel.enable_ki_protection
     async def __anext__(self) -> Batch:
         """The next batch.
 
@@ -157,6 +158,7 @@ class RecordStream(PartitionStream):
         self._shared = self._in_turn = True
 
     @contextmanager
+    @trio.lowlevel.enable_ki_protection
     def processing(self, batch: Batch) -> Iterator[None]:
         """A block in which the program processes a batch; metrics count what leaves it as failed.
 

@@ -208,6 +208,7 @@ class ConsumerGroup:
         """
         return self._subscription.topics
 
+    @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise entered_again(self._config.group_id)
@@ -231,6 +232,7 @@ class ConsumerGroup:
         await self._opened.__aenter__()
         return self
 
+    @trio.lowlevel.enable_ki_protection
     async def __aexit__(self, *details: object) -> bool | None:
         opened = self._check_entered()
         try:
@@ -243,6 +245,7 @@ class ConsumerGroup:
     def __aiter__(self) -> Self:
         return self
 
+    @trio.lowlevel.enable_ki_protection
     async def __anext__(self) -> Generation:
         """Like `next`, but a closed group ends the iteration."""
         try:
@@ -250,6 +253,7 @@ class ConsumerGroup:
         except GroupClosedError:
             raise StopAsyncIteration from None
 
+    @trio.lowlevel.enable_ki_protection
     async def next(self) -> Generation:
         """Wait for the next generation; this call makes the member join.
 
@@ -378,6 +382,7 @@ class ConsumerGroup:
             self._cancelled_by_closing.cancel()
         self._changed.notify()
 
+    @trio.lowlevel.enable_ki_protection
     async def aclose(
         self, reason: str = "the program closes the group", *, promptly: bool = False
     ) -> None:
@@ -409,6 +414,7 @@ class ConsumerGroup:
             self.release()
         await self._done.wait()
 
+    @trio.lowlevel.enable_ki_protection
     async def wait_closed(self) -> None:
         """Wait until the group has closed, for any reason, and the member has left.
 
@@ -549,6 +555,7 @@ class ConsumerGroup:
             self._loop_thread.check(group, f"group.{method}", waits=waits)
 
     @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
     async def _open(self) -> AsyncIterator[None]:
         body_error: BaseException | None = None
         try:
@@ -585,6 +592,7 @@ class ConsumerGroup:
         if self._fatal is not None and not self._fatal_raised:
             raise self._fatal.with_traceback(self._fatal_traceback)
 
+    @trio.lowlevel.enable_ki_protection
     async def _manage(self) -> None:
         """Run the member until it is closed, fails, or is cancelled."""
         try:
@@ -604,6 +612,7 @@ class ConsumerGroup:
             self._done.set()
             self._changed.notify()
 
+    @trio.lowlevel.enable_ki_protection
     async def _keep_fresh(self, logins: Logins) -> None:
         """Look up tokens and passwords ahead of time, until the group has closed."""
         with self._logins:

@@ -209,6 +209,7 @@ class Endpoint:
             connection.cut()
         return len(cut)
 
+    @trio.lowlevel.enable_ki_protection
     async def _reserve_until_the_end(self) -> None:
         try:
             await trio.sleep_forever()
@@ -223,6 +224,7 @@ class Endpoint:
 
     # Serving.
 
+    @trio.lowlevel.enable_ki_protection
     async def _accept(
         self, scope: trio.CancelScope, listeners: Sequence[trio.SocketListener]
     ) -> None:
@@ -274,6 +276,7 @@ class Endpoint:
             )  # so that the next newcomer has another one make room
             leaving.cut()
 
+    @trio.lowlevel.enable_ki_protection
     async def _serve(self, connection: ClientConnection) -> None:
         try:
             await connection.serve()

@@ -95,6 +95,7 @@ class Alarm:
         if time is not None and (self._set_for is None or time < self._set_for):
             self._rescheduled.notify()
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Call the function at every time that is due, until the task is cancelled."""
         while True:

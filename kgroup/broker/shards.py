@@ -184,6 +184,7 @@ class GroupShards:
         self.begin_loading(hand_over)
         nursery.start_soon(partial(self._load_later, hand_over, loading))
 
+    @trio.lowlevel.enable_ki_protection
     async def _load_later(self, hand_over: HandOver, loading: float) -> None:
         await trio.sleep(loading)
         self.load(hand_over)

@@ -355,6 +355,7 @@ class CoordinatorClient:
             raise failure
         return answer
 
+    @trio.lowlevel.enable_ki_protection
     async def _open_offsets_connection(self) -> None:
         connection = self._offsets_connection
         if connection is not None:

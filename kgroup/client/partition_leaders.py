@@ -111,6 +111,7 @@ async def request_all(
     """
     results: dict[int, T | KgroupError] = {}
 
+    @trio.lowlevel.enable_ki_protection
     async def send(number: int) -> None:
         try:
             results[number] = await requests[number]()

@@ -264,6 +264,7 @@ class _LogFetcher:
     def _may_read(self, partition: TopicPartition) -> bool:
         return self._active and not self._limits.stopped and partition not in self._held
 
+    @trio.lowlevel.enable_ki_protection
     async def _read(self, reader: _PartitionReader) -> None:
         with reader.scope:
             while True:
