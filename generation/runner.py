@@ -140,6 +140,7 @@ class GenerationRunner:
         self.fatal: BaseException | None = None
         self.rebalance_request: RebalanceRequest | None = None
         self.lived = 0.0
+        self._synced = trio.Event()
 
     @property
     def end(self) -> End:
@@ -330,12 +331,14 @@ class GenerationRunner:
 
     async def _sync(self, assignments: MemberAssignments) -> Sequence[TopicPartition]:
         try:
-            return await self._member.coordinator.sync(self._membership, assignments)
+            assigned = await self._member.coordinator.sync(self._membership, assignments)
         except (BrokerError, TransportError) as error:
             reaction = reaction_to(Request.SYNC, error)
             if reaction.cause is not Cause.REBALANCE:  # which is no failure
                 self._member.emitter.failed(Request.SYNC, error, reaction)
             raise
+        self._synced.set()
+        return assigned
 
     async def _accept(self, assigned: Sequence[TopicPartition]) -> AcceptedAssignment:
         """Check and sort what the leader wrote; in a thread where it is long."""
@@ -449,6 +452,7 @@ class GenerationRunner:
                 backoff=member.new_backoff,
             ),
             member.emitter,
+            self._synced,
         )
         end = await heartbeats.until_rebalance()
         if end.can_commit:

@@ -6,7 +6,14 @@ very first are sent on the beat (``kgroup.client.beat``), so that all members of
 a rebalance together. While the coordinator is unavailable, the generation continues until its lease
 expires.
 
-Source: Kafka's ``AbstractCoordinator.HeartbeatThread``; KIP-62, KIP-124 (throttling).
+A coordinator that still loads its groups answers every heartbeat without an error, whether or not
+it will find the member. Once the lease is over, as after a suspension, such an answer is not enough
+(``kgroup.client.lease`` says why it is until then): a SyncGroup has to succeed too. In a stable
+group that request changes nothing, and only a coordinator that knows the member in this generation
+answers it with the assignment.
+
+Source: Kafka's ``AbstractCoordinator.HeartbeatThread``, ``GroupCoordinatorService.heartbeat``;
+KIP-62, KIP-124 (throttling).
 """
 
 from __future__ import annotations
@@ -82,7 +89,17 @@ def heartbeat_waits(interval: float) -> Iterator[float]:
 
 @final
 class Heartbeats:
-    """Sends the heartbeats of one membership."""
+    """Sends the heartbeats of one membership.
+
+    Args:
+        coordinator: the group's.
+        membership: the member and its generation.
+        lease: is extended by each heartbeat that confirms the membership.
+        pace: when heartbeats are sent.
+        emitter: for failures.
+        synced: is set once SyncGroup has given the member its assignment. A leader's SyncGroup
+            before that would give nobody anything.
+    """
 
     def __init__(
         self,
@@ -91,12 +108,14 @@ class Heartbeats:
         lease: Lease,
         pace: Pace,
         emitter: EventEmitter,
+        synced: trio.Event,
     ) -> None:
         self._coordinator = coordinator
         self._membership = membership
         self._lease = lease
         self._pace = pace
         self._emitter = emitter
+        self._synced = synced
         self._waits = heartbeat_waits(pace.interval)
         self._was_suspended = False
 
@@ -162,21 +181,33 @@ class Heartbeats:
                 if (end := await self._recover(reaction, failures, backoff)) is not None:
                     return end
             else:
-                if throttle_time is None:
-                    return _coordinator_lost(None)
-                self._lease.confirm(sent_at)
-                if throttle_time > 0:
-                    # INVARIANT: this wait and the next interval together are less than the session.
-                    await trio.sleep(
-                        min(throttle_time, self._pace.session_timeout * MAX_THROTTLE_PART)
-                    )
-                return None
+                return await self._answered(sent_at, throttle_time)
+
+    async def _answered(self, sent_at: float, throttle_time: float | None) -> End | None:
+        """Extend the lease, and wait as long as the broker asks for.
+
+        Args:
+            sent_at: when the heartbeat was sent.
+            throttle_time: what `_send` returned.
+
+        Returns:
+            the end of the generation if the membership was not confirmed.
+        """
+        if throttle_time is None:
+            return _coordinator_lost(None)
+        if self._lease.left <= 0 and (end := await self._verify()) is not None:
+            return end
+        self._lease.confirm(sent_at)
+        if throttle_time > 0:
+            # INVARIANT: this wait and the next interval together are less than the session.
+            await trio.sleep(min(throttle_time, self._pace.session_timeout * MAX_THROTTLE_PART))
+        return None
 
     async def _send(self) -> float | None:
         """Send one request; return its throttle time, or None if the lease expires meanwhile.
 
         After a suspension, the lease has expired. Then one heartbeat is sent all the same: if the
-        coordinator still knows the member, the generation continues.
+        coordinator still knows the member (`_verify`), the generation continues.
         """
         left = self._lease.left
         if left <= 0:
@@ -189,6 +220,27 @@ class Heartbeats:
         with trio.move_on_after(left):
             return await self._coordinator.heartbeat(self._membership)
         return None
+
+    async def _verify(self) -> End | None:
+        """Send a SyncGroup; return the end of the generation unless it succeeds."""
+        if not self._synced.is_set():
+            return None
+        error: BrokerError | TransportError | None = None
+        with trio.move_on_after(self._pace.request_timeout):
+            try:
+                await self._coordinator.sync(self._membership, {})
+            except (BrokerError, TransportError) as failure:
+                error = failure
+            else:
+                return None
+        if error is None:
+            return _coordinator_lost(None)
+        reaction = reaction_to(Request.HEARTBEAT, error)
+        self._emitter.failed(Request.SYNC, error, reaction)
+        # Old coordinators answer REBALANCE_IN_PROGRESS also while they load.
+        if reaction.action in (Action.RETRY, Action.DRAIN):
+            return _coordinator_lost(error)
+        return End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error)
 
     async def _recover(self, reaction: Reaction, failures: int, backoff: Backoff) -> End | None:
         """Wait and look up the coordinator, as the reaction says, within the lease."""

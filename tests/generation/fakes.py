@@ -66,6 +66,8 @@ class FakeCoordinator:
         self.beats: list[float | Exception | Play] = []
         self.beaten: list[float] = []
         self.finds: list[Exception | Play] = []
+        self.syncs: list[Exception | Play] = []
+        self.synced = 0
         self.found = 0
         self.stable: dict[TopicPartition, int] = {}
         self.epochs: dict[TopicPartition, int] = {}
@@ -131,8 +133,16 @@ class FakeCoordinator:
     async def sync(
         self, membership: Membership, assignments: MemberAssignments
     ) -> tuple[TopicPartition, ...]:
-        """Not called here."""
-        _not_called()
+        """See ``Coordinator``; as a member asks that already has its assignment."""
+        await trio.lowlevel.checkpoint()
+        assert not assignments
+        self.synced += 1
+        reply = self.syncs.pop(0) if self.syncs else None
+        if isinstance(reply, Exception):
+            raise reply
+        if reply is not None:
+            await reply()
+        return ()
 
     async def describe(self) -> DescribeResult:
         """Not called here."""

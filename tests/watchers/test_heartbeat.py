@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice, pairwise
 from typing import Any, cast
 
@@ -53,7 +54,12 @@ class FromNow:
 class Beating:
     """The heartbeats of one membership, and their reports."""
 
-    def __init__(self, interval: float = 1.0, clock: Jumping | TrioClock | None = None) -> None:
+    def __init__(
+        self,
+        interval: float = 1.0,
+        clock: Jumping | TrioClock | None = None,
+        request_timeout: float = math.inf,
+    ) -> None:
         clock = clock or TrioClock()
         self.coordinator = FakeCoordinator()
         self.emitter = RecordingEmitter()
@@ -64,6 +70,8 @@ class Beating:
             joined_at=clock.now(),
             on_confirm=lambda: None,
         )
+        self.synced = trio.Event()
+        self.synced.set()
         self.beats = Heartbeats(
             self.coordinator,
             MEMBERSHIP,
@@ -72,10 +80,12 @@ class Beating:
                 interval=interval,
                 beat=Beat(FromNow(), ""),
                 session_timeout=30.0,
+                request_timeout=request_timeout,
                 clock=clock,
                 backoff=backoff,
             ),
             cast("Any", self.emitter),
+            self.synced,
         )
 
     @property
@@ -299,3 +309,57 @@ async def test_a_process_suspended_during_a_heartbeat(autojump_clock: MockClock)
     end = await it.beats.until_rebalance()
     assert (end.cause, end.error) == (Cause.COORDINATOR_LOST, LOST)
     assert end.detail.endswith("before the lease expired (gone)")
+
+
+async def play_suspension(it: Beating, clock: Jumping) -> Cause:
+    """Suspend the process past its lease; return the end, or REBALANCE for none within a minute."""
+    with trio.move_on_after(60):
+        async with trio.open_nursery() as nursery:
+
+            async def sleep() -> None:
+                await trio.sleep(1.3)
+                clock.jumped += 100
+
+            nursery.start_soon(sleep)
+            return (await it.beats.until_rebalance()).cause
+    return Cause.REBALANCE
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (None, Cause.REBALANCE),
+        (
+            broker_error(Request.SYNC, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+            Cause.COORDINATOR_LOST,
+        ),
+        (broker_error(Request.SYNC, ErrorCode.NOT_COORDINATOR), Cause.COORDINATOR_LOST),
+        # Old coordinators answer so while they load.
+        (broker_error(Request.SYNC, ErrorCode.REBALANCE_IN_PROGRESS), Cause.COORDINATOR_LOST),
+        (LOST, Cause.COORDINATOR_LOST),
+        (trio.sleep_forever, Cause.COORDINATOR_LOST),
+        (broker_error(Request.SYNC, ErrorCode.UNKNOWN_MEMBER_ID), Cause.MEMBERSHIP_LOST),
+        (broker_error(Request.SYNC, ErrorCode.ILLEGAL_GENERATION), Cause.MEMBERSHIP_LOST),
+    ],
+)
+async def test_past_the_lease_a_heartbeats_answer_needs_a_sync_group_beside_it(
+    autojump_clock: MockClock, answer: Any, cause: Cause
+) -> None:
+    """A coordinator that loads answers heartbeats of evicted members, too, without an error."""
+    clock = Jumping()
+    it = Beating(clock=clock, request_timeout=10.0)
+    it.coordinator.syncs = [answer]
+    assert await play_suspension(it, clock) is cause
+    assert it.coordinator.synced == 1
+    assert (it.lease.left > 0) is (answer is None)
+
+
+async def test_before_it_has_its_assignment_a_member_sends_no_other_sync_group(
+    autojump_clock: MockClock,
+) -> None:
+    """A leader's would give the group an empty assignment."""
+    clock = Jumping()
+    it = Beating(clock=clock)
+    it.synced = it.beats._synced = trio.Event()
+    assert await play_suspension(it, clock) is Cause.REBALANCE
+    assert (it.coordinator.synced, it.lease.left > 0) == (0, True)

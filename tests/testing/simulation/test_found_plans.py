@@ -1,0 +1,24 @@
+"""Plans in which the simulator has found a fault of kgroup, as it shrank them."""
+
+from __future__ import annotations
+
+import attrs
+
+from kgroup.testing.simulation import Scenario, faults, generate_plan, simulate
+from kgroup.testing.simulation.default_program import default_worker
+from kgroup.testing.simulation.plan import MemberPlan
+
+
+def test_a_member_that_thaws_beside_a_loading_coordinator() -> None:
+    """It was evicted, and a coordinator that loads answers its heartbeat without knowing it."""
+    plan = attrs.evolve(
+        generate_plan(Scenario(logins=True), 9861079),
+        duration=182.0,
+        members=(MemberPlan(name="m3", start_at=5.807, group_instance_id="instance-3"),),
+        faults=(
+            faults.CoordinatorMoves(at=167.108, away=0.349, loading=0.0),
+            faults.Freeze(at=167.566, seconds=14.178, process="m3"),
+            faults.BrokerDies(at=181.744, seconds=0.01, broker="b1", loading=3.996),
+        ),
+    )
+    assert simulate(plan, default_worker).violations == ()
