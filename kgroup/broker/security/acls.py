@@ -18,8 +18,8 @@ from kgroup.errors import ConfigError
 from kgroup.types import text_fault
 
 CLUSTER_NAME: Final = "kafka-cluster"
-_NO_NAME: Final = ""
 """The name of the only resource of type CLUSTER."""
+_NO_NAME: Final = ""
 ANY: Final = "*"
 """As a name, a user or a host of a rule: all of them."""
 _MOST: Final = 1_000_000
