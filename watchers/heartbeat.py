@@ -97,8 +97,8 @@ class Heartbeats:
         lease: is extended by each heartbeat that confirms the membership.
         pace: when heartbeats are sent.
         emitter: for failures.
-        synced: is set once SyncGroup has given the member its assignment. A leader's SyncGroup
-            before that would give nobody anything.
+        synced: is set once SyncGroup has given the member its assignment. Before that, a SyncGroup
+            of the leader without assignments would leave all members without partitions.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Heartbeats:
                     return End(Cause.REBALANCE) if rebalance_ends else None
                 self._emitter.failed(Request.HEARTBEAT, error, reaction)
                 if reaction.action is not Action.RETRY:
-                    return End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error)
+                    return _membership_lost(reaction, error)
                 if self._lease.left <= 0 and not self._was_suspended:
                     return _coordinator_lost(error)
                 self._was_suspended = False
@@ -240,7 +240,7 @@ class Heartbeats:
         # Old coordinators answer REBALANCE_IN_PROGRESS also while they load.
         if reaction.action in (Action.RETRY, Action.DRAIN):
             return _coordinator_lost(error)
-        return End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error)
+        return _membership_lost(reaction, error)
 
     async def _recover(self, reaction: Reaction, failures: int, backoff: Backoff) -> End | None:
         """Wait and look up the coordinator, as the reaction says, within the lease."""
@@ -253,6 +253,10 @@ class Heartbeats:
                 except (BrokerError, TransportError) as error:
                     return End(Cause.COORDINATOR_LOST, str(error), error)
         return None
+
+
+def _membership_lost(reaction: Reaction, error: BrokerError | TransportError) -> End:
+    return End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error)
 
 
 def _coordinator_lost(error: BrokerError | TransportError | None) -> End:

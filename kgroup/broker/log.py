@@ -190,22 +190,21 @@ class PartitionLog:
                 here.
         """
         self.check_size(len(data))
+        stamps = self._settings.append_time
         if header.producer_id >= 0 and header.base_sequence >= 0:
             written = self._producer_state.duplicate(header)
             if written is not None:
                 return AppendResult(written.base_offset, written.timestamp, duplicate=True)
             self._refuse_plain(header)
-            stored = now if self._settings.append_time else header.max_timestamp
-            self._producer_state.written(header, self._end, stored)
-        base, timestamp = self._end, batches.NO_TIMESTAMP
-        if self._settings.append_time:
-            data, timestamp = batches.stamped(data, now), now
-        self._store(data)
+            largest = now if stamps else header.max_timestamp
+            self._producer_state.written(header, self._end, largest)
+        base = self._end
+        self._store(batches.stamped(data, now) if stamps else data)
         if header.is_transactional:
             self._open.setdefault(header.producer_id, base)
         self._retain()
         self._wake()
-        return AppendResult(base, timestamp)
+        return AppendResult(base, now if stamps else batches.NO_TIMESTAMP)
 
     def _refuse_plain(self, header: BatchHeader) -> None:
         if header.producer_id in self._open and not header.is_transactional:

@@ -113,6 +113,7 @@ async def serve_cluster(
 
     Cancellation: connections are closed at once.
     """
+    _check_event_loop()
     broker_settings = read_settings(settings)
     broker_settings.check_brokers(brokers)
     check_listener(host, port, brokers)
@@ -226,7 +227,6 @@ async def _running(
     cancelled when the body is done. What the body raises is kept and raised again outside, because
     a nursery would wrap the caller's error in an exception group.
     """
-    _check_event_loop()
     source = random or random_module.Random()
     hosts = [host for host, _ in addresses]
     state = ClusterState(settings, source, wall_clock, len(addresses), security, hosts)

@@ -41,10 +41,10 @@ or after a change; both are safe.
   whole rebalance, so the lease may be over when the answer arrives; then the generation waits for a
   heartbeat before it is handed over.
 - A coordinator that loads its groups answers heartbeats without an error, and knows no member.
-  While the lease lasts, that is as good as a real answer: nobody has evicted the member by then,
-  and once the group is loaded, its timers begin anew. Past the lease the member may have been
-  evicted before the loading, and only a request that such a coordinator refuses can tell: see
-  ``kgroup.watchers.heartbeat``.
+  An answer that arrives within the lease may still extend it: the member has not been evicted,
+  and its session timeout starts again when the group is loaded. After the lease, the coordinator
+  may have evicted the member before the loading began. Only a request that a loading coordinator
+  refuses can show that; see ``kgroup.watchers.heartbeat``.
 - A lease that is over is not the end of the generation. The coordinator may have been away for all
   members alike; only its refusal, or the heartbeat loop, ends the generation.
 

@@ -56,6 +56,14 @@ Play = Callable[[], Awaitable[None]]
 Reply = Mapping[TopicPartition, int] | Exception | Play
 
 
+async def _play_next(replies: list[Exception | Play]) -> None:
+    reply = replies.pop(0) if replies else None
+    if isinstance(reply, Exception):
+        raise reply
+    if reply is not None:
+        await reply()
+
+
 @final
 class FakeCoordinator:
     """Answers commits, heartbeats and finds from lists; after the last entry, without an error."""
@@ -105,11 +113,7 @@ class FakeCoordinator:
         """See ``Coordinator``."""
         await trio.lowlevel.checkpoint()
         self.found += 1
-        reply = self.finds.pop(0) if self.finds else None
-        if isinstance(reply, Exception):
-            raise reply
-        if reply is not None:
-            await reply()
+        await _play_next(self.finds)
 
     async def fetch_offsets(
         self, membership: Membership, partitions: Collection[TopicPartition]
@@ -137,11 +141,7 @@ class FakeCoordinator:
         await trio.lowlevel.checkpoint()
         assert not assignments
         self.synced += 1
-        reply = self.syncs.pop(0) if self.syncs else None
-        if isinstance(reply, Exception):
-            raise reply
-        if reply is not None:
-            await reply()
+        await _play_next(self.syncs)
         return ()
 
     async def describe(self) -> DescribeResult:
