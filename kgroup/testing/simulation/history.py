@@ -50,6 +50,7 @@ class GroupOpened(HistoryEntry):
     heartbeat_interval: float
     partition_watch_interval: float
     rebalance_timeout: float
+    request_timeout: float
     isolation_level: str = "read_uncommitted"
     own_starts: bool = False
 

@@ -262,6 +262,7 @@ class RunningPrograms:
                 heartbeat_interval=config.heartbeat_interval,
                 partition_watch_interval=config.partition_watch_interval,
                 rebalance_timeout=config.rebalance_timeout,
+                request_timeout=config.request_timeout,
                 isolation_level=config.isolation_level.value,
                 own_starts=config.starts is not None,
             )

@@ -22,3 +22,18 @@ def test_a_member_that_thaws_beside_a_loading_coordinator() -> None:
         ),
     )
     assert simulate(plan, default_worker).violations == ()
+
+
+def test_a_member_that_thaws_while_its_network_is_cut() -> None:
+    """It was replaced, and can learn that only when its first heartbeat gets through."""
+    plan = attrs.evolve(
+        generate_plan(Scenario(logins=True), 9864291),
+        duration=259.0,
+        members=(MemberPlan(name="m1", start_at=6.106, group_instance_id="instance-1"),),
+        faults=(
+            faults.Freeze(at=225.348, seconds=32.248, process="m1"),
+            faults.SecondProgram(at=228.913, seconds=1.3, process="m1"),
+            faults.Split(at=250.32, seconds=8.2, process="m1", broker="b3"),
+        ),
+    )
+    assert simulate(plan, default_worker).violations == ()

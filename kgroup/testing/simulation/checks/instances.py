@@ -14,10 +14,21 @@ from kgroup.error_codes import ErrorCode
 from kgroup.events import CommitRefused, Committed, GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.groups import DEAD
-from kgroup.testing.simulation.checks.programs import HeldGeneration
+from kgroup.testing.simulation.checks.programs import HeldGeneration, LifeView
 from kgroup.testing.simulation.checks.views import Kind, Views
+from kgroup.testing.simulation.faults import (
+    BrokerDies,
+    BrokerStops,
+    CoordinatorMoves,
+    SlowBroker,
+    SlowNetwork,
+    Split,
+    Stall,
+)
 from kgroup.testing.simulation.history import (
     EventReported,
+    FaultBegan,
+    FaultEnded,
     GroupChanged,
     HandedOut,
     RequestHandled,
@@ -27,6 +38,15 @@ from kgroup.testing.simulation.plan import Plan
 
 _SLACK: Final = 1.0
 """Seconds that a program may take beyond its session time-out to end its generation."""
+_DELAYS_ANSWERS: Final = (
+    Split,
+    Stall,
+    SlowNetwork,
+    SlowBroker,
+    BrokerStops,
+    BrokerDies,
+    CoordinatorMoves,
+)
 
 
 @final
@@ -35,7 +55,10 @@ class Instances(Check):
 
     The older program learns of it from its next request, or else from its own lease. Its generation
     may end later only while it waits for the response to a commit that it sent before, and no
-    longer than a lost generation waits for its commits; see ``Lifecycle``.
+    longer than a lost generation waits for its commits; see ``Lifecycle``. A program that was
+    frozen for longer than its session learns of it from its first heartbeat after that, or from
+    the SyncGroup that has to confirm the heartbeat's answer; a fault may delay each of them for a
+    request time-out.
     """
 
     number: ClassVar[int] = 11
@@ -50,6 +73,9 @@ class Instances(Check):
         self._unaware: Final[dict[str, HeldGeneration]] = {}
         self._commit_ended_at: Final[dict[str, float]] = {}
         """When the last commit that each of these members may have waited for ended."""
+        self._delays = 0
+        """How many faults delay answers now."""
+        self._delayed_until = -math.inf
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
@@ -62,6 +88,8 @@ class Instances(Check):
             Committed: self._commit_ended,
             CommitRefused: self._commit_ended,
             GenerationEnded: self._ended,
+            FaultBegan: self._fault_began,
+            FaultEnded: self._fault_ended,
             SimulationEnded: self._over,
         }
 
@@ -159,11 +187,26 @@ class Instances(Check):
         if late is None:
             return
         life = self.views.programs.life(*held.life)
-        if not (life.frozen or at - life.thawed_at < _SLACK or (life.over and held.ended is None)):
+        waking = at - life.thawed_at < self._longest_waking(held, life)
+        if not (life.frozen or waking or (life.over and held.ended is None)):
             self.report(
                 at,
                 f"{held} did not notice for {late:.3f} s that another program has its instance id",
             )
+
+    def _fault_began(self, entry: FaultBegan) -> None:
+        self._delays += isinstance(entry.fault, _DELAYS_ANSWERS)
+
+    def _fault_ended(self, entry: FaultEnded) -> None:
+        if isinstance(entry.fault, _DELAYS_ANSWERS):
+            self._delays -= 1
+            self._delayed_until = entry.at
+
+    def _longest_waking(self, held: HeldGeneration, life: LifeView) -> float:
+        """In which time a program that was frozen has to notice what happened meanwhile."""
+        if self._delays or self._delayed_until > life.thawed_at:
+            return 2 * self.views.programs.settings(held).request_timeout + _SLACK
+        return _SLACK
 
     def _longest_wait(self, held: HeldGeneration) -> float:
         """For how long a generation that is lost may wait for the commits that it has sent."""

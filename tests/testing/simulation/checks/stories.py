@@ -68,6 +68,7 @@ GROUP: Final = "group"
 SESSION: Final = 10.0
 REBALANCE: Final = 20.0
 DRAIN: Final = 8.0
+REQUEST: Final = 5.0
 P0: Final = TopicPartition("orders", 0)
 P1: Final = TopicPartition("orders", 1)
 
@@ -174,6 +175,7 @@ class Story:
             heartbeat_interval=1.0,
             partition_watch_interval=5.0,
             rebalance_timeout=REBALANCE,
+            request_timeout=REQUEST,
             isolation_level=self.isolation_level,
             own_starts=self.own_starts,
         )

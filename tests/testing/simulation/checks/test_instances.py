@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import pytest
 
@@ -10,14 +11,20 @@ from kgroup.error_codes import ErrorCode
 from kgroup.events import CommitRefused
 from kgroup.testing.simulation.checks.handovers import Handovers
 from kgroup.testing.simulation.checks.instances import Instances
+from kgroup.testing.simulation.faults import Fault, Split, Stop
 from kgroup.testing.simulation.history import (
+    FaultBegan,
+    FaultEnded,
     ProcessCrashed,
     ProcessFrozen,
     ProcessThawed,
     SimulationEnded,
 )
 from kgroup.types import Cause
-from tests.testing.simulation.checks.stories import DRAIN, P0, P1, SESSION, Story, replaced
+from tests.testing.simulation.checks.stories import DRAIN, P0, P1, REQUEST, SESSION, Story, replaced
+
+SPLIT: Final = Split(at=0.0, seconds=1.0, process="a", broker="*")
+STOP: Final = Stop(at=0.0, seconds=1.0, process="b")
 
 
 def test_two_members_with_one_instance_id_break_it() -> None:
@@ -126,6 +133,34 @@ def test_a_frozen_member_notices_when_it_thaws(thawed: bool) -> None:
         story.end("a", Cause.FENCED)
     story.record(SimulationEnded)
     assert story.broken(Instances) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "seconds", "notices"),
+    [
+        pytest.param(None, 0.5, True, id="nothing delays its heartbeat"),
+        pytest.param(None, 2.0, False, id="nothing delays its heartbeat, and it is late"),
+        pytest.param(SPLIT, 2 * REQUEST, True, id="its requests time out"),
+        pytest.param(SPLIT, 2 * REQUEST + 2, False, id="it waits for longer than they take"),
+        pytest.param(STOP, 2.0, False, id="a fault that delays no answer"),
+    ],
+)
+def test_a_fault_may_delay_what_a_thawed_member_learns_from(
+    fault: Fault | None, seconds: float, notices: bool
+) -> None:
+    """It learns of its replacement from answers, and waits for each no longer than a time-out."""
+    story = replaced()
+    story.record(ProcessFrozen, process="a", life=1)
+    story.wait(SESSION * 3)
+    if fault is not None:
+        story.record(FaultBegan, fault=fault, members=(), coordinator="Stable")
+    story.record(ProcessThawed, process="a", life=1)
+    if fault is not None:
+        story.record(FaultEnded, fault=fault)
+    story.wait(seconds)
+    story.end("a", Cause.FENCED)
+    story.record(SimulationEnded)
+    assert bool(story.broken(Instances)) is not notices
 
 
 def test_a_crashed_member_need_not_notice() -> None:
