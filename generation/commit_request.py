@@ -47,6 +47,7 @@ from kgroup.errors import (
 )
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import CommitRefused, Committed
+from kgroup.generation.late_commits import LateCommits
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
@@ -67,11 +68,12 @@ class CommitRequest:
         member: the parts of the member that outlive this generation.
         lifecycle: the generation's.
         positions: the generation's; a commit raises their lower bounds.
+        late: the generation's unanswered commits; this one may become one of them.
         offsets: for each partition what is committed.
         moves: `Positions.moves` when the caller committed.
 
     Attributes:
-        unanswered: whether the coordinator may yet receive a request that got no answer.
+        unanswered: whether a request was sent that got no answer.
         reached: whether the coordinator has answered.
         unreached: whether an attempt to reach it failed.
     """
@@ -81,6 +83,7 @@ class CommitRequest:
         member: MemberContext,
         lifecycle: Lifecycle,
         positions: Positions,
+        late: LateCommits,
         offsets: CommitOffsets,
         moves: Mapping[TopicPartition, int],
     ) -> None:
@@ -88,6 +91,7 @@ class CommitRequest:
         self._lifecycle = lifecycle
         self._membership = lifecycle.membership
         self._positions = positions
+        self._late = late
         self._moves = moves
         self._open = dict(offsets)
         self._refused: dict[TopicPartition, BrokerError] = {}
@@ -156,17 +160,23 @@ class CommitRequest:
         try:
             codes = await self._member.coordinator.commit(self._membership, self._open, sending)
         except trio.Cancelled:
-            self.unanswered |= sent
+            if sent:
+                self._got_no_answer()
             self.unreached = True
             raise
         except (BrokerError, TransportError) as error:
-            self.unanswered |= sent
+            if sent:
+                self._got_no_answer()
             self.unreached |= isinstance(error, TransportError)
             return self._failed(error)
         except (KgroupError, ValueError) as error:
             self._give_up(error)
             return None
         return self._answered(codes, sent_at)
+
+    def _got_no_answer(self) -> None:
+        self.unanswered = True
+        self._late.unanswered(self._open)
 
     async def _recover(self, reaction: Reaction, failures: int, backoff: Backoff) -> None:
         """Wait and find the coordinator as the reaction says; then wait for a valid lease."""
@@ -211,11 +221,11 @@ class CommitRequest:
 
     def _answered(self, codes: Mapping[TopicPartition, int], sent_at: float) -> Reaction | None:
         self.reached = True
-        applied = {
-            name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED
-        }
-        if applied:
+        stored = {name: self._open.pop(name) for name, code in codes.items() if code == _APPLIED}
+        if stored:
+            applied = numbers(stored)
             self._positions.raise_lower_bounds(applied, self._moves)
+            self._late.acknowledged(stored, self._moves)
             self._lifecycle.lease.extend(sent_at)
             self._member.emitter.emit(Committed, offsets=applied, seconds=self._seconds)
         following: Reaction | None = None

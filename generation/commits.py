@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -48,6 +49,8 @@ from kgroup.generation.commit_request import (
     stale_error,
     unknown_error,
 )
+from kgroup.generation.late_commit_watcher import LateCommitWatcher
+from kgroup.generation.late_commits import LateCommit, LateCommits
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
@@ -63,6 +66,8 @@ _NO_GENERATION: Final = -1
 _GROUP: Final = "kgroup-format-check"
 _INSTANCE: Final = "instance"
 _PAUSE_IN_A_DRAIN: Final = 0.5
+_LAST_LOOK: Final = 1.0
+"""The longest time, in seconds, for which a drain waits to learn whether a late commit has come."""
 _MOST_OF_A_DRAIN: Final = 0.25
 """In a drain, a commit waits after one that did not reach the coordinator for so many seconds, and
 for this part of the drain at most."""
@@ -91,11 +96,18 @@ class Committer:
     Attributes:
         unanswered: whether the coordinator may yet receive a commit of this generation that got no
             answer. Then the member must not continue under the same generation id; see ``Member``.
+        late: what such commits may put back.
         unlocated_commits: for each partition, how often a commit of it was called while its start
             was not known.
     """
 
-    def __init__(self, member: MemberContext, lifecycle: Lifecycle, positions: Positions) -> None:
+    def __init__(
+        self,
+        member: MemberContext,
+        lifecycle: Lifecycle,
+        positions: Positions,
+        late: Mapping[TopicPartition, LateCommit] = MappingProxyType({}),
+    ) -> None:
         self._member = member
         self._lifecycle = lifecycle
         self._membership = lifecycle.membership
@@ -108,6 +120,8 @@ class Committer:
         """When the next request may be sent, by trio's clock. One that follows a request which did
         not reach the coordinator waits: a caller may repeat its commit without a pause."""
         self.unanswered = False
+        self.late = LateCommits(late)
+        self._watcher = LateCommitWatcher(member, lifecycle, positions, self.late, self._turn)
         self.unlocated_commits: Counter[TopicPartition] = Counter()
         self._unlocated_under_way: Counter[TopicPartition] = Counter()
 
@@ -134,8 +148,18 @@ class Committer:
 
     async def commit_in_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         """Hand these offsets, which were checked, to the producer's open transaction."""
+        self.late.forget(offsets)  # it decides when the coordinator stores them
         with self._counted(offsets):
             await self._add_to_transaction(producer, offsets)
+
+    def watch_late_commits(self) -> None:
+        """Look from time to time whether a late commit has arrived, if one may."""
+        self._watcher.start()
+
+    async def restore_late_commits(self) -> None:
+        """Look once more whether a late commit has arrived, if one may, for a moment at most."""
+        with trio.move_on_after(_LAST_LOOK):
+            await self._watcher.look()
 
     async def _add_to_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         await trio.lowlevel.checkpoint()
@@ -258,12 +282,15 @@ class Committer:
 
     async def _send(self, entries: list[_Entry]) -> None:
         merged, moves = self._merge(entries)
-        request = CommitRequest(self._member, self._lifecycle, self._positions, merged, moves)
+        request = CommitRequest(
+            self._member, self._lifecycle, self._positions, self.late, merged, moves
+        )
         try:
             with self._lifecycle.commit_scope():
                 await request.run()
         finally:
             self.unanswered |= request.unanswered
+            self.watch_late_commits()
         if request.reached:
             self._backoff.reset()
             self._not_before = -math.inf

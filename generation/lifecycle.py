@@ -299,18 +299,29 @@ class Lifecycle:
             self._ends_on_beat = True
             self.start_service(self._end_on_beat, end)
 
-    async def drain(self) -> None:
-        """Wait after a revocation until no work is left, or for a loss or the deadline."""
+    async def drain(self, last: Callable[[], Awaitable[None]]) -> None:
+        """Wait after a revocation until no work is left, or for a loss or the deadline.
+
+        Args:
+            last: is called when no work is left, and cancelled by a loss or the deadline. Commits
+                can still be sent.
+        """
         limit = self._drain_limit()
         deadline = trio.current_time() + limit
         self._bound_commits(deadline)
         self._member.emitter.emit(GenerationDraining, end=self.recorded_end, seconds=limit)
         with trio.move_on_at(deadline):
-            while self._is_working and self.state is State.DRAINING:
-                await self._work_changed.wait()
+            await self._until_no_work()
+            with self.until_ended():
+                await last()
+            await self._until_no_work()
         if self.state is State.DRAINING:  # no loss has ended it, of which `end` takes note
             self.cut_short = self._working > 0
         self._finish()
+
+    async def _until_no_work(self) -> None:
+        while self._is_working and self.state is State.DRAINING:
+            await self._work_changed.wait()
 
     async def wait_ended(self) -> End:
         """Wait until every task has ended. The drain does not wait for a body that only does this.

@@ -18,6 +18,7 @@ from kgroup.client.cluster import Cluster
 from kgroup.client.subscription import Subscription
 from kgroup.config import GroupConfig
 from kgroup.event_emitter import EventEmitter
+from kgroup.generation.late_commits import LateCommit
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.interfaces import Clock, Compute, Coordinator, JoinResult, RecordSource
 from kgroup.retry_policy import OpenRecords
@@ -132,6 +133,7 @@ class PreviousGenerations:
         open_records: the records that have failed, and are to be tried again.
         ids: the member id and the generation id of the last generation; None before the first.
         unanswered: whether the coordinator may yet receive a commit of the last generation.
+        late_commits: what such commits may have put back.
         rebalance_requested: whether the member has just requested a rebalance because an assignment
             did not fit.
     """
@@ -144,6 +146,7 @@ class PreviousGenerations:
     open_records: OpenRecords | None = None
     ids: tuple[str, int] | None = None
     unanswered: bool = False
+    late_commits: Mapping[TopicPartition, LateCommit] = attrs.field(factory=dict)
     rebalance_requested: bool = False
 
     def lost(self) -> PreviousGenerations:

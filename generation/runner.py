@@ -40,6 +40,7 @@ from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, Partition
 from kgroup.functions import is_program_error
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
+from kgroup.generation.late_commits import LateCommit
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
@@ -130,7 +131,7 @@ class GenerationRunner:
         self.has_others = not membership.leader or len(join.answer.members) > 1
         self.lifecycle = Lifecycle(member, membership, join.sent_at, has_others=self.has_others)
         self._positions = Positions(membership, previous.read, previous.read_epochs)
-        self._committer = Committer(member, self.lifecycle, self._positions)
+        self._committer = Committer(member, self.lifecycle, self._positions, previous.late_commits)
         self._starts = StartFinder(member, self.lifecycle, self._positions, self._committer)
         self.assignment = Assignment((), previous.assignment)
         self.claim = previous.claim
@@ -188,6 +189,11 @@ class GenerationRunner:
         """Whether the coordinator may yet receive a commit that was sent under this generation."""
         return self._committer.unanswered
 
+    @property
+    def late_commits(self) -> Mapping[TopicPartition, LateCommit]:
+        """What commits that were sent under this generation may have put back at its end."""
+        return self._committer.late.left
+
     async def run(self, offer: Callable[[GenerationRunner], None]) -> None:
         """Run until every task has ended.
 
@@ -202,7 +208,7 @@ class GenerationRunner:
                 lifecycle.start_service(self._begin, offer)
                 await lifecycle.ending.wait()
                 if lifecycle.state is State.DRAINING:
-                    await lifecycle.drain()
+                    await lifecycle.drain(self._committer.restore_late_commits)
             if self.end.cause is Cause.CLOSED and self._commits_offsets:
                 self._report_missing_commits(never_committed(self._positions))
         finally:
@@ -421,6 +427,7 @@ class GenerationRunner:
         self.open_records = parts.open_records
         self.generation = generation = Generation(parts, self.assignment)
         self.lifecycle.start_service(self._report_unread, generation)
+        self._committer.watch_late_commits()
         if self._commits_offsets:
             self.lifecycle.start_service(
                 report_missing_commits, self._positions, self._report_missing_commits

@@ -470,6 +470,27 @@ class CommitRefused(Event):
 
 
 @attrs.frozen(kw_only=True)
+class CommitsRestored(Event):
+    """A commit without an answer came in after a later one; the later one was committed again.
+
+    Attributes:
+        offsets: what is committed now, and had been before.
+        found: the offsets that the late commit had stored.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
+    found: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            f"a commit that had got no answer arrived late, and stored {_listed(self.found)};"
+            f" committed again what had been acknowledged after it: {_listed(self.offsets)}"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class CommitsMissing(Event):
     """Records were processed for minutes, or until the group closed, and are not committed."""
 

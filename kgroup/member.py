@@ -483,6 +483,7 @@ class Member:
             open_records=last.open_records,
             ids=(membership.member_id, membership.generation_id),
             unanswered=last.unanswered,
+            late_commits=last.late_commits,
         )
         if not last.end.can_commit:
             self._previous = self._previous.lost()

@@ -11,7 +11,10 @@ announced.
 from __future__ import annotations
 
 import re
+import socket
 import struct
+import sys
+from contextlib import suppress
 from typing import Final, final
 
 import trio
@@ -48,11 +51,23 @@ async def open_tcp(host: str, port: int) -> trio.SocketStream:
         raise OSError(f"the host {host!r:.80} cannot be looked up: {error}") from error
 
 
+def discard_unsent(stream: trio.abc.Stream) -> None:
+    """Let closing a stream discard what the peer has not received yet, where it is TCP's.
+
+    By default the operating system sends it on for minutes after the close.
+    """
+    if isinstance(stream, trio.SocketStream):
+        with suppress(OSError):  # the socket may be closed already
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+
+
 MAX_FRAME: Final = 100 * 1024 * 1024
 """The default size of the largest frame, in bytes: that of ``socket.request.max.bytes``."""
 
 _LENGTH: Final = struct.Struct(">i")
 _SHORTEST: Final = 4
+_NO_LINGERING: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+"""``struct linger``: on, for 0 seconds. The connection is reset then."""
 _TLS_ALERT: Final = re.compile(rb"\x15\x03[\x00-\x04]\x00")
 """How the answer to a request begins if the port expects TLS: an alert record, of 2 bytes. Read as
 a length, that is 352 MB; no response is as large as that."""

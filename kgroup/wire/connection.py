@@ -10,6 +10,9 @@ INVARIANTS:
   deadline, a response that cannot be read) is broken and closed: a response that is left in the
   stream would be taken for that of the next request;
 - before that byte nothing breaks it;
+- of a request whose connection is broken nothing more is sent: a commit or a JoinGroup that arrives
+  late, when others have followed on another connection, would be acted on. Only a LeaveGroup is
+  welcome at any time;
 - all errors are `KgroupError`, except for cancellation and invalid arguments.
 
 Source: the Kafka protocol guide; KIP-35 and KIP-511 (ApiVersions).
@@ -38,7 +41,7 @@ from kgroup.errors import (
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.security.credentials import Credentials, Token
 from kgroup.version import VERSION
-from kgroup.wire.byte_streams import MAX_FRAME, FrameStream
+from kgroup.wire.byte_streams import MAX_FRAME, FrameStream, discard_unsent
 from kgroup.wire.codec import decode_response, encode_request
 from kgroup.wire.entities import LostFieldError
 from kgroup.wire.login import (
@@ -65,6 +68,7 @@ LARGE_RESPONSE: Final = 256 * 1024
 LOGIN_WAIT: Final = 1.0
 """Seconds after which a refused login is tried once more, with what is looked up again."""
 _NEGOTIATION: Final = "api_versions"
+_WELCOME_LATE: Final = "leave_group"
 _CLOSING: Final = 1.0
 """Seconds after which closing a stream by force is abandoned."""
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -80,6 +84,7 @@ class Connection:
         self,
         stream: trio.abc.Stream,
         *,
+        transport: trio.abc.Stream,
         client_id: str | None,
         broker: str,
         max_frame: int,
@@ -91,6 +96,8 @@ class Connection:
         self._answered = False
         """Whether a request after ApiVersions was answered."""
         self._stream = stream
+        self._transport = transport
+        """What carries the stream: the same one, or the one below TLS."""
         self._frames = FrameStream(stream, broker, max_frame)
         self._compute = compute
         self._client_id = client_id
@@ -147,13 +154,14 @@ class Connection:
             while True:
                 step, hint = "no connection to", _no_hint
                 try:
-                    stream = await opener(host, port)
+                    transport = await opener(host, port)
                 except OSError as error:
                     raise ConnectionLostError(f"no connection to {name}: {_why(error)}") from error
                 step, hint = "no TLS handshake with", _no_tls
-                stream = await security.secure(stream, host, name)
+                stream = await security.secure(transport, host, name)
                 connection = cls(
                     stream,
+                    transport=transport,
                     client_id=client_id,
                     broker=name,
                     max_frame=max_frame,
@@ -342,6 +350,8 @@ class Connection:
                     sent=True,
                 )
         except trio.Cancelled:
+            if api != _WELCOME_LATE:
+                discard_unsent(self._transport)
             await self._break(f"{kafka_name(api)} was cancelled or timed out before its response")
             raise
         except BaseException as error:

@@ -78,6 +78,8 @@ class FakeCoordinator:
         self.synced = 0
         self.found = 0
         self.stable: dict[TopicPartition, int] = {}
+        self.stores = False
+        """Whether commits change what is stored."""
         self.epochs: dict[TopicPartition, int] = {}
         self.fetched: list[tuple[TopicPartition, ...]] = []
 
@@ -95,7 +97,10 @@ class FakeCoordinator:
         if not isinstance(reply, Mapping):
             await reply()
             reply = APPLIED
-        return {name: reply.get(name, 0) for name in offsets}
+        codes = {name: reply.get(name, 0) for name in offsets}
+        if self.stores:
+            self.stable.update({name: offsets[name].offset for name in offsets if not codes[name]})
+        return codes
 
     async def heartbeat(self, membership: Membership) -> float:
         """See ``Coordinator``."""

@@ -36,7 +36,12 @@ NOT_SENT = ConnectionLostError("connection refused")
 def attempt(fake: FakeGeneration, offsets: Mapping[Any, Any]) -> CommitRequest:
     """A commit request for these offsets."""
     return CommitRequest(
-        fake.member, fake.lifecycle, fake.positions, offsets, fake.positions.moves(offsets)
+        fake.member,
+        fake.lifecycle,
+        fake.positions,
+        fake.committer.late,
+        offsets,
+        fake.positions.moves(offsets),
     )
 
 

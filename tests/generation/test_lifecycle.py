@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import final
 
 import pytest
@@ -33,13 +34,14 @@ class Life:
             emitter=self.emitter, source=self.source, group=OWNER, drain_timeout=limit
         )
         self.life = Lifecycle(member, MEMBERSHIP, trio.current_time())
+        self.last: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
 
     async def run(self) -> None:
         """Run the lifecycle as a generation does."""
         async with self.life.open():
             await self.life.ending.wait()
             if self.life.state is State.DRAINING:
-                await self.life.drain()
+                await self.life.drain(self.last)
 
     async def begin(self, nursery: trio.Nursery) -> Lifecycle:
         """Start the lifecycle in a task."""

@@ -1,4 +1,4 @@
-"""A commit that was never answered cannot be applied after later commits of the same generation."""
+"""A commit that was never answered does not undo later commits, whenever it arrives."""
 
 from __future__ import annotations
 
@@ -7,9 +7,20 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.errors import CommitUnknownError
+from kgroup.events import CommitsRestored
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
-from tests.group.harness import Harness, harness
+from tests.group.harness import P0, Harness, harness
+
+PROMPT: dict[str, object] = {"commit_timeout": 3.0, "request_timeout": 2.0}
+
+
+async def commit_late(here: Harness, generation: Generation, seconds: float) -> None:
+    """Commit 1, which arrives so late that it gets no answer in time; and then 5 and later 6."""
+    here.broker.slow(seconds, "offset_commit", times=1)
+    with pytest.raises(CommitUnknownError):
+        await generation.commit({P0: 1}, beyond_read=True)
+    await generation.commit({P0: 5}, beyond_read=True)
 
 
 async def commit_and_return(here: Harness, generation: Generation, *, answered: bool) -> None:
@@ -47,9 +58,8 @@ async def test_only_an_unanswered_commit_costs_the_member_id(
     autojump_clock: MockClock, answered: bool, instance_id: str | None
 ) -> None:
     """The member joins with a new member id, under which it commits; otherwise it keeps its id."""
-    settings: dict[str, object] = {"commit_timeout": 3.0, "request_timeout": 2.0}
     async with harness(2) as here, trio.open_nursery() as nursery:
-        async with here.group(group_instance_id=instance_id, **settings) as group:
+        async with here.group(group_instance_id=instance_id, **PROMPT) as group:
             first = await join_as_follower(here, nursery, group)
             await commit_and_return(here, first, answered=answered)
             first.start_soon(trio.lowlevel.checkpoint)  # whose return ends the generation
@@ -59,3 +69,56 @@ async def test_only_an_unanswered_commit_costs_the_member_id(
             if answered:
                 assert second.generation_id == first.generation_id
         nursery.cancel_scope.cancel()
+
+
+async def test_a_commit_that_arrives_late_is_overwritten(autojump_clock: MockClock) -> None:
+    """What was acknowledged after it is committed again, while the generation runs."""
+    async with harness() as here, here.group(**PROMPT) as group:
+        generation = await group.next()
+        await commit_late(here, generation, 20.0)
+        await trio.sleep(17)
+        assert await here.committed() == {P0: 5}
+        await trio.sleep(1.5)
+        assert await here.committed() == {P0: 1}
+        await trio.sleep(6)
+        assert await here.committed() == {P0: 5}
+        (event,) = here.events_of(CommitsRestored)
+        assert (event.offsets, event.found) == ({P0: 5}, {P0: 1})
+
+
+async def test_a_generation_that_ends_looks_once_more(autojump_clock: MockClock) -> None:
+    """The next owner of the partition starts at what was acknowledged, and not before it."""
+    async with harness() as here:
+        async with here.group(**PROMPT) as group:
+            await commit_late(here, await group.next(), 20.0)
+            await trio.sleep(18.5)
+            assert await here.committed() == {P0: 1}
+        assert await here.committed() == {P0: 5}
+
+
+async def test_the_last_look_is_short(autojump_clock: MockClock) -> None:
+    """A coordinator that does not answer it delays the end by a second, and not by more."""
+    async with harness() as here:
+        async with here.group(**PROMPT) as group:
+            await commit_late(here, await group.next(), 20.0)
+            here.broker.slow(60.0, "offset_fetch")
+            began = here.now
+        assert here.now - began == pytest.approx(1, abs=0.5)
+
+
+async def test_a_kept_partition_continues_at_what_was_acknowledged(
+    autojump_clock: MockClock,
+) -> None:
+    """A commit may arrive between two generations; the next one begins as if it had not."""
+    async with harness() as here, here.group(**PROMPT) as group:
+        first = await group.next()
+        await commit_late(here, first, 10.0)
+        here.broker.slow(20.0, "join_group", times=1)
+        first.start_soon(trio.lowlevel.checkpoint)  # whose return ends the generation
+        second = await group.next()
+        assert second.generation_id > first.generation_id
+        assert second.start_offsets == {P0: 5}
+        assert here.events_of(CommitsRestored) == []
+        await trio.sleep(5)
+        assert await here.committed() == {P0: 5}
+        assert len(here.events_of(CommitsRestored)) == 1

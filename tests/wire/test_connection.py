@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -578,3 +579,37 @@ async def test_a_large_response_is_decoded_in_a_thread(nursery: trio.Nursery) ->
     answer = await connection.request("join_group", fields, timeout=5)
     assert len(answer.members[0].metadata) == LARGE_RESPONSE
     assert named == ["kgroup-decode JoinGroup"]
+
+
+@pytest.mark.parametrize(("api", "arrives"), [("offset_commit", False), ("leave_group", True)])
+async def test_a_request_that_is_given_up_is_not_sent_on(api: str, arrives: bool) -> None:
+    """A peer that does not read meanwhile gets it only if it may arrive at any time."""
+    fields: dict[str, Any] = {"group_id": "g" * 4_000}
+    if api == "leave_group":
+        fields["members"] = [{"member_id": "m" * 4_000, "reason": "r" * 4_000}]
+    else:
+        fields |= {"generation_id_or_member_epoch": 1, "member_id": "m" * 4_000, "topics": []}
+        fields["group_instance_id"] = "i" * 4_000
+    given_up, over, received = trio.Event(), trio.Event(), bytearray()
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await Peer(stream).negotiate()
+        await given_up.wait()
+        with suppress(trio.BrokenResourceError):
+            async for data in stream:
+                received.extend(data)
+        over.set()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    listeners[0].socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_listeners, serve, listeners)
+        host, port = listeners[0].socket.getsockname()
+        connection = await Connection.open(open_tcp, host, port, client_id="c", timeout=10)
+        with pytest.raises(RequestTimeoutError) as caught:
+            await connection.request(api, fields, timeout=0.2)
+        assert caught.value.sent
+        given_up.set()
+        await over.wait()
+        nursery.cancel_scope.cancel()
+    assert (len(received) > 12_000) is arrives

@@ -37,3 +37,15 @@ def test_a_member_that_thaws_while_its_network_is_cut() -> None:
         ),
     )
     assert simulate(plan, default_worker).violations == ()
+
+
+def test_a_commit_that_arrives_after_later_ones() -> None:
+    """Its bytes stalled for 18 s; meanwhile the member committed more on another connection."""
+    plan = attrs.evolve(
+        generate_plan(Scenario(logins=True), 9865031),
+        faults=(
+            faults.Stop(at=477.372, seconds=0.01, process="m2"),
+            faults.Stall(at=531.061, seconds=25.506, process="m2", broker="*"),
+        ),
+    )
+    assert simulate(plan, default_worker).violations == ()
