@@ -23,6 +23,7 @@ from kgroup.events import (
     BodyStillRunning,
     CommitRefused,
     CommitsMissing,
+    CommitsRestored,
     Committed,
     CoordinatorFound,
     DeadLetterTopicMissing,
@@ -249,6 +250,15 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"offsets": {P1: 4, P0: 3}, "reason": "stale", "stale": True},
         WARNING,
         "the commit of t-0 at 3, t-1 at 4 was refused: stale",
+    ),
+    (
+        CommitsRestored,
+        {"offsets": {P1: 4, P0: 3}, "found": {P1: 2, P0: 1}},
+        WARNING,
+        (
+            "a commit that had got no answer arrived late, and stored t-0 at 1, t-1 at 2; committed"
+            " again what had been acknowledged after it: t-0 at 3, t-1 at 4"
+        ),
     ),
     (
         CommitsMissing,
