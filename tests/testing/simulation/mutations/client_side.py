@@ -155,8 +155,8 @@ CLIENT: Final = (
         breaks=8,
         description="A refused commit counts as applied.",
         module="kgroup.generation.commit_request",
-        old="name: self._open.pop(name).offset for name, code in codes.items() if code == _APPLIED",
-        new="name: self._open.pop(name).offset for name, code in codes.items()",
+        old="name: self._open.pop(name) for name, code in codes.items() if code == _APPLIED",
+        new="name: self._open.pop(name) for name, code in codes.items()",
         seed=18,
     ),
     Mutation(
