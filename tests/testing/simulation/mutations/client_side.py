@@ -7,6 +7,7 @@ from typing import Final
 from tests.testing.simulation.mutations.mutation import Mutation
 
 _WORKER: Final = "kgroup.testing.simulation.default_program"
+_STORED: Final = "stored = {name: self._open.pop(name) for name, code in codes.items()"
 _END_REPORTED: Final = (
     "self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)"
 )
@@ -155,8 +156,8 @@ CLIENT: Final = (
         breaks=8,
         description="A refused commit counts as applied.",
         module="kgroup.generation.commit_request",
-        old="name: self._open.pop(name) for name, code in codes.items() if code == _APPLIED",
-        new="name: self._open.pop(name) for name, code in codes.items()",
+        old=f"{_STORED} if code == _APPLIED}}",
+        new=f"{_STORED}}}",
         seed=18,
     ),
     Mutation(
