@@ -1,8 +1,8 @@
 """Generates a plan from a seed: the members' settings, the load and the faults.
 
 The settings make time-outs, drains and rebalances overlap often: sessions and rebalance time-outs
-are short, and work takes long now and then. Most faults come at a random time, some wait for a
-state of the group; see ``targeted_faults``.
+are short, and work takes long now and then. Most faults come at a random time; some wait for a
+state of the group (``targeted_faults``), some for a frozen member to wake (``waking_faults``).
 
 The order in which a generator is used, and the text that seeds it, are part of every plan: to
 change either changes what all seeds mean. A new choice takes a generator of its own.
@@ -23,6 +23,7 @@ from kgroup.testing.simulation.network import Latency
 from kgroup.testing.simulation.partition_handlers import OWN_OFFSETS, PLAIN, SEEKS, WORKER
 from kgroup.testing.simulation.plan import LoginPlan, MemberPlan, Plan, Scenario, with_given
 from kgroup.testing.simulation.targeted_faults import generate_targeted_faults
+from kgroup.testing.simulation.waking_faults import generate_waking_faults
 
 _HOUR: Final = 3600.0
 _FAULTS_BEGIN: Final = 0.9
@@ -82,13 +83,14 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
     if transactional:
         config["isolation_level"] = separate.choice(_ISOLATION)
     targeted = tuple(generate_targeted_faults(seed, scenario, topics, members, session))
+    waking = tuple(generate_waking_faults(seed, scenario, members, session))
     logins = _logins(seed, scenario)
     login_faults = () if logins is None else _login_faults(seed, scenario, topics, members)
     if scenario.deletes_topics and any(map(_resets_offsets, targeted)):
         partition_handler = PLAIN
     deletes_topics = scenario.deletes_topics and partition_handler == PLAIN
     all_faults = sorted(
-        (*_faults(random, scenario, topics, members), *targeted, *login_faults),
+        (*_faults(random, scenario, topics, members), *targeted, *waking, *login_faults),
         key=lambda fault: fault.at,
     )
     return Plan(
