@@ -73,7 +73,8 @@ class CommitRequest:
         moves: `Positions.moves` when the caller committed.
 
     Attributes:
-        unanswered: whether a request was sent that got no answer.
+        applied: what the coordinator has stored.
+        unanswered: whether the coordinator may yet receive a request that got no answer.
         reached: whether the coordinator has answered.
         unreached: whether an attempt to reach it failed.
     """
@@ -98,6 +99,7 @@ class CommitRequest:
         self._retried: dict[TopicPartition, BrokerError] = {}
         self._failure: Exception | None = None
         self._began = member.clock.now()
+        self.applied: dict[TopicPartition, OffsetAndMetadata] = {}
         self.unanswered = False
         self.reached = self.unreached = False
 
@@ -155,6 +157,8 @@ class CommitRequest:
 
         def sending() -> None:
             nonlocal sent
+            if sent:  # the connection was found closed, and the request is sent once more
+                self._got_no_answer()
             sent = True
 
         try:
@@ -223,6 +227,7 @@ class CommitRequest:
         self.reached = True
         stored = {name: self._open.pop(name) for name, code in codes.items() if code == _APPLIED}
         if stored:
+            self.applied.update(stored)
             applied = numbers(stored)
             self._positions.raise_lower_bounds(applied, self._moves)
             self._late.acknowledged(stored, self._moves)

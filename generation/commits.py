@@ -50,7 +50,7 @@ from kgroup.generation.commit_request import (
     unknown_error,
 )
 from kgroup.generation.late_commit_watcher import LateCommitWatcher
-from kgroup.generation.late_commits import LateCommit, LateCommits
+from kgroup.generation.late_commits import LateCommits, PendingCommits
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
@@ -66,8 +66,6 @@ _NO_GENERATION: Final = -1
 _GROUP: Final = "kgroup-format-check"
 _INSTANCE: Final = "instance"
 _PAUSE_IN_A_DRAIN: Final = 0.5
-_LAST_LOOK: Final = 1.0
-"""The longest time, in seconds, for which a drain waits to learn whether a late commit has come."""
 _MOST_OF_A_DRAIN: Final = 0.25
 """In a drain, a commit waits after one that did not reach the coordinator for so many seconds, and
 for this part of the drain at most."""
@@ -94,9 +92,7 @@ class Committer:
     comes.
 
     Attributes:
-        unanswered: whether the coordinator may yet receive a commit of this generation that got no
-            answer. Then the member must not continue under the same generation id; see ``Member``.
-        late: what such commits may put back.
+        late: the commits of this generation that got no answer.
         unlocated_commits: for each partition, how often a commit of it was called while its start
             was not known.
     """
@@ -106,7 +102,7 @@ class Committer:
         member: MemberContext,
         lifecycle: Lifecycle,
         positions: Positions,
-        late: Mapping[TopicPartition, LateCommit] = MappingProxyType({}),
+        late: Mapping[TopicPartition, PendingCommits] = MappingProxyType({}),
     ) -> None:
         self._member = member
         self._lifecycle = lifecycle
@@ -119,7 +115,6 @@ class Committer:
         self._not_before = -math.inf
         """When the next request may be sent, by trio's clock. One that follows a request which did
         not reach the coordinator waits: a caller may repeat its commit without a pause."""
-        self.unanswered = False
         self.late = LateCommits(late)
         self._watcher = LateCommitWatcher(member, lifecycle, positions, self.late, self._turn)
         self.unlocated_commits: Counter[TopicPartition] = Counter()
@@ -148,18 +143,16 @@ class Committer:
 
     async def commit_in_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         """Hand these offsets, which were checked, to the producer's open transaction."""
-        self.late.forget(offsets)  # it decides when the coordinator stores them
         with self._counted(offsets):
             await self._add_to_transaction(producer, offsets)
 
     def watch_late_commits(self) -> None:
-        """Look from time to time whether a late commit has arrived, if one may."""
+        """Check from time to time whether a late commit has arrived, if one may."""
         self._watcher.start()
 
-    async def restore_late_commits(self) -> None:
-        """Look once more whether a late commit has arrived, if one may, for a moment at most."""
-        with trio.move_on_after(_LAST_LOOK):
-            await self._watcher.look()
+    async def check_late_commits(self) -> None:
+        """Check once whether a late commit has arrived, if one may."""
+        await self._watcher.check()
 
     async def _add_to_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         await trio.lowlevel.checkpoint()
@@ -167,6 +160,9 @@ class Committer:
             raise _lease_error(self._membership)
         if (end := self._lifecycle.final_end) is not None:
             raise generation_ended_error(self._membership, end)
+        if self.late.pending.keys() & offsets.keys():
+            async with self._turn:  # after a commit that restores one of them
+                self.late.forget(offsets)
         answered, began = False, self._member.clock.now()
         with self._lifecycle.commit_scope() as scope:
             try:
@@ -289,7 +285,6 @@ class Committer:
             with self._lifecycle.commit_scope():
                 await request.run()
         finally:
-            self.unanswered |= request.unanswered
             self.watch_late_commits()
         if request.reached:
             self._backoff.reset()

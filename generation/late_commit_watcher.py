@@ -1,8 +1,11 @@
-"""Looks whether an unanswered commit has arrived late, and commits again what it has put back.
+"""Checks whether a commit that got no answer has arrived late, and commits again what it overwrote.
 
-``late_commits`` says why, and which offsets count. A look is one OffsetFetch; it needs no turn
-among the commits. What has to be committed again is sent in a turn of its own, so that no other
-commit of the generation is under way: the next one is sent after it.
+``late_commits`` says why, and which commits count. A check is an OffsetFetch. What was overwritten
+is committed again in a turn among the generation's commits, so that no other one is under way; the
+next one is sent after it, and counts.
+
+INVARIANT: nothing waits for a check for long: neither the program's commits, nor the end of the
+generation. A check that takes longer is given up, and made again later.
 """
 
 from __future__ import annotations
@@ -12,25 +15,28 @@ from typing import Final, final
 
 import trio
 
+from kgroup.client.error_policy import Action, Reaction, Request
 from kgroup.errors import BrokerError, TransportError
 from kgroup.events import CommitsRestored
 from kgroup.generation.commit_request import CommitRequest, numbers
-from kgroup.generation.late_commits import LateCommit, LateCommits
+from kgroup.generation.late_commits import LateCommits, PendingCommits
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
-from kgroup.generation.offset_requests import OffsetRequests
 from kgroup.generation.positions import Positions
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
+LONGEST: Final = 1.0
+"""Seconds after which an OffsetFetch or an OffsetCommit of a check is given up."""
 _PAUSE_PART: Final = 1 / 4
-"""The pause before a look, as a part of the time since the last unanswered commit."""
+"""The pause before a check, as a part of the time since the last unanswered commit."""
 _LONGEST_PAUSE: Final = 60.0
 """The longest pause, in seconds. The shortest one is the heartbeat interval."""
+_LATER: Final = Reaction(Action.IGNORE)
 
 
 @final
 class LateCommitWatcher:
-    """Looks at the committed offsets of one generation as long as a commit may arrive late.
+    """Checks the committed offsets of one generation as long as a commit may arrive late.
 
     Args:
         member: the parts of the member that outlive this generation.
@@ -53,63 +59,86 @@ class LateCommitWatcher:
         self._positions = positions
         self._late = late
         self._turn = turn
-        self._requests = OffsetRequests(member, lifecycle.membership)
         self._runs = False
 
     def start(self) -> None:
-        """Begin to look, unless it does already or there is nothing to look for."""
-        if self._late.left and not self._runs:
+        """Check from time to time from now on, if there is anything to check."""
+        if self._late.pending and not self._runs:
             self._runs = self._lifecycle.start_service(self._run)
 
-    async def look(self) -> None:
-        """Look once. A failure is reported as an event; a later look may succeed.
+    async def check(self) -> None:
+        """Check once. A failure is reported as an event; a later check may succeed.
 
-        Cancellation: the offsets connection may be broken; a commit that was sent is awaited.
+        Cancellation: a connection to the coordinator may be broken. A commit that was sent counts
+        as one without an answer.
         """
-        known = self._late.to_look_at()
-        if not known:
+        known = {
+            name: commits
+            for name, commits in self._late.pending.items()
+            if commits.acknowledged is not None
+        }
+        stored = await self._fetch(known) if known else None
+        if stored is None:
             await trio.lowlevel.checkpoint()
             return
-        try:
-            stored = await self._requests.committed(sorted(known))
-        except (BrokerError, TransportError):
-            return
         async with self._turn:
-            put_back = {
-                name: late
-                for name, late in self._late.put_back(stored).items()
-                if late is known[name]  # else another commit came in between
+            # Where another commit came in between, what was fetched is out of date.
+            fetched = {
+                name: stored[name]
+                for name, commits in known.items()
+                if self._late.pending.get(name) is commits
             }
-            if put_back and self._lifecycle.lease.left > 0 and self._lifecycle.final_end is None:
-                await self._restore(put_back, stored)
+            self._late.fetched(fetched)
+            overwritten = self._late.overwritten(fetched)
+            if overwritten and self._lifecycle.lease.left > 0:  # which an end may have revoked
+                with trio.move_on_after(LONGEST):
+                    await self._commit_again(overwritten, fetched)
 
-    async def _restore(
+    async def _fetch(
+        self, known: Mapping[TopicPartition, PendingCommits]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None] | None:
+        """What is stored, or None if that cannot be learnt now."""
+        with trio.move_on_after(LONGEST):
+            try:
+                return await self._member.coordinator.fetch_offsets(
+                    self._lifecycle.membership, sorted(known)
+                )
+            except (BrokerError, TransportError) as error:
+                self._member.emitter.failed(Request.FETCH_OFFSETS, error, _LATER)
+        return None
+
+    async def _commit_again(
         self,
-        put_back: Mapping[TopicPartition, LateCommit],
+        overwritten: Mapping[TopicPartition, PendingCommits],
         stored: Mapping[TopicPartition, OffsetAndMetadata | None],
     ) -> None:
-        offsets = {name: at for name, late in put_back.items() if (at := late.acknowledged)}
-        found = {name: at.offset for name in put_back if (at := stored[name])}
+        offsets = {
+            name: commits.acknowledged
+            for name, commits in overwritten.items()
+            if commits.acknowledged is not None
+        }
+        moves = {name: commits.moves for name, commits in overwritten.items()}
         request = CommitRequest(
-            self._member,
-            self._lifecycle,
-            self._positions,
-            self._late,
-            offsets,
-            {name: late.moves for name, late in put_back.items()},
+            self._member, self._lifecycle, self._positions, self._late, offsets, moves
         )
-        with self._lifecycle.commit_scope():
-            await request.run()
-        if request.outcome(offsets) is None:
-            self._member.emitter.emit(CommitsRestored, offsets=numbers(offsets), found=found)
+        await request.run()
+        request.outcome(offsets)  # reports what was refused
+        if restored := request.applied:
+            self._member.emitter.emit(
+                CommitsRestored,
+                offsets=numbers(restored),
+                found={name: at.offset for name in restored if (at := stored[name]) is not None},
+            )
 
     async def _run(self) -> None:
         interval = self._member.config.heartbeat_interval
         try:
-            while self._late.left:
-                age = trio.current_time() - self._late.last_at
-                await trio.sleep(min(max(interval, age * _PAUSE_PART), _LONGEST_PAUSE))
-                await self.look()
+            while self._late.pending:
+                pause = (trio.current_time() - self._late.last_at) * _PAUSE_PART
+                with trio.move_on_after(min(max(interval, pause), _LONGEST_PAUSE)):
+                    await self._late.more.wait()
+                    continue  # the next check comes soon again
+                await self.check()
                 self._late.forget_old()
         finally:
             self._runs = False

@@ -1,102 +1,145 @@
-"""Commits that got no answer: the coordinator may apply them late, after later ones.
+"""What is known of commits that got no answer, and may arrive after later ones.
 
-A request that got no answer within ``request_timeout`` may still be on its way, although its
+A commit that got no answer within ``request_timeout`` may still be on its way, although its
 connection was closed. The coordinator applies it whenever it arrives, as long as the generation
-lasts. Then it puts the committed offset back: the next owner of the partition would read records
-again that were acknowledged as committed, or, after a seek back, would skip records.
+lasts: it compares the member and the generation, and no order. Then it overwrites the committed
+offset of a later commit. The next owner of the partition would read records again that were
+acknowledged as committed or, after a seek back, would skip records.
 
-So the member remembers what such requests would store. If a later commit of the same partition was
-acknowledged, it looks at what is stored: after a heartbeat interval, then less and less often, once
-more at the end of the drain, and at the beginning of the next generation. Where one of those
-offsets has come back, it commits again what was acknowledged last. `LateCommits` remembers, and
-says what was put back; `LateCommitWatcher` (``late_commit_watcher``) looks and commits.
+So `LateCommits` remembers which offsets such commits may store, and what was acknowledged after
+them. ``late_commit_watcher`` fetches what is stored, and commits again what was overwritten: from
+time to time while the generation runs, and once more when its work is done. The next generation of
+the member, in which no earlier commit can arrive, begins as if none had, for the partitions that
+the member has kept.
 
-INVARIANT: only an offset of an unanswered commit is overwritten, and only by one that the
-coordinator has acknowledged after it. What another client has stored stays.
+INVARIANTS:
+- the committed offset becomes what it would be if the late commit had never arrived, and nothing
+  else: only a commit without an answer is overwritten, by the one that was acknowledged last. (An
+  offset that another client stores is not told from one of the same number and metadata.)
+- nothing is known of a partition that the generation does not own, so nothing of it is committed.
 
-What remains: a late commit may arrive after the last look and before the next generation, and
-another member may be given the partition then, or the member may die before the next look. Then
-records are read again.
+What remains. A late commit stays in effect if the member loses its generation or dies before it has
+checked, if the commit arrives after the last check and before the next generation, or after more
+than `MAY_ARRIVE_FOR`. Then records are read again.
 
-Source: Kafka's ``GroupMetadataManager``, which compares the member id and the generation of a
-commit, and no order.
+Source: Kafka's ``ClassicGroup.validateOffsetCommit``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 import trio
 
+from kgroup.notifier import Notifier
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
-_MAY_ARRIVE_FOR: Final = 600.0
+MAY_ARRIVE_FOR: Final = 600.0
 """Seconds in which an unanswered commit may still arrive. Brokers and proxies close connections
 that have been idle for about as long (``connections.max.idle.ms``)."""
+
+_Stored: TypeAlias = tuple[int, str]
+"""The offset and the metadata of a commit. Old brokers do not return its leader epoch."""
 
 
 @final
 @attrs.frozen
-class LateCommit:
-    """What may happen to the committed offset of one partition.
+class PendingCommits:
+    """The commits of one partition that may yet arrive, and the last one that was acknowledged.
 
     Attributes:
-        unconfirmed: the offsets of unanswered commits since the last acknowledged one.
-        outdated: those of unanswered commits before it; one of them must not be stored any more.
-        acknowledged: what was acknowledged last, if anything was after an unanswered commit.
+        unconfirmed: those that were sent after the acknowledged one, each with the time, by trio's
+            clock, until which it may arrive. If one of them is stored, that is right.
+        outdated: those that were sent before it. If one of them is stored, it has arrived late.
+        acknowledged: what was acknowledged after an unanswered commit, if anything was.
         moves: `Positions.moves` of the partition when that was committed.
-        until: the time, by trio's clock, until which an unanswered commit may arrive.
+        inherited: whether all this is of the generation before, so that nothing can arrive.
     """
 
-    unconfirmed: frozenset[int] = frozenset()
-    outdated: frozenset[int] = frozenset()
+    unconfirmed: Mapping[_Stored, float] = MappingProxyType({})
+    outdated: Mapping[_Stored, float] = MappingProxyType({})
     acknowledged: OffsetAndMetadata | None = None
     moves: int = 0
-    until: float = 0.0
+    inherited: bool = False
 
-    def put_back_by(self, stored: OffsetAndMetadata | None) -> bool:
-        """Whether an outdated commit has come in after the acknowledged one."""
+    def overwritten_by(self, stored: OffsetAndMetadata | None) -> bool:
+        """Whether this is what a commit has stored that arrived after the acknowledged one."""
+        if self.acknowledged is None or stored is None:
+            return False
+        found = _stored(stored)
         return (
-            self.acknowledged is not None
-            and stored is not None
-            and stored.offset != self.acknowledged.offset
-            and stored.offset in self.outdated - self.unconfirmed
+            found in self.outdated
+            and found not in self.unconfirmed
+            and found != _stored(self.acknowledged)
         )
+
+    def at(self, now: float) -> PendingCommits | None:
+        """What of them may still arrive; None if nothing may."""
+        unconfirmed = {one: until for one, until in self.unconfirmed.items() if until > now}
+        outdated = {one: until for one, until in self.outdated.items() if until > now}
+        if not (unconfirmed or outdated):
+            return None
+        if len(unconfirmed) + len(outdated) == len(self.unconfirmed) + len(self.outdated):
+            return self
+        return attrs.evolve(self, unconfirmed=unconfirmed, outdated=outdated)
 
 
 @final
 class LateCommits:
-    """The unanswered commits of one generation, and those of kept partitions from the one before.
+    """The commits of one generation that may arrive late.
 
     Args:
-        before: `left` of the generation before.
+        before: `pending` of the generation before.
 
     Attributes:
-        last_at: when the last commit was given up, by trio's clock; at first when the generation
-            began.
+        any_unanswered: whether a commit of this generation got no answer.
+        last_at: when the last one was given up, by trio's clock; at first when this was made.
+        more: is notified when another one got no answer.
     """
 
-    def __init__(self, before: Mapping[TopicPartition, LateCommit]) -> None:
-        self._late = dict(before)
+    def __init__(self, before: Mapping[TopicPartition, PendingCommits]) -> None:
+        self._inherited = before
+        self._pending: dict[TopicPartition, PendingCommits] = {}
+        self._began = False
+        self.any_unanswered = False
         self.last_at = trio.current_time()
+        self.more = Notifier()
+
+    def begin(self, kept: Collection[TopicPartition]) -> None:
+        """The generation has its partitions, and these have been this member's all the time."""
+        self._began = True
+        self._pending = {
+            name: attrs.evolve(commits, moves=0, inherited=True)
+            for name, commits in self._inherited.items()
+            if name in kept and commits.acknowledged is not None
+        }
 
     @property
-    def left(self) -> Mapping[TopicPartition, LateCommit]:
-        """The partitions that an unanswered commit may yet put back."""
-        return MappingProxyType(self._late)
+    def pending(self) -> Mapping[TopicPartition, PendingCommits]:
+        """The partitions of which a commit may arrive late; none before `begin`."""
+        return MappingProxyType(self._pending)
+
+    @property
+    def left_for_next(self) -> Mapping[TopicPartition, PendingCommits]:
+        """What the next generation has to know; before `begin` what this one was given."""
+        return dict(self._pending) if self._began else self._inherited
 
     def unanswered(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """A commit of these was sent and got no answer."""
+        self.any_unanswered = True
         self.last_at = trio.current_time()
-        until = self.last_at + _MAY_ARRIVE_FOR
-        for name, at in offsets.items():
-            known = self._late.get(name, LateCommit())
-            self._late[name] = attrs.evolve(
-                known, unconfirmed=known.unconfirmed | {at.offset}, until=until
+        until = self.last_at + MAY_ARRIVE_FOR
+        for name, position in offsets.items():
+            known = self._pending.get(name, PendingCommits())
+            self._pending[name] = attrs.evolve(
+                known,
+                unconfirmed={**known.unconfirmed, _stored(position): until},
+                inherited=False,
             )
+        self.more.notify()
 
     def acknowledged(
         self,
@@ -104,54 +147,51 @@ class LateCommits:
         moves: Mapping[TopicPartition, int],
     ) -> None:
         """A commit of these was answered without an error; ``moves`` are those of its caller."""
-        for name in offsets.keys() & self._late.keys():
-            known = self._late[name]
-            self._late[name] = attrs.evolve(
+        for name in offsets.keys() & self._pending.keys():
+            known = self._pending[name]
+            self._pending[name] = attrs.evolve(
                 known,
-                unconfirmed=frozenset(),
-                outdated=known.outdated | known.unconfirmed,
+                unconfirmed={},
+                outdated={**known.outdated, **known.unconfirmed},
                 acknowledged=offsets[name],
                 moves=moves[name],
             )
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Others store offsets of these from now on, such as a transaction's producer."""
+        """From now on somebody else stores offsets of these, such as a transaction's producer."""
         for name in partitions:
-            self._late.pop(name, None)
+            self._pending.pop(name, None)
 
     def forget_old(self) -> None:
-        """Forget those that cannot arrive any more."""
+        """Forget what cannot arrive any more."""
         now = trio.current_time()
-        self.forget([name for name, late in self._late.items() if late.until <= now])
+        left = {name: commits.at(now) for name, commits in self._pending.items()}
+        self._pending = {name: commits for name, commits in left.items() if commits is not None}
 
-    def begin(self, kept: Collection[TopicPartition]) -> None:
-        """A generation begins, in which no earlier commit can arrive; only these are still owned.
-
-        What had arrived before is put right by the first look.
-        """
-        self._late = {
-            name: attrs.evolve(late, moves=0, until=0.0)
-            for name, late in self._late.items()
-            if name in kept and late.acknowledged is not None
-        }
-
-    def to_look_at(self) -> Mapping[TopicPartition, LateCommit]:
-        """Those of which a commit was acknowledged after an unanswered one."""
-        return {name: late for name, late in self._late.items() if late.acknowledged is not None}
-
-    def put_back(
+    def overwritten(
         self, stored: Mapping[TopicPartition, OffsetAndMetadata | None]
-    ) -> Mapping[TopicPartition, LateCommit]:
+    ) -> dict[TopicPartition, PendingCommits]:
         """Those of these partitions whose stored offset is that of an outdated commit."""
         return {
-            name: late
-            for name, late in self._late.items()
-            if name in stored and late.put_back_by(stored[name])
+            name: commits
+            for name, commits in self._pending.items()
+            if name in stored and commits.overwritten_by(stored[name])
         }
+
+    def fetched(self, stored: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """Forget the inherited ones of these partitions that are not overwritten."""
+        overwritten = self.overwritten(stored)
+        self.forget(
+            [name for name in stored if name not in overwritten and self._pending[name].inherited]
+        )
 
     def corrected(
         self, stored: Mapping[TopicPartition, OffsetAndMetadata | None]
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """The stored offsets; where they were put back, those that were acknowledged."""
-        put_back = self.put_back(stored)
-        return {**stored, **{name: late.acknowledged for name, late in put_back.items()}}
+        """The stored offsets; where they were overwritten, those that were acknowledged."""
+        overwritten = self.overwritten(stored)
+        return {**stored, **{name: it.acknowledged for name, it in overwritten.items()}}
+
+
+def _stored(position: OffsetAndMetadata) -> _Stored:
+    return position.offset, position.metadata

@@ -29,7 +29,8 @@ fail. In all other cases the first end is the recorded one.
    cancelled.
 4. After a loss, the nursery and all scopes of `until_ended` are cancelled.
 
-**The drain** waits until no work is left, or for its deadline: ``drain_timeout``, or less if the
+**The drain** waits until no work is left, and then for a check of late commits if one may have
+arrived (``late_commits``), or for its deadline: ``drain_timeout``, or less if the
 rebalance would time out earlier. The rebalance time-out is counted from the sending of the last
 heartbeat that was answered without an error, because the rebalance cannot have begun before that.
 Heartbeats continue through the whole drain: without them a long drain would cost the membership.
@@ -299,12 +300,12 @@ class Lifecycle:
             self._ends_on_beat = True
             self.start_service(self._end_on_beat, end)
 
-    async def drain(self, last: Callable[[], Awaitable[None]]) -> None:
+    async def drain(self, when_done: Service) -> None:
         """Wait after a revocation until no work is left, or for a loss or the deadline.
 
         Args:
-            last: is called when no work is left, and cancelled by a loss or the deadline. Commits
-                can still be sent.
+            when_done: is called once no work is left, unless a loss or the deadline comes before;
+                they cancel it. Commits can still be sent in it.
         """
         limit = self._drain_limit()
         deadline = trio.current_time() + limit
@@ -313,8 +314,8 @@ class Lifecycle:
         with trio.move_on_at(deadline):
             await self._until_no_work()
             with self.until_ended():
-                await last()
-            await self._until_no_work()
+                await self._serve(when_done, ())
+            await self._until_no_work()  # some may have begun meanwhile
         if self.state is State.DRAINING:  # no loss has ended it, of which `end` takes note
             self.cut_short = self._working > 0
         self._finish()

@@ -18,7 +18,7 @@ from kgroup.client.cluster import Cluster
 from kgroup.client.subscription import Subscription
 from kgroup.config import GroupConfig
 from kgroup.event_emitter import EventEmitter
-from kgroup.generation.late_commits import LateCommit
+from kgroup.generation.late_commits import PendingCommits
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.interfaces import Clock, Compute, Coordinator, JoinResult, RecordSource
 from kgroup.retry_policy import OpenRecords
@@ -133,7 +133,7 @@ class PreviousGenerations:
         open_records: the records that have failed, and are to be tried again.
         ids: the member id and the generation id of the last generation; None before the first.
         unanswered: whether the coordinator may yet receive a commit of the last generation.
-        late_commits: what such commits may have put back.
+        late_commits: the commits without an answer that may have overwritten later ones.
         rebalance_requested: whether the member has just requested a rebalance because an assignment
             did not fit.
     """
@@ -146,13 +146,13 @@ class PreviousGenerations:
     open_records: OpenRecords | None = None
     ids: tuple[str, int] | None = None
     unanswered: bool = False
-    late_commits: Mapping[TopicPartition, LateCommit] = attrs.field(factory=dict)
+    late_commits: Mapping[TopicPartition, PendingCommits] = attrs.field(factory=dict)
     rebalance_requested: bool = False
 
     def lost(self) -> PreviousGenerations:
         """The same, after others may have been given the partitions."""
         claim = None if self.claim is None else attrs.evolve(self.claim, lost=True)
-        return attrs.evolve(self, retained=frozenset(), claim=claim)
+        return attrs.evolve(self, retained=frozenset(), claim=claim, late_commits={})
 
     def followed_by(self, answer: JoinResult) -> PreviousGenerations:
         """The same, for the generation of this answer to a JoinGroup.
@@ -166,7 +166,7 @@ class PreviousGenerations:
         """
         if self.ids is None or answer.generation_id - self.ids[1] in _WITHOUT_GAP:
             return self
-        return attrs.evolve(self, retained=frozenset(), read={})
+        return attrs.evolve(self, retained=frozenset(), read={}, late_commits={})
 
     def repeated_by(self, answer: JoinResult) -> bool:
         """Whether a JoinGroup was answered with the very generation that ended last."""

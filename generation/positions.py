@@ -23,9 +23,10 @@ it. What finds a start, by requests, is `StartFinder` (``start_finder``), which 
 it enters what it finds here and in the record source. These two keep one each because they differ:
 the source fetches ahead of the program, and commits are checked against what the program was given.
 
-INVARIANTS: no commit is sent that is behind its lower bound or past its upper bound. A commit is
-checked against the lower bound that its caller knew: if a seek moved the bound after the call, the
-commit is not refused because of the seek, and the response to the commit does not undo the seek.
+INVARIANTS: no commit of the program is sent that is behind its lower bound or past its upper bound.
+(``late_commit_watcher`` repeats one that was within them.) A commit is checked against the lower
+bound that its caller knew: if a seek moved the bound after the call, the commit is not refused
+because of the seek, and the response to the commit does not undo the seek.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, Partition
 from kgroup.functions import is_program_error
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
-from kgroup.generation.late_commits import LateCommit
+from kgroup.generation.late_commits import PendingCommits
 from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
@@ -187,12 +187,12 @@ class GenerationRunner:
     @property
     def unanswered(self) -> bool:
         """Whether the coordinator may yet receive a commit that was sent under this generation."""
-        return self._committer.unanswered
+        return self._committer.late.any_unanswered
 
     @property
-    def late_commits(self) -> Mapping[TopicPartition, LateCommit]:
-        """What commits that were sent under this generation may have put back at its end."""
-        return self._committer.late.left
+    def late_commits(self) -> Mapping[TopicPartition, PendingCommits]:
+        """The commits without an answer that may have overwritten later ones."""
+        return self._committer.late.left_for_next
 
     async def run(self, offer: Callable[[GenerationRunner], None]) -> None:
         """Run until every task has ended.
@@ -208,7 +208,7 @@ class GenerationRunner:
                 lifecycle.start_service(self._begin, offer)
                 await lifecycle.ending.wait()
                 if lifecycle.state is State.DRAINING:
-                    await lifecycle.drain(self._committer.restore_late_commits)
+                    await lifecycle.drain(self._committer.check_late_commits)
             if self.end.cause is Cause.CLOSED and self._commits_offsets:
                 self._report_missing_commits(never_committed(self._positions))
         finally:

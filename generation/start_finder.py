@@ -182,11 +182,9 @@ class StartFinder:
         Cancellation: the offsets connection may be broken; nothing else.
         """
         self._verifier.begin({name.topic for name in assignment.added if name not in own})
-        late = self._committer.late
-        late.begin([name for name in assignment.kept if name not in own])
-        committed = late.corrected(
-            await self.requests.committed([name for name in assignment if name not in own])
-        )
+        stored = await self.requests.committed([name for name in assignment if name not in own])
+        self._committer.late.begin(assignment.kept)
+        committed = self._committer.late.corrected(stored)
         known = {name: at.offset for name, at in committed.items() if at is not None}
         known.update(own)
         missing = [name for name in assignment.partitions if name not in known]

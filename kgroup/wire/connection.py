@@ -10,9 +10,8 @@ INVARIANTS:
   deadline, a response that cannot be read) is broken and closed: a response that is left in the
   stream would be taken for that of the next request;
 - before that byte nothing breaks it;
-- of a request whose connection is broken nothing more is sent: a commit or a JoinGroup that arrives
-  late, when others have followed on another connection, would be acted on. Only a LeaveGroup is
-  welcome at any time;
+- of a request that is given up nothing more is sent: the broker would act on it late, when others
+  have followed on another connection;
 - all errors are `KgroupError`, except for cancellation and invalid arguments.
 
 Source: the Kafka protocol guide; KIP-35 and KIP-511 (ApiVersions).
@@ -68,7 +67,6 @@ LARGE_RESPONSE: Final = 256 * 1024
 LOGIN_WAIT: Final = 1.0
 """Seconds after which a refused login is tried once more, with what is looked up again."""
 _NEGOTIATION: Final = "api_versions"
-_WELCOME_LATE: Final = "leave_group"
 _CLOSING: Final = 1.0
 """Seconds after which closing a stream by force is abandoned."""
 _CORRELATION_ID: Final = struct.Struct(">i")
@@ -290,6 +288,8 @@ class Connection:
         Cancellation: it is closed nevertheless.
         """
         self._closed = True
+        if self.busy:
+            discard_unsent(self._transport)
         await trio.aclose_forcefully(self._stream)
 
     def __repr__(self) -> str:
@@ -350,8 +350,6 @@ class Connection:
                     sent=True,
                 )
         except trio.Cancelled:
-            if api != _WELCOME_LATE:
-                discard_unsent(self._transport)
             await self._break(f"{kafka_name(api)} was cancelled or timed out before its response")
             raise
         except BaseException as error:
@@ -382,6 +380,7 @@ class Connection:
 
     async def _break(self, why: str) -> None:
         self._broken = self._broken or why
+        discard_unsent(self._transport)
         # Shielded, so that a pending cancellation replaces neither the response nor the error.
         # Closing by force waits for nothing, unless a user's own stream does.
         with trio.move_on_after(_CLOSING, shield=True):

@@ -1,21 +1,23 @@
-"""Looking for commits that arrive late, and committing again what they have put back."""
+"""Checks whether a commit has arrived late, and what is committed again."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.error_policy import Action, Reaction, Request, broker_error
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import CommitUnknownError, RequestTimeoutError
 from kgroup.events import CommitsRestored
 from kgroup.types import Cause, End
-from tests.generation.fakes import P0, FakeGeneration, at
+from tests.generation.fakes import P0, P1, FakeGeneration, at
 
+PRODUCER: Any = object()
 SILENCE = RequestTimeoutError("no response", sent=True)
 
 
@@ -33,13 +35,23 @@ async def one_unanswered() -> AsyncIterator[FakeGeneration]:
         fake.lifecycle.end(End(Cause.TASK_RETURNED))
 
 
+async def nothing(*_: object) -> None:
+    """A call that succeeds at once."""
+    await trio.lowlevel.checkpoint()
+
+
+async def forever(*_: object) -> None:
+    """A request that is never answered."""
+    await trio.sleep_forever()
+
+
 def restored(fake: FakeGeneration) -> list[CommitsRestored]:
     """The events of it."""
     return [one for one in fake.emitter.events if isinstance(one, CommitsRestored)]
 
 
-async def test_what_a_late_commit_put_back_is_committed_again(autojump_clock: MockClock) -> None:
-    """It is found by a look soon after, and reported."""
+async def test_what_a_late_commit_overwrote_is_committed_again(autojump_clock: MockClock) -> None:
+    """A check soon after finds it, and it is reported."""
     async with one_unanswered() as fake:
         await trio.sleep(20)
         assert len(fake.coordinator.commits) == 2
@@ -50,7 +62,7 @@ async def test_what_a_late_commit_put_back_is_committed_again(autojump_clock: Mo
         assert (event.offsets, event.found) == ({P0: 5}, {P0: 1})
 
 
-async def test_looks_become_rare_and_end(autojump_clock: MockClock) -> None:
+async def test_checks_become_rare_and_end(autojump_clock: MockClock) -> None:
     """A commit that never arrives costs some tens of requests in all."""
     async with one_unanswered() as fake:
         await trio.sleep(60)
@@ -70,7 +82,7 @@ async def test_looks_become_rare_and_end(autojump_clock: MockClock) -> None:
         assert len(fake.coordinator.fetched) > fetched
 
 
-async def test_without_a_later_commit_nothing_is_looked_up(autojump_clock: MockClock) -> None:
+async def test_without_a_later_commit_nothing_is_checked(autojump_clock: MockClock) -> None:
     """Whatever arrives then is not behind what was acknowledged."""
     fake = FakeGeneration()
     async with fake.lifecycle.open():
@@ -82,8 +94,8 @@ async def test_without_a_later_commit_nothing_is_looked_up(autojump_clock: MockC
     assert fake.coordinator.fetched == []
 
 
-async def test_a_commit_while_it_looks_is_not_undone(autojump_clock: MockClock) -> None:
-    """What a look has found is out of date if a commit was acknowledged meanwhile."""
+async def test_a_commit_during_a_check_is_not_undone(autojump_clock: MockClock) -> None:
+    """What a check has fetched is out of date if a commit was acknowledged meanwhile."""
     async with one_unanswered() as fake:
         fake.coordinator.stable = {P0: 1}
         fetch = fake.coordinator.fetch_offsets
@@ -111,8 +123,8 @@ async def test_a_seek_back_since_is_not_undone(autojump_clock: MockClock) -> Non
         assert fake.coordinator.commits[3:] == [at(p0=3)]
 
 
-async def test_a_look_that_fails_is_repeated(autojump_clock: MockClock) -> None:
-    """The failure is reported, and ends nothing."""
+async def test_a_check_that_fails_is_repeated(autojump_clock: MockClock) -> None:
+    """The failure is reported as one without which the generation continues."""
     async with one_unanswered() as fake:
         fetch = fake.coordinator.fetch_offsets
 
@@ -123,14 +135,14 @@ async def test_a_look_that_fails_is_repeated(autojump_clock: MockClock) -> None:
         fake.coordinator.fetch_offsets = refused  # type: ignore[assignment]
         await trio.sleep(10)
         assert fake.lifecycle.recorded_end is None
-        assert Request.FETCH_OFFSETS in {request for request, _ in fake.reports}
+        assert fake.reports[-1] == (Request.FETCH_OFFSETS, Reaction(Action.IGNORE))
         fake.coordinator.fetch_offsets = fetch  # type: ignore[method-assign]
         fake.coordinator.stable = {P0: 1}
         await trio.sleep(10)
         assert at(p0=5) in fake.coordinator.commits[2:]
 
 
-async def test_what_is_refused_is_no_longer_reported_as_restored(
+async def test_a_refused_commit_is_not_reported_as_restored(
     autojump_clock: MockClock,
 ) -> None:
     """A refusal of the second commit is an event like that of any commit."""
@@ -152,3 +164,107 @@ async def test_nothing_is_committed_past_the_lease(autojump_clock: MockClock) ->
         fake.lease.confirm(trio.current_time())
         await trio.sleep(20)
         assert fake.coordinator.commits[2:] == [at(p0=5)]
+
+
+async def test_what_the_end_of_the_generation_has_begun_commits_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    """Once no commit may be sent, a check sends none either."""
+    async with one_unanswered() as fake:
+        fake.coordinator.stable = {P0: 1}
+        fake.lifecycle.end(End(Cause.TASK_RETURNED))
+        fake.lifecycle._finish()
+        await fake.committer.check_late_commits()
+        assert len(fake.coordinator.commits) == 2
+
+
+async def test_another_unanswered_commit_is_checked_soon(autojump_clock: MockClock) -> None:
+    """However rare the checks have become, the next one comes after a heartbeat interval."""
+    async with one_unanswered() as fake:
+        await trio.sleep(500)
+        fake.lease.confirm(trio.current_time())
+        fake.coordinator.replies = [SILENCE]
+        with pytest.raises(CommitUnknownError):
+            await fake.commit(p0=6)
+        await fake.commit(p0=7)
+        fetched = len(fake.coordinator.fetched)
+        await trio.sleep(3.5)
+        assert len(fake.coordinator.fetched) == fetched + 1
+
+
+async def test_nobody_waits_long_for_what_gets_no_answer(autojump_clock: MockClock) -> None:
+    """The program's commits follow after a second, and the commit that was given up is noted."""
+    async with one_unanswered() as fake:
+        fake.coordinator.stable = {P0: 1}
+        fake.coordinator.replies = [trio.sleep_forever]
+        await trio.sleep(3.1)
+        assert len(fake.coordinator.commits) == 3
+        began = trio.current_time()
+        await fake.commit(p0=9)
+        assert trio.current_time() - began < 1.0
+        assert set(fake.committer.late.pending[P0].outdated) == {(1, ""), (5, "")}
+
+
+@pytest.mark.parametrize("cause", [Cause.TASK_RETURNED, Cause.MEMBERSHIP_LOST])
+@pytest.mark.parametrize("hangs", ["fetch", "commit"])
+async def test_the_end_does_not_wait_for_a_check(
+    autojump_clock: MockClock, hangs: str, cause: Cause
+) -> None:
+    """A loss cancels the check that is under way; a drain makes one of its own, for a moment."""
+    async with one_unanswered() as fake:
+        fake.coordinator.stable = {P0: 1}
+        if hangs == "commit":
+            fake.coordinator.replies = [trio.sleep_forever, trio.sleep_forever]
+        else:
+            fake.coordinator.fetch_offsets = forever  # type: ignore[assignment]
+        await trio.sleep(3.1)
+        began = trio.current_time()
+        fake.lifecycle.end(End(cause))
+        if cause is Cause.TASK_RETURNED:
+            await fake.lifecycle.drain(fake.committer.check_late_commits)
+    assert trio.current_time() - began <= (2.0 if cause is Cause.TASK_RETURNED else 0.0)
+
+
+async def test_the_partitions_that_were_restored_are_reported(autojump_clock: MockClock) -> None:
+    """Also if another one of the same commit was refused."""
+    async with one_unanswered() as fake:
+        fake.coordinator.replies = [SILENCE]
+        with pytest.raises(CommitUnknownError):
+            await fake.commit(p1=1)
+        await fake.commit(p1=5)
+        fake.coordinator.stable = {P0: 1, P1: 1}
+        fake.coordinator.replies = [{P1: ErrorCode.OFFSET_METADATA_TOO_LARGE}]
+        await trio.sleep(3.5)
+        (event,) = restored(fake)
+        assert event.offsets == {P0: 5}
+
+
+async def test_a_transaction_takes_over(autojump_clock: MockClock) -> None:
+    """Nothing is committed again once a producer has been given offsets of the partition."""
+    async with one_unanswered() as fake:
+        fake.coordinator.stable = {P0: 1}
+        fake.committer._hand_to = nothing  # type: ignore[assignment]
+        await fake.committer.commit_in_transaction(PRODUCER, at(p0=9))
+        await trio.sleep(20)
+        assert len(fake.coordinator.commits) == 2
+
+
+async def test_a_transaction_follows_a_commit_that_restores(autojump_clock: MockClock) -> None:
+    """Otherwise that commit could arrive after those of the producer."""
+    async with one_unanswered() as fake:
+        fake.coordinator.stable = {P0: 1}
+        calls: list[str] = []
+
+        async def slow() -> None:
+            await trio.sleep(0.5)
+            calls.append("answered")
+
+        async def hand_to(*_: object) -> None:
+            await trio.lowlevel.checkpoint()
+            calls.append("handed over")
+
+        fake.coordinator.replies = [slow]
+        fake.committer._hand_to = hand_to  # type: ignore[assignment]
+        await trio.sleep(3.1)
+        await fake.committer.commit_in_transaction(PRODUCER, at(p0=9))
+        assert calls == ["answered", "handed over"]

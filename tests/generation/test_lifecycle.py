@@ -34,14 +34,14 @@ class Life:
             emitter=self.emitter, source=self.source, group=OWNER, drain_timeout=limit
         )
         self.life = Lifecycle(member, MEMBERSHIP, trio.current_time())
-        self.last: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+        self.when_done: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
 
     async def run(self) -> None:
         """Run the lifecycle as a generation does."""
         async with self.life.open():
             await self.life.ending.wait()
             if self.life.state is State.DRAINING:
-                await self.life.drain(self.last)
+                await self.life.drain(self.when_done)
 
     async def begin(self, nursery: trio.Nursery) -> Lifecycle:
         """Start the lifecycle in a task."""
@@ -172,6 +172,60 @@ async def test_a_loss_cuts_nothing_short_without_work(
         made.life.end(LOSS)
         await made.life.wait_ended()
         assert not made.life.cut_short
+
+
+async def test_what_a_drain_does_last(autojump_clock: MockClock, running: Life) -> None:
+    """It happens when no work is left; what begins meanwhile is waited for."""
+    order: list[str] = []
+
+    async def work() -> None:
+        await trio.sleep(2)
+        order.append("work")
+
+    async def when_done() -> None:
+        order.append("when done")
+        assert running.life.state is State.DRAINING
+        nursery.start_soon(running.life.run_within, work)
+        await trio.sleep(1)
+
+    running.when_done = when_done
+    running.life.start_work(work, ())
+    async with trio.open_nursery() as nursery:
+        running.life.end(REBALANCE)
+        await running.life.ended.wait()
+        assert order == ["work", "when done", "work"]
+
+
+async def test_a_loss_ends_what_a_drain_does_last(autojump_clock: MockClock, running: Life) -> None:
+    """So does its deadline; nothing is cut short, because no work of the program was left."""
+    for lose in (True, False):
+        made = Life()
+        made.when_done = trio.sleep_forever
+        async with trio.open_nursery() as nursery:
+            await made.begin(nursery)
+            began = trio.current_time()
+            made.life.end(REBALANCE)
+            await trio.sleep(1)
+            if lose:
+                made.life.end(LOSS)
+        assert trio.current_time() - began == pytest.approx(1 if lose else 10)
+        assert not made.life.cut_short
+
+
+async def test_an_error_of_what_a_drain_does_last_surfaces(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """Like that of any service; the recorded end stays."""
+
+    async def when_done() -> None:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("a bug")
+
+    running.when_done = when_done
+    running.life.end(REBALANCE)
+    await running.life.ended.wait()
+    assert [str(one) for one in running.life.errors] == ["a bug"]
+    assert running.life.recorded_end is REBALANCE
 
 
 async def test_a_drain_has_one_deadline(autojump_clock: MockClock, running: Life) -> None:

@@ -21,6 +21,7 @@ from kgroup.errors import (
     OffsetOutOfRangeError,
 )
 from kgroup.events import CommitRefused, Committed, Event, OffsetReset
+from kgroup.generation.late_commits import LateCommits
 from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.read_epochs import ReadEpochs
 from kgroup.generation.start_finder import StartFinder
@@ -125,6 +126,23 @@ async def test_committed_offsets(nursery: trio.Nursery, autojump_clock: MockCloc
     assert await it.starts.requests.committed([P0, P1]) == {P0: OffsetAndMetadata(7), P1: None}
     with trio.testing.assert_checkpoints():
         assert await it.starts.requests.committed([]) == {}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_late_commit_of_the_generation_before(
+    nursery: trio.Nursery, autojump_clock: MockClock, kept: bool
+) -> None:
+    """A kept partition starts at what was acknowledged after it; one that others had does not."""
+    before = LateCommits({})
+    before.begin([])
+    before.unanswered(at(p0=1))
+    before.acknowledged(at(p0=5), {P0: 0})
+    it = Starting(nursery, EARLIEST)
+    it.fake.committer.late = LateCommits(before.left_for_next)
+    it.lookup.coordinator.stable = {P0: 1, P1: 3}
+    await it.starts.begin(Assignment((P0, P1), (P0,) if kept else ()), {})
+    assert it.fake.positions.start_offsets == {P0: 5 if kept else 1, P1: 3}
+    assert set(it.fake.committer.late.pending) == ({P0} if kept else set())
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,13 @@ from kgroup.errors import (
     KgroupError,
     ProtocolError,
     RequestTimeoutError,
+    TransportError,
     UnsupportedVersionError,
 )
 from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.codec import encode_response
 from kgroup.wire.connection import LARGE_RESPONSE, Connection
+from kgroup.wire.login import ConnectionSecurity
 from kgroup.wire.versions import SUPPORTED_REQUESTS
 from kgroup.worker_thread import compute_inline
 from tests.wire.scripted import NO_TIME, RANGES, Peer, ScriptedBroker, api_keys
@@ -581,15 +583,19 @@ async def test_a_large_response_is_decoded_in_a_thread(nursery: trio.Nursery) ->
     assert named == ["kgroup-decode JoinGroup"]
 
 
-@pytest.mark.parametrize(("api", "arrives"), [("offset_commit", False), ("leave_group", True)])
-async def test_a_request_that_is_given_up_is_not_sent_on(api: str, arrives: bool) -> None:
-    """A peer that does not read meanwhile gets it only if it may arrive at any time."""
-    fields: dict[str, Any] = {"group_id": "g" * 4_000}
-    if api == "leave_group":
-        fields["members"] = [{"member_id": "m" * 4_000, "reason": "r" * 4_000}]
-    else:
-        fields |= {"generation_id_or_member_epoch": 1, "member_id": "m" * 4_000, "topics": []}
-        fields["group_instance_id"] = "i" * 4_000
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("given_up_by", ["timeout", "aclose", "nothing"])
+async def test_a_request_that_is_given_up_is_not_sent_on(
+    given_up_by: str, wrapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that has not read it yet never gets the whole of it, also with TLS in between."""
+    if wrapped:
+
+        async def secure(_: object, transport: trio.SocketStream, *__: str) -> trio.abc.Stream:
+            return trio.StapledStream(transport, transport)
+
+        monkeypatch.setattr(ConnectionSecurity, "secure", secure)
+    fields = {"group_id": "g" * 10_000, "generation_id": 1, "member_id": "m"}
     given_up, over, received = trio.Event(), trio.Event(), bytearray()
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -606,10 +612,24 @@ async def test_a_request_that_is_given_up_is_not_sent_on(api: str, arrives: bool
         await nursery.start(trio.serve_listeners, serve, listeners)
         host, port = listeners[0].socket.getsockname()
         connection = await Connection.open(open_tcp, host, port, client_id="c", timeout=10)
-        with pytest.raises(RequestTimeoutError) as caught:
-            await connection.request(api, fields, timeout=0.2)
-        assert caught.value.sent
+
+        async def send() -> None:
+            with pytest.raises(TransportError) as caught:
+                await connection.request(
+                    "heartbeat", fields, timeout=0.2 if given_up_by == "timeout" else 60
+                )
+            assert caught.value.sent
+
+        async with trio.open_nursery() as sender:
+            sender.start_soon(send)
+            if given_up_by == "nothing":
+                given_up.set()
+                while len(received) < 10_000:
+                    await trio.lowlevel.checkpoint()
+            if given_up_by != "timeout":
+                await trio.testing.wait_all_tasks_blocked()
+                await connection.aclose()
         given_up.set()
         await over.wait()
         nursery.cancel_scope.cancel()
-    assert (len(received) > 12_000) is arrives
+    assert (len(received) > 10_000) is (given_up_by == "nothing")

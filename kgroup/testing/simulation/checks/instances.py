@@ -14,12 +14,14 @@ from kgroup.error_codes import ErrorCode
 from kgroup.events import CommitRefused, Committed, GenerationEnded, Joined
 from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.groups import DEAD
-from kgroup.testing.simulation.checks.programs import HeldGeneration, LifeView
+from kgroup.testing.simulation.checks.programs import HeldGeneration
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.faults import (
+    ALL,
     BrokerDies,
     BrokerStops,
     CoordinatorMoves,
+    Fault,
     SlowBroker,
     SlowNetwork,
     Split,
@@ -34,6 +36,7 @@ from kgroup.testing.simulation.history import (
     RequestHandled,
     SimulationEnded,
 )
+from kgroup.testing.simulation.logins import user_of
 from kgroup.testing.simulation.plan import Plan
 
 _SLACK: Final = 1.0
@@ -56,9 +59,9 @@ class Instances(Check):
     The older program learns of it from its next request, or else from its own lease. Its generation
     may end later only while it waits for the response to a commit that it sent before, and no
     longer than a lost generation waits for its commits; see ``Lifecycle``. A program that was
-    frozen for longer than its session learns of it from its first heartbeat after that, or from
-    the SyncGroup that has to confirm the heartbeat's answer; a fault may delay each of them for a
-    request time-out.
+    frozen learns of it when it wakes, from its first heartbeat, or from the SyncGroup that has to
+    confirm the heartbeat's answer. A fault of its network or of a broker, at that time, may delay
+    each of them for a request time-out.
     """
 
     number: ClassVar[int] = 11
@@ -73,9 +76,8 @@ class Instances(Check):
         self._unaware: Final[dict[str, HeldGeneration]] = {}
         self._commit_ended_at: Final[dict[str, float]] = {}
         """When the last commit that each of these members may have waited for ended."""
-        self._delays = 0
-        """How many faults delay answers now."""
-        self._delayed_until = -math.inf
+        self._delays: Final[dict[Fault, tuple[float, float]]] = {}
+        """When each fault that may delay answers began and ended."""
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
@@ -187,7 +189,7 @@ class Instances(Check):
         if late is None:
             return
         life = self.views.programs.life(*held.life)
-        waking = at - life.thawed_at < self._longest_waking(held, life)
+        waking = at - life.thawed_at < self._longest_waking(held, life.thawed_at)
         if not (life.frozen or waking or (life.over and held.ended is None)):
             self.report(
                 at,
@@ -195,16 +197,23 @@ class Instances(Check):
             )
 
     def _fault_began(self, entry: FaultBegan) -> None:
-        self._delays += isinstance(entry.fault, _DELAYS_ANSWERS)
+        if isinstance(entry.fault, _DELAYS_ANSWERS):
+            self._delays[entry.fault] = entry.at, math.inf
 
     def _fault_ended(self, entry: FaultEnded) -> None:
-        if isinstance(entry.fault, _DELAYS_ANSWERS):
-            self._delays -= 1
-            self._delayed_until = entry.at
+        if entry.fault in self._delays:
+            began, _ = self._delays[entry.fault]
+            self._delays[entry.fault] = began, entry.at
 
-    def _longest_waking(self, held: HeldGeneration, life: LifeView) -> float:
+    def _longest_waking(self, held: HeldGeneration, thawed_at: float) -> float:
         """In which time a program that was frozen has to notice what happened meanwhile."""
-        if self._delays or self._delayed_until > life.thawed_at:
+        names = (ALL, user_of(held.life[0]))
+        delayed = any(
+            began < thawed_at + _SLACK and ended > thawed_at
+            for fault, (began, ended) in self._delays.items()
+            if getattr(fault, "process", ALL) in names
+        )
+        if delayed:
             return 2 * self.views.programs.settings(held).request_timeout + _SLACK
         return _SLACK
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
@@ -114,7 +115,7 @@ class LifeView:
         group_instance_id: its instance id, or None.
         over: whether it has ended or crashed.
         frozen: whether it is frozen.
-        thawed_at: when it was thawed last, 0 if it never was.
+        thawed_at: when it was thawed last.
         held_generations: for each of its groups its last generation.
         member_ids: for each of its groups the member ids that it has had.
         owners: for each partition the generation that received it last.
@@ -124,7 +125,7 @@ class LifeView:
     group_instance_id: str | None = None
     over: bool = False
     frozen: bool = False
-    thawed_at: float = 0.0
+    thawed_at: float = -math.inf
     held_generations: dict[str, HeldGeneration] = attrs.field(factory=dict)
     member_ids: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
     owners: dict[TopicPartition, HeldGeneration] = attrs.field(factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -11,7 +12,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.events import CommitRefused
 from kgroup.testing.simulation.checks.handovers import Handovers
 from kgroup.testing.simulation.checks.instances import Instances
-from kgroup.testing.simulation.faults import Fault, Split, Stop
+from kgroup.testing.simulation.faults import BrokerDies, Fault, Split, Stop
 from kgroup.testing.simulation.history import (
     FaultBegan,
     FaultEnded,
@@ -24,6 +25,8 @@ from kgroup.types import Cause
 from tests.testing.simulation.checks.stories import DRAIN, P0, P1, REQUEST, SESSION, Story, replaced
 
 SPLIT: Final = Split(at=0.0, seconds=1.0, process="a", broker="*")
+OTHERS: Final = Split(at=0.0, seconds=1.0, process="b", broker="*")
+DIES: Final = BrokerDies(at=0.0, seconds=1.0, broker="b1")
 STOP: Final = Stop(at=0.0, seconds=1.0, process="b")
 
 
@@ -135,32 +138,54 @@ def test_a_frozen_member_notices_when_it_thaws(thawed: bool) -> None:
     assert story.broken(Instances) == []
 
 
+LONG = 2 * REQUEST
+
+
 @pytest.mark.parametrize(
-    ("fault", "seconds", "notices"),
+    ("fault", "began", "ended", "seconds", "notices"),
     [
-        pytest.param(None, 0.5, True, id="nothing delays its heartbeat"),
-        pytest.param(None, 2.0, False, id="nothing delays its heartbeat, and it is late"),
-        pytest.param(SPLIT, 2 * REQUEST, True, id="its requests time out"),
-        pytest.param(SPLIT, 2 * REQUEST + 2, False, id="it waits for longer than they take"),
-        pytest.param(STOP, 2.0, False, id="a fault that delays no answer"),
+        pytest.param(SPLIT, -9.0, -1.0, 0.5, True, id="no fault, and it is in time"),
+        pytest.param(SPLIT, -9.0, -1.0, 2.0, False, id="the fault ended before it woke"),
+        pytest.param(SPLIT, -1.0, 0.5, LONG, True, id="the fault ended after it woke"),
+        pytest.param(SPLIT, -1.0, math.inf, LONG, True, id="the fault has not ended"),
+        pytest.param(SPLIT, 0.5, math.inf, LONG, True, id="the fault began as it woke"),
+        pytest.param(SPLIT, 2.0, math.inf, LONG, False, id="the fault began too late"),
+        pytest.param(DIES, -1.0, 0.5, LONG, True, id="a fault of a broker"),
+        pytest.param(SPLIT, -1.0, 0.5, LONG + 2, False, id="it waits for longer than time-outs"),
+        pytest.param(STOP, -1.0, 0.5, 2.0, False, id="a fault that delays no answer"),
+        pytest.param(OTHERS, -1.0, 0.5, 2.0, False, id="a fault of another member"),
     ],
 )
 def test_a_fault_may_delay_what_a_thawed_member_learns_from(
-    fault: Fault | None, seconds: float, notices: bool
+    fault: Fault, began: float, ended: float, seconds: float, notices: bool
 ) -> None:
     """It learns of its replacement from answers, and waits for each no longer than a time-out."""
     story = replaced()
     story.record(ProcessFrozen, process="a", life=1)
     story.wait(SESSION * 3)
-    if fault is not None:
-        story.record(FaultBegan, fault=fault, members=(), coordinator="Stable")
-    story.record(ProcessThawed, process="a", life=1)
-    if fault is not None:
-        story.record(FaultEnded, fault=fault)
-    story.wait(seconds)
-    story.end("a", Cause.FENCED)
+    steps: list[tuple[float, Callable[[], None]]] = [
+        (began, lambda: story.record(FaultBegan, fault=fault, members=(), coordinator="Stable")),
+        (0.0, lambda: story.record(ProcessThawed, process="a", life=1)),
+        (ended, lambda: story.record(FaultEnded, fault=fault)),
+        (seconds, lambda: story.end("a", Cause.FENCED)),
+    ]
+    thaws = story.at
+    for at, step in sorted(steps, key=lambda one: one[0]):
+        if at < math.inf:
+            story.at = thaws + at
+            step()
     story.record(SimulationEnded)
     assert bool(story.broken(Instances)) is not notices
+
+
+def test_a_fault_excuses_no_member_that_was_not_frozen() -> None:
+    """Such a member has its lease, and ends when that is over."""
+    story = replaced()
+    story.record(FaultBegan, fault=SPLIT, members=(), coordinator="Stable")
+    story.wait(SESSION + 2)
+    story.end("a", Cause.FENCED)
+    story.record(SimulationEnded)
+    assert len(story.broken(Instances)) == 1
 
 
 def test_a_crashed_member_need_not_notice() -> None:
