@@ -49,3 +49,19 @@ def test_a_commit_that_arrives_after_later_ones() -> None:
         ),
     )
     assert simulate(plan, default_worker).violations == ()
+
+
+def test_a_member_that_is_closed_as_it_thaws() -> None:
+    """Its group went on without it long ago, so its end hands over nothing."""
+    plan = generate_plan(Scenario(), 9867605)
+    plan = attrs.evolve(
+        plan,
+        duration=168.0,
+        members=tuple(one for one in plan.members if one.name != "m2"),
+        faults=(
+            faults.Freeze(at=122.983, seconds=41.656, process="m1"),
+            faults.Stop(at=151.211, seconds=0.02, process="m1"),
+            faults.Stop(at=151.211, seconds=9.0, process="m3"),
+        ),
+    )
+    assert simulate(plan, default_worker).violations == ()

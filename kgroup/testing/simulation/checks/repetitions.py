@@ -109,6 +109,8 @@ class Repetitions(Check):
         held = self.views.programs.held_generation(entry, event.group_id, event.epoch)
         if held is None or held.refused or not self._had_time(held, event, entry.at):
             return
+        if held.member_id not in self.views.groups[event.group_id].members:
+            return  # removed while it was frozen, so others may have been given the partitions
         given_up = self._given_up[event.group_id]
         for partition, offset in held.processed.items():
             given_up[partition] = max(offset, given_up.get(partition, 0))

@@ -110,6 +110,19 @@ def test_what_was_not_handed_over_cleanly_may_come_again(story: Story) -> None:
     assert len(story.broken(Repetitions)) == 1
 
 
+def test_a_member_that_was_removed_hands_over_nothing() -> None:
+    """It was frozen past its session, and closes when it wakes, before any request is refused."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    story.hand_out("a", P0, 5, 10)
+    story.process("a", P0, 5, 8)
+    story.end("b")
+    story.rebalance({"b": [P0, P1]})
+    story.end("a", Cause.CLOSED)
+    story.hand_out("b", P0, 5, 10)
+    assert story.broken(Repetitions) == []
+
+
 def test_a_replaced_member_may_read_what_its_successor_has_committed() -> None:
     """It learns of its replacement from its next heartbeat; invariant 11 bounds the time."""
     story = replaced()
