@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.errors import CommitUnknownError
+from kgroup.errors import CommitUnknownError, GroupClosedError
 from kgroup.events import CommitsRestored
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
@@ -125,3 +125,34 @@ async def test_a_kept_partition_continues_at_what_was_acknowledged(
         await trio.sleep(5)
         assert await here.committed() == {P0: 5}
         assert len(here.events_of(CommitsRestored)) == 1
+
+
+async def test_what_others_own_is_left_to_them(autojump_clock: MockClock) -> None:
+    """A member whose generation ends before it has begun with its partitions commits nothing again.
+
+    The owner since then has gone back on purpose, to what the unanswered commit would have stored.
+    """
+    settings = {**PROMPT, "assignors": ["sticky"]}
+    async with harness() as here, here.group(**settings) as group, trio.open_nursery() as nursery:
+        first = await group.next()
+        await commit_late(here, first, 60.0)
+        here.broker.slow(10.0, "join_group", times=1)
+        await here.broker.remove_member("group", first.member_id)
+
+        async def rejoin() -> None:
+            with pytest.raises(GroupClosedError):
+                await group.next()
+
+        nursery.start_soon(rejoin)
+        await first.wait_ended()
+        async with here.group(assignors=["sticky"]) as other:
+            second = await other.next()
+            second.seek(P0, 0)
+            await second.commit({P0: 1}, beyond_read=True)
+            here.broker.slow(1.0, "sync_group", match=lambda it: it.member_id != second.member_id)
+            third = await other.next()
+            assert list(third.assignment) == [P0]
+            here.broker.slow(8.0, "metadata")
+            await trio.sleep(2)
+            await group.aclose()
+            assert await here.committed() == {P0: 1}
