@@ -133,6 +133,8 @@ class Instances(Check):
             at, successor = replaced[member_id]
             if member_id == event.member_id and groups.joined.get(member_id, 0.0) < at:
                 continue  # it was replaced before its program got the member id
+            if self._had_lost(event.group_id, member_id, at):
+                continue  # a failover had brought back what its program knew to be lost
             other = groups.owners.get(successor, entry.process)
             if other != entry.process and self._was_member(event.group_id, successor):
                 self.report(
@@ -143,6 +145,13 @@ class Instances(Check):
         held = self.views.programs.held_generation(entry, event.group_id, event.epoch)
         if held is not None and event.member_id in replaced:
             self._unaware[event.member_id] = held
+
+    def _had_lost(self, group_id: str, member_id: str, at: float) -> bool:
+        """Whether a program had already learnt then that it was a member no more."""
+        held = self.views.programs.latest(group_id, member_id)
+        if held is None or held.ended is None:
+            return False
+        return not held.ended.end.can_commit and held.ended_at <= at
 
     def _was_member(self, group_id: str, successor: str) -> bool:
         """Whether the successor was a member until this one joined, or still is."""

@@ -63,6 +63,7 @@ class HeldGeneration:
         processed: for each partition the end of the records that were processed.
         draining_at: when the program reported the beginning of its drain, if it did.
         ended: the event that reported its end, if there was one.
+        ended_at: when.
         over: whether the generation or its program has ended.
         was_frozen: whether the program was frozen during the generation.
         refused: whether a commit of it failed, or may have failed.
@@ -87,6 +88,7 @@ class HeldGeneration:
     processed: dict[TopicPartition, int] = attrs.field(factory=dict)
     draining_at: float | None = None
     ended: GenerationEnded | None = None
+    ended_at: float = math.inf
     over: bool = False
     was_frozen: bool = False
     refused: bool = False
@@ -300,7 +302,8 @@ class ProgramsView:
         event = entry.event
         assert isinstance(event, GenerationEnded)
         if held := self.held_generation(entry, event.group_id, event.epoch):
-            held.ended = held.ended or event
+            if held.ended is None:
+                held.ended, held.ended_at = event, entry.at
             held.over = True
 
     def _accepted(self, entry: RequestHandled) -> None:

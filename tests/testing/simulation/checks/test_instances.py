@@ -208,6 +208,25 @@ def test_a_replaced_program_that_joins_again_breaks_it() -> None:
     assert what == ("a has joined again, although twin had taken its instance id 'one'")
 
 
+@pytest.mark.parametrize("cause", [Cause.MEMBERSHIP_LOST, Cause.REBALANCE])
+def test_a_program_that_had_lost_its_membership_is_a_new_one(cause: Cause) -> None:
+    """It joins as if it had just started, also if a failover brought its old member id back."""
+    story = Story()
+    story.instances = {"a": "one"}
+    story.begin("a")
+    story.rebalance({"a": [P0, P1]})
+    story.end("a", cause)
+    story.instances["twin"] = "one"
+    story.answer_join(story.park_join("twin", known=False), "twin")
+    story.at_once()
+    story.group("Stable", {"twin": [P0, P1]})
+    story.report_joined("twin")
+    story.ids["a"] = "a-second-id"
+    story.group("Stable", {"a": [P0, P1]})
+    story.report_joined("a")
+    assert bool(story.broken(Instances)) is (cause is Cause.REBALANCE)
+
+
 def test_a_replacement_lost_in_a_failover_does_not_count() -> None:
     """A new coordinator does not know a replacement that was not written."""
     story = replaced()
