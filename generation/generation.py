@@ -31,6 +31,7 @@ from kgroup.interfaces import Batch
 from kgroup.loop_thread import LoopThread
 from kgroup.retry_policy import OpenRecords
 from kgroup.types import Assignment, Cause, End, Membership, Offsets, TopicPartition
+from kgroup.uncopied import SEND_MESSAGES, Uncopied
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -49,7 +50,7 @@ _ADVICE: Final = {Cause.CLOSED: _CLOSED, Cause.CANCELLED: _CLOSED, Cause.TASK_RA
 """What follows an end after which the group closes; after others it is `_NEXT`."""
 
 
-class MembershipView:
+class MembershipView(Uncopied):
     """The properties of a membership, for classes that belong to one generation.
 
     Args:
@@ -60,6 +61,7 @@ class MembershipView:
         {"start": "start_soon(fn, *args), which runs an async function in a task"}
     )
     """What a class has in place of a method that another package's generation has."""
+    _in_its_place = SEND_MESSAGES
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership

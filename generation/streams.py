@@ -21,6 +21,7 @@ from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
 from kgroup.retry_policy import OpenRecords
 from kgroup.types import TopicPartition
+from kgroup.uncopied import SEND_MESSAGES, Uncopied
 
 
 @final
@@ -49,7 +50,7 @@ class GenerationParts:
     open_records: OpenRecords = attrs.field(factory=OpenRecords)
 
 
-class PartitionStream:
+class PartitionStream(Uncopied):
     """The partitions that a stream of one generation holds. Made by the class that is a stream.
 
     Args:
@@ -60,6 +61,8 @@ class PartitionStream:
     Attributes:
         partitions: those of this stream.
     """
+
+    _in_its_place = SEND_MESSAGES
 
     def __init__(
         self,

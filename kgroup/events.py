@@ -188,8 +188,10 @@ class Assigned(Event):
     """
 
     assignment: Assignment
-    start_offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
-    start_origins: Mapping[TopicPartition, str] = attrs.field(converter=_texts, factory=dict)
+    start_offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets, hash=False)
+    start_origins: Mapping[TopicPartition, str] = attrs.field(
+        converter=_texts, factory=dict, hash=False
+    )
 
     def message(self) -> str:
         """See ``Event``."""
@@ -231,7 +233,7 @@ class AssignmentRefused(Event):
     """
 
     level: ClassVar[int] = logging.WARNING
-    entries: Mapping[str, str]
+    entries: Mapping[str, str] = attrs.field(hash=False)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -248,7 +250,7 @@ class TopicsRefused(Event):
     """
 
     level: ClassVar[int] = logging.WARNING
-    topics: Mapping[str, str]
+    topics: Mapping[str, str] = attrs.field(hash=False)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -296,7 +298,7 @@ class TopicsMissing(Event):
 
     level: ClassVar[int] = logging.WARNING
     topics: tuple[str, ...]
-    nearest: Mapping[str, str] = attrs.field(factory=dict)
+    nearest: Mapping[str, str] = attrs.field(factory=dict, hash=False)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -321,7 +323,7 @@ class PatternsUnmatched(Event):
 
     level: ClassVar[int] = logging.WARNING
     patterns: tuple[str, ...]
-    nearest: Mapping[str, str] = attrs.field(factory=dict)
+    nearest: Mapping[str, str] = attrs.field(factory=dict, hash=False)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -439,7 +441,7 @@ class Committed(Event):
     """
 
     level: ClassVar[int] = logging.DEBUG
-    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
+    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets, hash=False)
     seconds: float = 0.0
 
     def message(self) -> str:
@@ -459,7 +461,7 @@ class CommitRefused(Event):
     """
 
     level: ClassVar[int] = logging.WARNING
-    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
+    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets, hash=False)
     reason: str
     stale: bool
     seconds: float = 0.0
@@ -479,8 +481,8 @@ class CommitsRestored(Event):
     """
 
     level: ClassVar[int] = logging.WARNING
-    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
-    found: Mapping[TopicPartition, int] = attrs.field(converter=_offsets)
+    offsets: Mapping[TopicPartition, int] = attrs.field(converter=_offsets, hash=False)
+    found: Mapping[TopicPartition, int] = attrs.field(converter=_offsets, hash=False)
 
     def message(self) -> str:
         """See ``Event``."""
@@ -887,7 +889,7 @@ class _BatchEvent(Event):
     """
 
     batch_id: str
-    ranges: Mapping[TopicPartition, tuple[int, int]] = attrs.field(converter=_ranges)
+    ranges: Mapping[TopicPartition, tuple[int, int]] = attrs.field(converter=_ranges, hash=False)
 
     def _batch(self) -> str:
         return f"batch {self.batch_id[:8]}"

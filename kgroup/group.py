@@ -70,6 +70,7 @@ from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase, StatusRecorder
 from kgroup.tracebacks import raise_outside
 from kgroup.types import Cause, End
+from kgroup.uncopied import MAKE_ANOTHER, Uncopied
 from kgroup.watchers.heartbeat import LATE_PART
 from kgroup.wire.byte_streams import open_tcp
 from kgroup.wire.logins import Logins, logins_of
@@ -95,7 +96,7 @@ def default_runtime() -> Runtime:
 
 
 @final
-class ConsumerGroup:
+class ConsumerGroup(Uncopied):
     """A member of a consumer group.
 
     Use it as ``async with``, and iterate over it::
@@ -130,6 +131,8 @@ class ConsumerGroup:
         FatalGroupError: from ``async with``; a fatal error closed the group, and no `next()` has
             raised it yet.
     """
+
+    _in_its_place = MAKE_ANOTHER
 
     def __init__(
         self,

@@ -6,7 +6,16 @@ This module has only Protocols and the values that their methods take and return
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol, Self, TypeAlias, TypeVar, final, runtime_checkable
+from typing import (
+    Any,
+    Protocol,
+    Self,
+    SupportsIndex,
+    TypeAlias,
+    TypeVar,
+    final,
+    runtime_checkable,
+)
 
 import attrs
 import trio
@@ -21,6 +30,7 @@ from kgroup.types import (
     TopicInfo,
     TopicPartition,
 )
+from kgroup.uncopied import SEND_MESSAGES, refused_copy
 
 T = TypeVar("T")
 
@@ -178,6 +188,9 @@ class Batch:
     Both say how many records were not handed out. An iteration is no checkpoint, and a cancellation
     does not affect it. ``messages`` can always be read, whatever has become of the generation.
 
+    A batch of a generation can be neither pickled nor copied by ``copy.deepcopy``; its ``messages``
+    can. Batches are hashable, whatever their messages are.
+
     A batch that a program or a ``RecordSource`` makes itself knows of no lease: iterating over it
     is iterating over ``messages``. `Generation.records` returns it with the lease of its
     generation.
@@ -205,7 +218,10 @@ class Batch:
     """
 
     partition: TopicPartition
-    messages: Sequence[Message] = attrs.field(repr=lambda messages: f"<{len(messages)} messages>")
+    messages: Sequence[Message] = attrs.field(
+        hash=False,  # librdkafka's are not hashable
+        repr=lambda messages: f"<{len(messages)} messages>",
+    )
     next_offset: int
     epoch: int
     start_offset: int = attrs.field(
@@ -226,6 +242,15 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.messages)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        # A copy would hand records out without checking the lease.
+        if self._iterate is not None:
+            raise refused_copy(self, SEND_MESSAGES)
+        return super().__reduce_ex__(protocol)
+
+    def __copy__(self) -> Self:
+        return self
 
 
 Starts: TypeAlias = Mapping[TopicPartition, int | None]

@@ -99,7 +99,7 @@ class GroupStatus:
     lease: float = 0.0
     heartbeat_age: float = 0.0
     batch_age: float = 0.0
-    lag: Mapping[TopicPartition, int | None] = attrs.field(factory=dict)
+    lag: Mapping[TopicPartition, int | None] = attrs.field(factory=dict, hash=False)
     buffered_records: int = 0
     buffered_bytes: int = 0
 

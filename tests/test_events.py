@@ -598,6 +598,12 @@ def test_rows_per_second_are_of_the_whole_batch() -> None:
     assert attrs.evolve(batch, planning=0, running=0, committing=0).rows_per_second == 0
 
 
+@pytest.mark.parametrize(("kind", "fields", "level", "message"), EVENTS)
+def test_every_event_is_hashable(kind: type[Event], fields: Any, level: int, message: str) -> None:
+    """Events can be in sets and keys of dicts, also those with mappings; equal ones are one."""
+    assert len({kind(group_id="g", **fields), kind(group_id="g", **fields)}) == 1
+
+
 def test_events_are_values() -> None:
     """Events are frozen, and equal if their fields are."""
     event = Joining(group_id="g", reason="r")

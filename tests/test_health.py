@@ -123,3 +123,10 @@ def test_the_limits() -> None:
     for name in given:
         with pytest.raises(ArgumentError, match=name):
             limits_of(config, **{**given, name: -1.0})
+
+
+def test_a_judgement_is_hashable() -> None:
+    """A health and its status can be in sets and keys of dicts; equal ones are one."""
+    lag = {TopicPartition("t", 0): 3}
+    made = [judge(GroupStatus(group_id="g", phase=Phase.IDLE, lag=lag), LIMITS) for _ in range(2)]
+    assert len(set(made)) == len({one.status for one in made}) == 1

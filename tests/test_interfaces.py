@@ -30,6 +30,16 @@ def test_a_batch_that_a_program_makes_knows_no_lease() -> None:
     assert not hasattr(batch, "__getitem__")
 
 
+def test_a_batch_is_hashable() -> None:
+    """It can be a key of a dict, also if its messages cannot be; equal ones are one key."""
+    messages: list[Any] = [SimpleNamespace(offset=lambda: 2)]
+    made = [
+        Batch(partition=TopicPartition("t", 0), messages=messages, next_offset=3, epoch=1)
+        for _ in range(2)
+    ]
+    assert len(set(made)) == 1
+
+
 def test_which_objects_conform() -> None:
     """Built-in assignors, both clocks and Python's ``Random`` conform to their Protocols."""
     assert all(isinstance(assignor, Assignor) for assignor in BUILTIN.values())

@@ -14,10 +14,11 @@ from kgroup.generation.record_stream import RecordStream
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import handed_out
+from kgroup.uncopied import SEND_MESSAGES, Uncopied
 
 
 @final
-class Records:
+class Records(Uncopied):
     """An async iterator over batches of one generation's partitions, for one task at a time.
 
     It ends when the generation does, even while a task waits in it. If an iteration is cancelled,
@@ -29,6 +30,8 @@ class Records:
         generation: the generation.
         stream: the stream of the batches.
     """
+
+    _in_its_place = SEND_MESSAGES
 
     def __init__(
         self,

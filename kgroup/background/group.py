@@ -33,6 +33,7 @@ from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase
 from kgroup.tracebacks import raise_outside
+from kgroup.uncopied import MAKE_ANOTHER, Uncopied
 
 CLOSED: str = "the program closes the group"
 """Why a group closes, if the program gives no other reason."""
@@ -41,13 +42,14 @@ _OPEN: Final[dict[GroupTwin, None]] = {}
 _OVER: Final = frozenset({Phase.CLOSING, Phase.CLOSED, Phase.FAILED})
 
 
-class GroupTwin(ABC):
+class GroupTwin(Uncopied, ABC):
     """The part of such a group that any thread may use, and what its `BackgroundGroup` asks it for.
 
     Args:
         config: all settings.
     """
 
+    _in_its_place = MAKE_ANOTHER
     _background: BackgroundGroup
 
     def __init__(self, config: GroupConfig) -> None:

@@ -29,15 +29,18 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.security.secret import secret
 from kgroup.types import OffsetAndMetadata, TopicPartition
+from kgroup.uncopied import SEND_ADDRESS, Uncopied
 
 
-class BrokerAdmin(ABC):
+class BrokerAdmin(Uncopied, ABC):
     """The methods that ``EmbeddedBroker`` and ``EmbeddedCluster`` have in common.
 
     Attributes:
         log: reads records, for tests and in-memory consumers.
         cluster: the state that all brokers share.
     """
+
+    _in_its_place = SEND_ADDRESS
 
     def __init__(self, cluster: ClusterState, endpoints: Mapping[int, Endpoint]) -> None:
         self.cluster: Final = cluster

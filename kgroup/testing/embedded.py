@@ -22,6 +22,7 @@ from kgroup.broker import (
 )
 from kgroup.errors import UsageError
 from kgroup.types import OffsetAndMetadata, TopicPartition
+from kgroup.uncopied import SEND_ADDRESS, Uncopied
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ _NO_DELAY: Final = {"group.initial.rebalance.delay.ms": 0}
 
 
 @final
-class EmbeddedKafka:
+class EmbeddedKafka(Uncopied):
     """A cluster of embedded brokers on TCP ports, which runs as long as its ``with`` block.
 
     All methods block, and may be called from any thread except the broker's own.
@@ -46,6 +47,8 @@ class EmbeddedKafka:
         ConfigError: from ``with``; a property is unknown, or its value is not allowed.
         OSError: from ``with``; no port is available.
     """
+
+    _in_its_place = SEND_ADDRESS
 
     def __init__(
         self,

@@ -14,10 +14,11 @@ from kgroup.generation.record_stream import RecordStream
 from kgroup.interfaces import Batch
 from kgroup.threaded.slot import Slot, ThreadWakeup
 from kgroup.tracebacks import handed_out
+from kgroup.uncopied import SEND_MESSAGES, Uncopied
 
 
 @final
-class Records:
+class Records(Uncopied):
     """An iterator over batches of one generation's partitions, for one thread at a time.
 
     It ends when the generation does, even while a thread waits in it. Records that were fetched
@@ -28,6 +29,8 @@ class Records:
         generation: the generation.
         stream: the stream of the batches.
     """
+
+    _in_its_place = SEND_MESSAGES
 
     def __init__(self, loop: BackgroundLoop, generation: Generation, stream: RecordStream) -> None:
         self._loop = loop
