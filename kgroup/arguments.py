@@ -28,14 +28,12 @@ from kgroup.types import (
 
 T = TypeVar("T")
 
-_TIMEOUT: Final = bounds.Bound(
-    lambda value: (
-        value is None
-        or (bounds.is_number(value) and value >= 0 and not bounds.is_milliseconds(value))
-    ),
-    "it must be a number of seconds, 0 or more, or None",
+_DELAY: Final = bounds.Bound(
+    lambda value: bounds.is_number(value) and value >= 0 and not bounds.is_milliseconds(value),
+    "it must be a number of seconds, 0 or more",
     advice=bounds.of_milliseconds,
 )
+_TIMEOUT: Final = bounds.optional(_DELAY)
 _FUNCTION: Final = bounds.function()
 
 
@@ -60,6 +58,17 @@ def seconds(name: str, value: object) -> float | None:
     _TIMEOUT.check(name, value, ArgumentError)
     timeout: Any = value
     return None if timeout is None or timeout > threading.TIMEOUT_MAX else float(timeout)
+
+
+def delay(name: str, value: object) -> float:
+    """Check the seconds that something lasts; infinity means that it does not end.
+
+    Raises:
+        ArgumentError: as for `seconds`, and for None.
+    """
+    _DELAY.check(name, value, ArgumentError)
+    lasts: Any = value
+    return float(lasts)
 
 
 def function(name: str, value: object) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ not matter which broker leads a partition or coordinates a group.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,6 +15,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.broker import batches
+from kgroup.broker.broker_settings import as_texts
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.endpoint import Endpoint, refused_connection
 from kgroup.broker.groups import requests, responses
@@ -89,7 +90,11 @@ class BrokerAdmin(Uncopied, ABC):
 
         As in Kafka, a user who was removed is refused at the next login. ``end_sessions`` makes
         that now.
+
+        Raises:
+            ArgumentError: the name is no str.
         """
+        arguments.instance("name", name, str)
         return self.cluster.security.users.remove(name)
 
     def add_acl(self, acl: Acl) -> None:
@@ -120,7 +125,7 @@ class BrokerAdmin(Uncopied, ABC):
 
     def set_session_lifetime(self, seconds: float | None) -> None:
         """Change the lifetime of sessions that begin from now on; None for no end."""
-        self.cluster.security.session_lifetime = seconds
+        self.cluster.security.session_lifetime = arguments.seconds("seconds", seconds)
 
     # Topics and records.
 
@@ -128,7 +133,7 @@ class BrokerAdmin(Uncopied, ABC):
         self,
         name: str,
         partitions: int = UNSET,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, object] | None = None,
         *,
         replication_factor: int = UNSET,
     ) -> None:
@@ -137,35 +142,46 @@ class BrokerAdmin(Uncopied, ABC):
         Args:
             name: its name.
             partitions: how many it has; by default ``num.partitions``.
-            configs: by Kafka's names.
+            configs: by Kafka's names; values are texts, or are made texts by ``str``.
             replication_factor: how many brokers can lead a partition; by default
                 ``default.replication.factor``.
 
         Raises:
+            ArgumentError: a number is no int, or ``configs`` is no mapping.
+            ConfigError: a value of ``configs`` has no text.
             UsageError: Kafka would refuse it; the text says why.
         """
+        number = _set_or_checked("partitions", partitions)
+        replicas = _set_or_checked("replication_factor", replication_factor)
+        given: object = {} if configs is None else configs
+        if not isinstance(given, Mapping):
+            raise ArgumentError("configs", configs, "it must be a mapping of names to values")
+        texts = as_texts({key: value for key, value in given.items() if value is not None})
         await trio.lowlevel.checkpoint()
         with as_usage_errors():
-            self.cluster.topics.create(
-                name, partitions, replication_factor=replication_factor, configs=configs
-            )
+            self.cluster.topics.create(name, number, replication_factor=replicas, configs=texts)
 
     async def add_partitions(self, name: str, partitions: int) -> None:
         """Increase a topic's partitions to this number.
 
         Raises:
+            ArgumentError: the name is no str, or the number no int.
             UsageError: there is no such topic, or it already has that many partitions.
         """
+        arguments.instance("name", name, str)
+        number = arguments.whole("partitions", partitions, 1)
         await trio.lowlevel.checkpoint()
         with as_usage_errors():
-            self.cluster.topics.grow(name, partitions)
+            self.cluster.topics.grow(name, number)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic, and the offsets that groups have committed for it.
 
         Raises:
+            ArgumentError: the name is no str.
             UsageError: there is no such topic.
         """
+        arguments.instance("name", name, str)
         await trio.lowlevel.checkpoint()
         topic = self.cluster.topics.get(name)
         if topic is None:
@@ -183,24 +199,32 @@ class BrokerAdmin(Uncopied, ABC):
 
         Raises:
             UsageError: there is no such partition, or the batch is too large.
-            ArgumentError: a value is not bytes, or the records are not a list.
-            ValueError: there is no record.
+            ArgumentError: a value is not bytes, the records are not a list or there is none, or
+                ``topic`` or ``partition`` is of a wrong type.
         """
+        arguments.instance("topic", topic, str)
+        number = arguments.whole("partition", partition, 0)
         await trio.lowlevel.checkpoint()
         given: object = records
-        if isinstance(given, bytes | bytearray | str):
-            raise ArgumentError("records", records, "it must be a list of values, such as [b'a']")
+        no_list = isinstance(given, bytes | bytearray | str) or not isinstance(given, Iterable)
+        if no_list or not (records := list(records)):
+            raise ArgumentError("records", given, "it must be a list of values, such as [b'a']")
         now = self.cluster.now_ms()
         made = [one if isinstance(one, NewRecord) else NewRecord(one) for one in records]
         header, data = batches.check(batch_of(made, now))
         with as_usage_errors():
-            log = self.cluster.topics.log(topic, partition)
+            log = self.cluster.topics.log(topic, number)
             return log.append(data, header, now).base_offset
 
     # Groups.
 
     async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets that a group has committed; empty for an unknown group."""
+        """The offsets that a group has committed; empty for an unknown group.
+
+        Raises:
+            ArgumentError: the id is no str.
+        """
+        arguments.instance("group_id", group_id, str)
         await trio.lowlevel.checkpoint()
         return {
             partition: OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata)
@@ -262,10 +286,19 @@ class BrokerAdmin(Uncopied, ABC):
             loading: seconds after that in which they are answered
                 COORDINATOR_LOAD_IN_PROGRESS.
 
+        Raises:
+            ArgumentError: a time is no number of seconds.
+
         Cancellation: the coordinator is loaded at once.
         """
+        arguments.delay("away", away)
+        arguments.delay("loading", loading)
         shards = self.cluster.shards
         await shards.load_after(shards.restart(), away=away, loading=loading)
+
+
+def _set_or_checked(name: str, number: int) -> int:
+    return UNSET if number == UNSET else arguments.whole(name, number, 0)
 
 
 @contextmanager

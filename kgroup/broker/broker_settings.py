@@ -207,7 +207,7 @@ class BrokerSettings:
         Raises:
             ConfigError: a property is unknown here, or its value is refused; it is named.
         """
-        texts = {name: _as_text(name, value) for name, value in properties.items()}
+        texts = as_texts(properties)
         fields: dict[str, Any] = {}
         for name, text in texts.items():
             if name in GROUP_PROPERTIES:
@@ -235,6 +235,15 @@ class BrokerSettings:
                 self.node_id,
                 f"the ids of {brokers} brokers count from it: it must be at most {highest}",
             )
+
+
+def as_texts(properties: Mapping[str, object]) -> dict[str, str]:
+    """The values of properties as Kafka's texts: ``true`` for True, ``str`` of any other.
+
+    Raises:
+        ConfigError: a value has no text.
+    """
+    return {name: _as_text(name, value) for name, value in properties.items()}
 
 
 def _as_text(name: str, value: object) -> str:

@@ -12,6 +12,7 @@ from typing import Final, final
 
 import trio
 
+from kgroup import arguments
 from kgroup.broker.admin import BrokerAdmin
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.endpoint import Endpoint
@@ -87,8 +88,10 @@ class EmbeddedBroker(BrokerAdmin):
                 COORDINATOR_LOAD_IN_PROGRESS.
 
         Raises:
+            ArgumentError: the time is no number of seconds.
             OSError: the address cannot be listened on.
         """
+        arguments.delay("loading", loading)
         if self._endpoint.is_listening:
             await trio.lowlevel.checkpoint()
             return
@@ -109,8 +112,12 @@ class EmbeddedBroker(BrokerAdmin):
             loading: seconds for which coordinators that move to other brokers answer
                 COORDINATOR_LOAD_IN_PROGRESS.
 
+        Raises:
+            ArgumentError: the time is no number of seconds.
+
         Cancellation: connections are cut at once; the broker is stopped.
         """
+        arguments.delay("loading", loading)
         if not self.is_up:
             await trio.lowlevel.checkpoint()
             return
@@ -128,7 +135,11 @@ class EmbeddedBroker(BrokerAdmin):
         Args:
             loading: seconds for which coordinators that move to other brokers answer
                 COORDINATOR_LOAD_IN_PROGRESS.
+
+        Raises:
+            ArgumentError: the time is no number of seconds.
         """
+        arguments.delay("loading", loading)
         if not self.is_up:
             return
         self._endpoint.close()
@@ -186,9 +197,13 @@ class EmbeddedBroker(BrokerAdmin):
             match: takes kio's dataclass of the request and returns whether the fault applies.
 
         Raises:
+            ArgumentError: an argument is of a wrong type, or ``times`` is less than 1.
             ValueError: there is no such API or error.
         """
-        return self._endpoint.faults.plan(api, error_code=error_code, times=times, match=match)
+        arguments.instance("api", api, str)
+        return self._endpoint.faults.plan(
+            api, error_code=code_of(error_code), times=times, match=match
+        )
 
     def slow(
         self,
@@ -200,6 +215,7 @@ class EmbeddedBroker(BrokerAdmin):
         """Delay requests, of one API or of all, until ``InjectedFault.cancel``.
 
         Raises:
+            ArgumentError: as for `inject`, or ``seconds`` is no number of seconds.
             ValueError: there is no such API.
         """
         return self._endpoint.faults.plan(api, delay=seconds, times=times, match=match)
@@ -217,8 +233,11 @@ class EmbeddedBroker(BrokerAdmin):
             times: how many writes, None for all until another call, 0 for no further one.
 
         Raises:
+            ArgumentError: ``times`` is neither None nor a whole number.
             ValueError: there is no such error, or no write fails with it.
         """
+        if times is not None:
+            arguments.whole("times", times, 0)
         self._endpoint.coordinator.fail_writes(code_of(error_code), times)
 
     def set_reachable(self, *, reachable: bool) -> None:

@@ -16,6 +16,7 @@ from typing import Final, final
 
 import trio
 
+from kgroup import arguments
 from kgroup.broker.admin import BrokerAdmin, as_usage_errors
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.embedded_broker import EmbeddedBroker
@@ -75,6 +76,7 @@ class EmbeddedCluster(BrokerAdmin):
         """The id of the broker that leads a partition, or None.
 
         Raises:
+            ArgumentError: ``partition`` is no `TopicPartition`.
             UsageError: there is no such partition.
         """
         return _or_none(self._log_and_replicas(partition)[1].leader)
@@ -84,11 +86,20 @@ class EmbeddedCluster(BrokerAdmin):
 
         It is the leader of partition ``abs(hash) % partitions`` of the offsets topic, by Java's
         hash of the id. It may still be loading.
+
+        Raises:
+            ArgumentError: the id is no str.
         """
+        arguments.instance("group_id", group_id, str)
         return _or_none(self.cluster.shards.replicas_of(group_id).leader)
 
     def coordinator_epoch(self, group_id: str) -> int:
-        """How often the group's coordinator has moved; a move loses what was only in memory."""
+        """How often the group's coordinator has moved; a move loses what was only in memory.
+
+        Raises:
+            ArgumentError: the id is no str.
+        """
+        arguments.instance("group_id", group_id, str)
         return self.cluster.shards.replicas_of(group_id).epoch
 
     async def move_leader(self, partition: TopicPartition, node_id: int) -> None:
@@ -97,6 +108,7 @@ class EmbeddedCluster(BrokerAdmin):
         Fetches that wait at the old leader are answered.
 
         Raises:
+            ArgumentError: ``partition`` is no `TopicPartition`.
             UsageError: there is no such partition or broker, or the broker is stopped.
         """
         await trio.lowlevel.checkpoint()
@@ -123,13 +135,18 @@ class EmbeddedCluster(BrokerAdmin):
                 COORDINATOR_LOAD_IN_PROGRESS.
 
         Raises:
+            ArgumentError: ``group`` is neither a str nor an int, or a time is no number of seconds.
             UsageError: there is no such shard or broker, or the broker is stopped.
 
         Cancellation: the coordinator is loaded at once.
         """
+        arguments.delay("away", away)
+        arguments.delay("loading", loading)
         await trio.lowlevel.checkpoint()
         shards = self.cluster.shards
-        shard = shards.shard_of(group) if isinstance(group, str) else group
+        shard = (
+            shards.shard_of(group) if isinstance(group, str) else arguments.whole("group", group, 0)
+        )
         if not 0 <= shard < len(shards.replicas):
             raise UsageError(f"there is no shard {shard}; there are {len(shards.replicas)}")
         self._check_up(node_id)
@@ -147,8 +164,12 @@ class EmbeddedCluster(BrokerAdmin):
         Args:
             loading: seconds for which coordinators that move are loading.
 
+        Raises:
+            ArgumentError: the time is no number of seconds.
+
         Cancellation: coordinators are loaded at once.
         """
+        arguments.delay("loading", loading)
         await self.cluster.shards.load_after(self.cluster.rebalance_leaders(), loading=loading)
 
     # Start and end.
@@ -170,11 +191,12 @@ class EmbeddedCluster(BrokerAdmin):
     def _log_and_replicas(
         self, partition: TopicPartition
     ) -> tuple[PartitionLog, PartitionReplicas]:
+        arguments.partition("partition", partition)
         with as_usage_errors():
             return self.cluster.topics.log_and_replicas(partition.topic, partition.partition)
 
     def _check_up(self, node_id: int) -> None:
-        if node_id not in self.nodes:
+        if node_id not in list(self.nodes):  # a list, because the id may not be hashable
             raise UsageError(f"there is no broker {node_id}; there are {list(self.nodes)}")
         if not self.nodes[node_id].is_up:
             raise UsageError(f"broker {node_id} is stopped; start it before it can lead")

@@ -29,6 +29,7 @@ def _any(request: object) -> bool:
 
 def _api_of(name: str) -> str:
     """kio's name of an API, of this or of Kafka's name (``heartbeat``, ``Heartbeat``)."""
+    arguments.instance("api", name, str)
     if name in APIS:
         return name
     names = {kafka_name(api): api for api in APIS}
@@ -46,6 +47,7 @@ def code_of(error: int | str) -> int:
     """
     if isinstance(error, int):
         return error
+    arguments.instance("error_code", error, str)
     if error in ErrorCode.__members__:
         return int(ErrorCode[error])
     near = did_you_mean(error, ErrorCode.__members__)
@@ -114,10 +116,11 @@ class InjectedFaults:
         Raises:
             ValueError: the broker does not offer the API, or there is no error of this name or
                 number.
-            ArgumentError: a delay is no number of seconds, or ``times`` is neither None nor a whole
-                number from 1 on.
+            ArgumentError: a delay is no number of seconds, ``times`` is neither None nor a whole
+                number from 1 on, or ``match`` is no function.
         """
-        arguments.seconds("seconds", delay)
+        arguments.delay("seconds", delay)
+        arguments.callback("match", match)
         if times is not None:
             arguments.whole("times", times, 1)
         name = None if api is None else _api_of(api)

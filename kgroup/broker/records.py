@@ -18,14 +18,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, final
 
 import attrs
-from attrs import validators
 
+from kgroup import bounds
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ArgumentError, short_repr
 from kgroup.records.memory import StoredRecord
+from kgroup.types import INT64_MAX
 
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _GZIP: Final = 1
@@ -70,7 +71,28 @@ class TooLargeBatchError(CorruptBatchError):
 def _pairs(
     headers: Iterable[tuple[str, bytes | None]],
 ) -> tuple[tuple[str, bytes | None], ...]:
-    return tuple(headers)
+    given: Any = headers
+    return tuple(given) if isinstance(given, Iterable) else given  # _check_pairs refuses others
+
+
+def _check_pairs(record: object, field: attrs.Attribute[Any], value: object) -> None:
+    del record
+    given: Any = value
+    try:
+        right = all(
+            isinstance(name, str) and (content is None or isinstance(content, bytes))
+            for name, content in given
+        )
+    except (TypeError, ValueError):
+        right = False
+    if not right or isinstance(value, str):
+        raise ArgumentError(field.name, value, "it must be pairs of a name and bytes, or None")
+
+
+def _check_timestamp(record: object, field: attrs.Attribute[Any], value: object) -> None:
+    del record
+    if value is not None:
+        bounds.whole(0, INT64_MAX).check(field.name, value, ArgumentError)
 
 
 def _check_bytes(record: object, field: attrs.Attribute[bytes | None], value: object) -> None:
@@ -92,15 +114,16 @@ class NewRecord:
         timestamp: milliseconds since 1970, or None for the broker's time.
 
     Raises:
-        ArgumentError: the value or the key is not bytes.
+        ArgumentError: the value or the key is not bytes, or ``headers`` or ``timestamp`` is not as
+            above.
     """
 
     value: bytes | None = attrs.field(validator=_check_bytes)
     key: bytes | None = attrs.field(default=None, validator=_check_bytes)
-    headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), converter=_pairs)
-    timestamp: int | None = attrs.field(
-        default=None, validator=validators.optional(validators.ge(0))
+    headers: tuple[tuple[str, bytes | None], ...] = attrs.field(
+        default=(), converter=_pairs, validator=_check_pairs
     )
+    timestamp: int | None = attrs.field(default=None, validator=_check_timestamp)
 
 
 def batch_of(records: Sequence[NewRecord], now: int, **producer: Any) -> bytes:

@@ -46,6 +46,7 @@ class EmbeddedKafka(Uncopied):
     Raises:
         ConfigError: from ``with``; a property is unknown, or its value is not allowed.
         OSError: from ``with``; no port is available.
+        UsageError: from ``with``; it was entered before.
     """
 
     _in_its_place = SEND_ADDRESS
@@ -63,10 +64,14 @@ class EmbeddedKafka(Uncopied):
         self._loop = BackgroundLoop("kgroup-embedded-kafka", self._serve, lambda: None)
         self._ready = trio.Event()
         self._stopping = trio.Event()
+        self._entered = False
         self._cluster: EmbeddedCluster | None = None
         self._error: BaseException | None = None
 
     def __enter__(self) -> Self:
+        if self._entered:
+            raise UsageError("an EmbeddedKafka can be entered only once; make another one")
+        self._entered = True
         self._loop.start()
         try:
             self._loop.run(self._ready.wait)

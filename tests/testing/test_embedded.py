@@ -124,3 +124,14 @@ def test_a_wrong_setting_is_raised_to_the_caller() -> None:
     """A wrong setting raises in the caller, not in the thread."""
     with pytest.raises(ConfigError, match=r"no\.such\.thing"), EmbeddedKafka({"no.such.thing": 1}):
         pytest.fail("it runs")
+
+
+def test_it_is_entered_once() -> None:
+    """Another entry is refused while it runs and afterwards; the running one goes on."""
+    kafka = EmbeddedKafka()
+    with kafka:
+        with pytest.raises(UsageError, match="entered only once; make another one"), kafka:
+            pass
+        kafka.create_topic("orders")
+    with pytest.raises(UsageError, match="entered only once; make another one"), kafka:
+        pass

@@ -52,14 +52,14 @@ def _check_users(_: object, __: object, users: Mapping[Any, Secret]) -> None:
         check_user(name, password)
 
 
-def check_user(name: object, password: Secret) -> None:
+def check_user(name: object, password: Secret | None) -> None:
     """Check a user's name and password.
 
     Raises:
         ConfigError: one of them cannot be used; the error does not show the password.
     """
     bounds.text().check("users", name)
-    if not password.usable:
+    if password is None or not password.usable:
         raise ConfigError("users", password, "a password must be a str without NUL, not empty")
 
 
