@@ -17,6 +17,8 @@ from typing import Any, Final, final
 import attrs
 import click
 
+from kgroup.bounds import did_you_mean
+
 __all__ = ["main"]
 
 
@@ -95,6 +97,15 @@ class LazyGroup(click.Group):
         del ctx
         subcommand = SUBCOMMANDS.get(cmd_name)
         return subcommand.load() if subcommand else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand that runs; the error about an unknown one has the nearest name."""
+        name = args[0]
+        if name not in SUBCOMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, SUBCOMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the subcommands' help lines from the table, without importing the subcommands."""

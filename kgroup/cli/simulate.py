@@ -57,6 +57,8 @@ _SEED: Final = bounds.whole(0, INT64_MAX)
 _HOURS: Final = bounds.number(0, LONGEST_HOURS)
 _MINUTES: Final = bounds.number(0, LONGEST_HOURS * 60)
 _INTERRUPTED: Final = 130
+_OPTIONS_OF: Final = {"duration": ("--hours", "--minutes")}
+"""The options of a setting of the scenario that has no option of its own name."""
 
 
 def _seeds(context: click.Context, option: click.Parameter, value: str) -> range:
@@ -309,7 +311,9 @@ def _scenario(hours: float | None, minutes: float | None, **others: Any) -> Scen
     try:
         return Scenario(duration=duration, **others)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error
+        options = _OPTIONS_OF.get(error.field, (f"--{error.field.replace('_', '-')}",))
+        total = f" ({error.value:g} s in all)" if error.field == "duration" else ""
+        raise click.BadParameter(f"{error.allowed}{total}", param_hint=options) from error
 
 
 def _workload(worker: Worker | None, value: Value | None, setup: Setup | None) -> Workload:

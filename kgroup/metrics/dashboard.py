@@ -6,6 +6,7 @@ provisioning. It asks for the data source, and has variables for groups and topi
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib.resources import files
 
@@ -15,5 +16,13 @@ def dashboard() -> str:
     return files("kgroup.metrics").joinpath("grafana.json").read_text(encoding="utf-8")
 
 
+def _main() -> None:
+    try:
+        print(dashboard(), end="", flush=True)  # noqa: T201 # its output
+    except OSError as error:
+        sys.stdout = io.StringIO()  # what is still buffered would fail again at the end
+        sys.exit(f"Error: the dashboard cannot be written: {error.strerror}")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(dashboard())
+    _main()

@@ -95,6 +95,13 @@ def test_an_unknown_subcommand_is_refused() -> None:
     assert "No such command 'nothing'" in result.output
 
 
+def test_a_misspelt_subcommand_names_the_nearest() -> None:
+    """The error has the subcommand that was meant, as errors about options have theirs."""
+    result = CliRunner().invoke(main, ["group", "list"])
+    assert result.exit_code == 2
+    assert "No such command 'group'; did you mean 'groups'?" in result.output
+
+
 def test_version_is_that_of_the_distribution() -> None:
     """``--version`` prints the installed version."""
     result = CliRunner().invoke(main, ["--version"], prog_name="kgroup")

@@ -149,7 +149,7 @@ def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--minutes", "nan"), "'nan' is refused: it must be a number from 0 to 60000"),
         (("--minutes", "inf"), "'inf' is refused"),
         (("--hours", "1e308"), "'1e308' is refused: it must be a number from 0 to 1000"),
-        (("--hours", "0"), "duration=0.0 is refused: it must be a number of seconds from 1"),
+        (("--hours", "0"), "for '--hours' / '--minutes': it must be a number of seconds from 1"),
         (("--hours", "26"), "4 members may be simulated for at most 25 hours (100 member-hours"),
         (("--faults-per-hour", "inf"), "'inf' is refused: it must be a number from 0 to 100000"),
         (("--faults-per-hour", "99999", "--hours", "1"), "at most 10000 faults in 1 hours"),

@@ -125,3 +125,19 @@ def test_the_module_prints_it() -> None:
         check=True,
     )
     assert json.loads(shown.stdout) == DASHBOARD
+
+
+def test_a_dashboard_that_cannot_be_written() -> None:
+    """Where standard output cannot be written, the error is one line and the status is 1."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _UNWRITABLE_OUTPUT], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "Error: the dashboard cannot be written: Bad file descriptor\n"
+
+
+_UNWRITABLE_OUTPUT: Final = """
+import os, runpy
+os.dup2(os.open(os.devnull, os.O_RDONLY), 1)
+runpy.run_module("kgroup.metrics.dashboard", run_name="__main__")
+"""
