@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kgroup import arguments
 from kgroup.events import JobStillRunning
 from kgroup.generation.generation import Generation
 from kgroup.spark.batch import MicroBatch
@@ -79,7 +80,8 @@ def batches(
         backend: ``"python"``, or ``"jvm"`` to read the same ranges with Spark's own Kafka source
             (its jars must be on Spark's class path).
         parallelism: how many tasks read a batch; by default as many as Spark runs at once.
-        client: librdkafka settings for the executors' consumers.
+        client: librdkafka settings for the executors' consumers; this process's librdkafka must
+            know them.
         secrets: references to librdkafka settings that are secrets: ``env:NAME``, ``file:/path``
             or ``call:module:function``; the executor resolves them.
         reader: other fields of ``ReaderSettings``, such as ``no_progress_timeout``.
@@ -89,10 +91,13 @@ def batches(
 
     Raises:
         UsageError: another stream of the generation has a partition; the session cannot keep
-            the jobs of threads apart.
+            the jobs of threads apart; ``jobs`` is something else.
         NotOwnedError: the generation does not own a partition.
         ConfigError: a setting is not allowed.
     """
+    if jobs is not None:
+        wanted = "it must be the result of kgroup.spark.session.jobs_of"
+        arguments.with_method("jobs", jobs, "running_tasks", wanted)
     from kgroup.spark.columns import ALL, check_columns
     from kgroup.spark.session import ReadOptions, SparkEngine, jobs_of
 

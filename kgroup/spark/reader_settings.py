@@ -124,16 +124,37 @@ def _plain(_: Any, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any]
         if name in FIXED:
             raise ConfigError(f"{attribute.name}[{name!r}]", value, FIXED[name])
         _VALUE.check(f"{attribute.name}[{name!r}]", value)
+        fault = _fault(name, value)
+        if f'"{name}"' in fault:  # others may be of this machine, such as a missing library
+            raise ConfigError(f"{attribute.name}[{name!r}]", value, f"librdkafka says: {fault}")
 
 
 def _check_name(field: str, name: object) -> None:
-    """Refuse names that no setting can have; librdkafka itself refuses unknown settings."""
+    """Refuse names that no setting can have."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
             field,
             name,
             "the name of a librdkafka setting has 1 to 100 ASCII letters, digits, '.', '_', '-'",
         )
+
+
+def _fault(name: str, value: Value) -> str:
+    """What librdkafka says of a setting; about another one if it accepts it.
+
+    It reads settings in their order and makes no Consumer if one is wrong, as the last one is here.
+    """
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        Consumer({"group.id": READER_GROUP, name: value, _NO_SETTING: ""})
+    except KafkaException as error:
+        return str(error.args[0].str()).strip()
+    return ""
+
+
+_NO_SETTING: Final = "kgroup.no.setting"
+_UNKNOWN: Final = "No such configuration property:"
 
 
 def _is_value(value: object) -> bool:
@@ -159,6 +180,8 @@ def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], 
             )
         if name in FIXED:
             raise ConfigError(f"secrets[{name!r}]", "...", FIXED[name])
+        if name != CALLBACK and (fault := _fault(name, "")).startswith(f'{_UNKNOWN} "{name}"'):
+            raise ConfigError(f"secrets[{name!r}]", "...", f"librdkafka says: {fault}")
         if name == CALLBACK and kind != "call":
             raise ConfigError(f"secrets[{name!r}]", "...", "it must be 'call:module:function'")
 

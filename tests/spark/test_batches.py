@@ -10,6 +10,7 @@ import trio
 from pyspark.accumulators import _accumulatorRegistry
 
 from kgroup import (
+    ArgumentError,
     ConfigError,
     ConsumerGroup,
     GroupConfig,
@@ -217,6 +218,13 @@ async def _evict_when_running(spark: SparkSession, config: GroupConfig, member_i
     while not await trio.to_thread.run_sync(running, spark):  # noqa: ASYNC110 # Spark has no event for it
         await trio.sleep(0.05)
     await evict_by(config, member_id)
+
+
+def test_jobs_of_another_kind_are_refused() -> None:
+    """The error says where they come from, before anything of the session or the group is used."""
+    wrong: Any = 3
+    with pytest.raises(ArgumentError, match="the result of kgroup.spark.session.jobs_of"):
+        batches(wrong, wrong, jobs=wrong)
 
 
 def test_an_unknown_backend_is_refused(spark: SparkSession, config: GroupConfig) -> None:

@@ -36,13 +36,15 @@ def test_a_group_s_config_says_where_and_how_to_read() -> None:
         client_id="c",
         rack_id="r",
     )
-    settings = ReaderSettings.from_config(config, client={"x": 1}, no_progress_timeout=5)
+    settings = ReaderSettings.from_config(
+        config, client={"fetch.min.bytes": 1}, no_progress_timeout=5
+    )
     assert settings == ReaderSettings(
         bootstrap_servers=("a:1", "b:2"),
         isolation_level=IsolationLevel.READ_COMMITTED,
         group_id="g",
         client_id="c",
-        client={"client.rack": "r", "x": 1},
+        client={"client.rack": "r", "fetch.min.bytes": 1},
         no_progress_timeout=5,
     )
 
@@ -64,7 +66,9 @@ def test_a_field_that_is_not_the_readers_is_refused(field: str, reason: str) -> 
 def test_settings_travel_and_compare_by_value() -> None:
     """Unpickled settings find the pooled consumer of equal settings."""
     settings = ReaderSettings(
-        bootstrap_servers="a:1", client={"b": 1, "a": "x"}, secrets={"sasl.password": "env:P"}
+        bootstrap_servers="a:1",
+        client={"fetch.min.bytes": 1, "broker.address.family": "v4"},
+        secrets={"sasl.password": "env:P"},
     )
     copy = pickle.loads(pickle.dumps(settings))  # noqa: S301 - our own
     assert copy == settings
@@ -118,6 +122,35 @@ def test_a_reference_without_a_value_is_an_error(reference: str, reason: str) ->
     settings = ReaderSettings(bootstrap_servers="a:1", secrets={"sasl.password": reference})
     with pytest.raises(ConfigError, match=f"sasl.password.*{reference}.*{reason}"):
         settings.resolve()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"fetch.wait.mx.ms": 5},
+            r"client\['fetch.wait.mx.ms'\]=5.*No such configuration property",
+        ),
+        ({"fetch.wait.max.ms": "soon"}, r"client\['fetch.wait.max.ms'\]='soon'.*Invalid value"),
+        ({"fetch.wait.max.ms": -1}, r"client\['fetch.wait.max.ms'\]=-1.*outside allowed range"),
+    ],
+)
+def test_what_librdkafka_does_not_accept_is_refused(settings: dict[str, Any], words: str) -> None:
+    """A misspelt name or a wrong value is refused in the driver, before a task meets it."""
+    with pytest.raises(ConfigError, match=words):
+        ReaderSettings(bootstrap_servers="a:1", client={"fetch.min.bytes": 1, **settings})
+
+
+def test_a_misspelt_secret_is_refused() -> None:
+    """Its name is checked in the driver, although its value is known in executors only."""
+    with pytest.raises(ConfigError, match=r"secrets\['sasl.pasword'\].*No such configuration"):
+        ReaderSettings(bootstrap_servers="a:1", secrets={"sasl.pasword": "env:P"})
+
+
+def test_a_file_of_the_executors_is_not_looked_for() -> None:
+    """A setting that names a file or a library is accepted where only executors have that."""
+    client = {"ssl.ca.location": "/only/there.pem", "plugin.library.paths": "only-there"}
+    assert ReaderSettings(bootstrap_servers="a:1", client=client).client
 
 
 @pytest.mark.parametrize(
