@@ -83,7 +83,7 @@ def check_async(name: str, fn: object, parameters: tuple[str, ...], *, instead: 
     """
     _check_called(name, fn)
     _check_parameters(name, fn, parameters)
-    _check_awaitable(name, fn, instead)
+    check_awaitable(name, fn, instead)
 
 
 def check_task(name: str, fn: object, args: tuple[object, ...], *, instead: str) -> None:
@@ -100,7 +100,7 @@ def check_task(name: str, fn: object, args: tuple[object, ...], *, instead: str)
     """
     _check_called(name, fn)
     check_arguments(name, fn, args)
-    _check_awaitable(name, fn, instead)
+    check_awaitable(name, fn, instead)
 
 
 def check_arguments(name: str, fn: object, args: tuple[object, ...]) -> None:
@@ -244,7 +244,12 @@ def _check_called(name: str, fn: object) -> None:
         raise ArgumentError(name, fn, _GENERATOR)
 
 
-def _check_awaitable(name: str, fn: object, instead: str) -> None:
+def check_awaitable(name: str, fn: object, instead: str) -> None:
+    """Check that a function returns an awaitable, as far as that shows before a call.
+
+    Raises:
+        ArgumentError: it is a plain function that can return nothing.
+    """
     if not is_async(fn) and _is(_returns_nothing, fn):
         raise ArgumentError(name, fn, f"it is not an async function; {instead}")
 

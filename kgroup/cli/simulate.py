@@ -32,7 +32,7 @@ from kgroup.testing.simulation import (
     default_worker,
     generate_plan,
 )
-from kgroup.testing.simulation.campaign import MOST_SEEDS, PROCESSES
+from kgroup.testing.simulation.campaign import MOST_SEEDS, PROCESSES, SEED
 from kgroup.testing.simulation.plan import (
     FAULTS_PER_HOUR,
     LONGEST_HOURS,
@@ -46,14 +46,12 @@ from kgroup.testing.simulation.schemes.findings import find
 from kgroup.testing.simulation.schemes.plans import comparable_plan
 from kgroup.testing.simulation.watchdog import SEED_TIMEOUT, TIMEOUTS
 from kgroup.testing.simulation.workload import Setup, Value, Workload
-from kgroup.types import INT64_MAX
 
 __all__ = ["simulate"]
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 3600.0
 _DEFAULT: Final = Scenario()
-_SEED: Final = bounds.whole(0, INT64_MAX)
 _HOURS: Final = bounds.number(0, LONGEST_HOURS)
 _MINUTES: Final = bounds.number(0, LONGEST_HOURS * 60)
 _INTERRUPTED: Final = 130
@@ -65,8 +63,8 @@ def _seeds(context: click.Context, option: click.Parameter, value: str) -> range
     del context, option
     first, colon, end = value.partition(":")
     try:
-        start = _SEED.read(first)
-        stop = _SEED.read(end) if colon else start + 1
+        start = SEED.read(first)
+        stop = SEED.read(end) if colon else start + 1
     except ValueError as error:
         raise click.BadParameter(
             f"{short_repr(value)} is neither a seed, such as 17, nor FIRST:END; of each, {error}"

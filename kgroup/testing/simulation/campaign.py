@@ -26,11 +26,14 @@ from kgroup.testing.simulation.virtual_time import run_virtual
 from kgroup.testing.simulation.watchdog import SEED_TIMEOUT, TIMEOUTS
 from kgroup.testing.simulation.worker_pool import Result, results
 from kgroup.testing.simulation.workload import Setup, Value, Workload, own_frames
+from kgroup.types import INT64_MAX
 
 MOST_SEEDS: Final = 1_000_000
 """The most seeds of one campaign whose number is known in advance."""
 PROCESSES: Final = bounds.whole(1, 256)
 """Each process takes about 100 MB."""
+SEED: Final = bounds.whole(0, INT64_MAX)
+"""A seed; the report of a failure has a command, which takes it, too."""
 _RUNS: Final = bounds.whole(0, 100_000)
 _SEEDS: Final = (
     "it must be an iterable of integers: range(3) for the seeds 0, 1 and 2, or [3] for seed 3 alone"
@@ -80,7 +83,7 @@ def check(
 
     Args:
         scenario: what all seeds share.
-        seeds: the seeds, such as ``range(1000)``, or ``[17]`` for one.
+        seeds: the seeds, from 0 on, such as ``range(1000)``, or ``[17]`` for one.
         worker: the program that every member runs.
         value: called with a partition and a number that no other record has; returns the value of
             a record, as bytes. By default a value is the number, in digits. It must return the
@@ -190,6 +193,7 @@ def _integers(seeds: Iterable[object]) -> Iterator[int]:
     for seed in seeds:
         if not isinstance(seed, int) or isinstance(seed, bool):
             raise ConfigError("seeds", seed, _SEEDS)
+        SEED.check("seeds", seed)
         yield seed
 
 

@@ -12,7 +12,7 @@ import trio
 
 from kgroup import arguments
 from kgroup.errors import ArgumentError, UsageError, short_repr
-from kgroup.functions import is_generator, misfit
+from kgroup.functions import check_awaitable, is_generator, misfit
 from kgroup.testing.simulation.process import Process, Worker
 from kgroup.types import TopicPartition
 
@@ -125,11 +125,12 @@ class Workload:
 
 
 def _check_worker(worker: object) -> None:
-    """Refuse what cannot be a program; whether its result can be awaited, only a call shows."""
+    """Refuse what cannot be a program; of some, only a call shows whether they are async."""
     arguments.function("worker", worker)
     if is_generator(worker):
         raise ArgumentError("worker", worker, f"it contains `yield`; {_ASYNC_FUNCTION}")
     _check_call("worker", worker, (None,), "a Process")
+    check_awaitable("worker", worker, _ASYNC_FUNCTION)
 
 
 def _check_call(name: str, given: object, example: tuple[object, ...], what: str) -> None:

@@ -76,6 +76,10 @@ async def _generator(process: Process) -> AsyncIterator[int]:
     yield process.life
 
 
+def _plain(process: Process) -> None:
+    del process
+
+
 def _checks() -> list[Callable[..., object]]:
     return [
         partial(check, CALM, [1], processes=1),
@@ -88,6 +92,7 @@ def _checks() -> list[Callable[..., object]]:
     [
         ({"worker": 7}, "worker=7 is refused"),
         ({"worker": _generator}, "it contains `yield`"),
+        ({"worker": _plain}, "it is not an async function; it must be an async function that"),
         ({"worker": lambda: None}, "it is called with a Process: too many positional"),
         ({"worker": default_worker, "value": lambda number: b""}, "a partition and a number"),
         ({"worker": default_worker, "setup": lambda store: store}, "it is called with nothing"),
@@ -100,6 +105,13 @@ def test_functions_that_cannot_be_called_are_refused(given: dict[str, Any], name
         with pytest.raises(ArgumentError) as raised:
             call(**given)
         assert named in str(raised.value)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_that_no_command_takes_is_refused(seed: int) -> None:
+    """A failure of it could not be run again by the command that its report names."""
+    with pytest.raises(ConfigError, match=f"seeds={seed} is refused: it must be a whole number"):
+        check(CALM, [seed], processes=1)
 
 
 def test_a_worker_that_is_not_async_ends_the_campaign() -> None:
