@@ -3,15 +3,17 @@
 Theory of operation. A task of asyncio starts a call in the background thread and waits for a
 future, which that thread sets when the call has a result. If the task is cancelled meanwhile, the
 call is cancelled, and the task waits on until it really has ended: nothing of it is left behind.
-Then there are two cases, as on trio. If the call was cut short, the task raises the cancellation.
-If it has a result all the same (a commit that had been sent, a batch that had left the buffer), the
-task gets the result, and the cancellation is delivered again at its next wait. So a cancelled task
-learns the outcome of its commit, and no batch is lost.
+Then there are three cases. If the call was cut short, the task raises the cancellation. If it has a
+result all the same, such as that of a commit which had been sent, the task gets the result, as on
+trio, and the cancellation is delivered again at its next wait. So a cancelled task learns the
+outcome of its commit. If the result can be taken back (a batch, a generation), it is, for the next
+call, and the task raises the cancellation: ``asyncio.wait_for`` of Python 3.11 makes a task of the
+call, and drops what that returns once it was cancelled.
 
 A cancellation that was taken back by then is not delivered again: ``asyncio.timeout`` takes its own
 back when its block has ended with a result.
 
-INVARIANTS: a call has ended when its task continues; a result is never dropped; the background
+INVARIANTS: a call has ended when its task continues; the bridge drops no result; the background
 thread never waits for asyncio's, so that asyncio's may wait for it.
 """
 
@@ -74,8 +76,14 @@ class Bridge:
 
     # In asyncio's loop.
 
-    async def call(self, fn: Callable[[], Awaitable[T]]) -> T:
+    async def call(
+        self, fn: Callable[[], Awaitable[T]], take_back: Callable[[T], object] | None = None
+    ) -> T:
         """Call an async function in the background thread, and wait for its result.
+
+        Args:
+            fn: the function.
+            take_back: called with the result if the task was cancelled meanwhile.
 
         Raises:
             LoopEndedError: the background thread ended before the call did.
@@ -83,9 +91,30 @@ class Bridge:
             Exception: the function's own exception.
 
         Cancellation: the function is cancelled, and waited for. If it has a result or an exception
-            all the same, the call returns or raises that, and the cancellation is delivered again.
+            all the same, the call returns or raises that, and the cancellation is delivered again;
+            a result that can be taken back is, in place of that.
         """
         self.check_loop()
+        call, cancelled = await self._settled(fn)
+        try:
+            value = call.result()
+            if cancelled is None or take_back is None:
+                return value
+            take_back(value)
+            again, cancelled = cancelled, None
+        except LoopEndedError:
+            if cancelled is None:
+                raise
+            again, cancelled = cancelled, None
+        finally:
+            if cancelled is not None:
+                deliver_again(cancelled)
+        raise again
+
+    async def _settled(
+        self, fn: Callable[[], Awaitable[T]]
+    ) -> tuple[Call[T], asyncio.CancelledError | None]:
+        """Begin a call, and wait until it has ended; with the last cancellation of the task."""
         future: asyncio.Future[None] = self._loop.create_future()
 
         def wake() -> None:
@@ -108,16 +137,7 @@ class Bridge:
                 await future
             except asyncio.CancelledError as error:
                 cancelled = error
-        try:
-            return call.result()
-        except LoopEndedError:
-            if cancelled is None:
-                raise
-            again, cancelled = cancelled, None
-        finally:
-            if cancelled is not None:
-                deliver_again(cancelled)
-        raise again
+        return call, cancelled
 
     def call_sync(self, fn: Callable[[], T]) -> T:
         """Call a function in the background thread; raises as `call` does."""

@@ -111,6 +111,8 @@ class ConsumerGroup(GroupTwin):
         self._tasks: Tasks | None = None
         self._block = CancellableBlock()
         self._current: Generation | None = None
+        self._kept: Generation | None = None
+        """The generation that came when the task that waited for it was cancelled."""
         self._ended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -190,7 +192,8 @@ class ConsumerGroup(GroupTwin):
             UsageError: another task already waits in `next()`, the caller is a task of one of this
                 group's generations, the group was not entered, or another event loop runs here.
 
-        Cancellation: nothing is lost; the next call continues the wait.
+        Cancellation: nothing is lost; the next call continues the wait, or returns the generation
+            that came just then.
         """
         bridge = self._program_tasks().bridge
         if self._group in inside_of.get():
@@ -199,8 +202,12 @@ class ConsumerGroup(GroupTwin):
                 " generations, which has to end first; return from the task instead"
             )
         while True:
+            if self._kept is not None:
+                await asyncio.sleep(0)
+            generation, self._kept = self._kept, None
             try:
-                generation = await bridge.call(self._next_generation)
+                if generation is None:
+                    generation = await bridge.call(self._next_generation, self._keep)
             except LoopEndedError:
                 raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
             # Other tasks may have kept asyncio's loop busy since the generation was handed over.
@@ -289,6 +296,9 @@ class ConsumerGroup(GroupTwin):
         return f"<aio {text[1:]}"
 
     # In the background loop.
+
+    def _keep(self, generation: Generation) -> None:
+        self._kept = generation
 
     async def _next_generation(self) -> Generation:
         generation = await self._group.next()

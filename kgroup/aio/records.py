@@ -60,10 +60,12 @@ class Records(Uncopied):
                 ``error``.
             FetchError: a partition cannot be read.
             UsageError: another task waits for a batch of this stream.
+
+        Cancellation: a batch that arrives just then is the next one.
         """
         while not self._ended:
             try:
-                batch = await self._bridge.call(self._next)
+                batch = await self._bridge.call(self._next, self._take_back)
             except LoopEndedError:
                 batch = None
             if batch is None:
@@ -75,7 +77,7 @@ class Records(Uncopied):
             if not sought and not paused and self._may_hand_out():
                 handed_out(self._stream.partitions, batch)
                 return batch
-            self._background.post(partial(self._stream.undo_hand_out, batch))
+            self._take_back(batch)
         self._ended = True
         raise StopAsyncIteration
 
@@ -96,6 +98,10 @@ class Records(Uncopied):
 
     def __repr__(self) -> str:
         return repr(self._stream)
+
+    def _take_back(self, batch: Batch | None) -> None:
+        if batch is not None:
+            self._background.post(partial(self._stream.undo_hand_out, batch))
 
     def _may_hand_out(self) -> bool:
         return self._generation.state is State.RUNNING and self._generation.lease > 0

@@ -150,6 +150,23 @@ def test_an_outcome_comes_before_the_cancellation() -> None:
     in_asyncio(test)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_result_that_can_be_taken_back(waits: bool) -> None:
+    """A cancelled call whose result is taken back raises the cancellation, in ``wait_for`` too."""
+
+    async def test(here: Running) -> None:
+        taken: list[str] = []
+        call = here.bridge.call(here.sent, taken.append)
+        task = asyncio.create_task(asyncio.wait_for(call, SOON) if waits else call)
+        await here.begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert taken == ["outcome"]
+
+    in_asyncio(test)
+
+
 def test_a_cancellation_that_was_taken_back_is_not_delivered_again() -> None:
     """A time-out whose block has ended with a result disturbs nothing later."""
 

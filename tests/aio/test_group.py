@@ -20,6 +20,7 @@ from kgroup.errors import (
     GroupClosedError,
     LeaseExpiredError,
     NotOwnedError,
+    OffsetBeyondReadError,
     StaleGenerationError,
     UsageError,
 )
@@ -241,9 +242,10 @@ def test_the_bodys_exception_is_raised_after_the_drain(kafka: Kafka) -> None:
 def test_a_cancelled_body_leaves_without_a_drain(kafka: Kafka) -> None:
     """Handlers are cancelled at once, the member leaves, and the cancellation is raised."""
     here = Here(kafka)
-    cancelled: list[str] = []
+    begun, cancelled = asyncio.Event(), list[str]()
 
     async def handle() -> None:
+        begun.set()
         try:
             await forever()
         finally:
@@ -256,8 +258,7 @@ def test_a_cancelled_body_leaves_without_a_drain(kafka: Kafka) -> None:
 
     async def main() -> None:
         task = asyncio.create_task(member())
-        await here.event(GenerationStarted)
-        await asyncio.sleep(0)
+        await begun.wait()
         task.cancel("from outside")
         with pytest.raises(asyncio.CancelledError, match="from outside"):
             await task
@@ -314,8 +315,10 @@ def test_a_handlers_exception_and_a_cancellation(kafka: Kafka) -> None:
     """The exception is raised, and the cancellation at the next wait: neither is lost."""
     here = Here(kafka)
     steps: list[str] = []
+    begun = asyncio.Event()
 
     async def fail() -> None:
+        begun.set()
         try:
             await forever()
         finally:
@@ -337,14 +340,107 @@ def test_a_handlers_exception_and_a_cancellation(kafka: Kafka) -> None:
 
     async def main() -> None:
         task = asyncio.create_task(member())
-        await here.event(GenerationStarted)
-        await asyncio.sleep(0)
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     in_asyncio(main)
     assert steps == ["exception", "cancellation"]
+
+
+WAYS: list[Callable[[Awaitable[Any]], Awaitable[Any]]] = [
+    asyncio.ensure_future,
+    lambda call: asyncio.wait_for(call, SOON),
+]
+"""How a program waits for a call; ``wait_for`` of Python 3.11 drops results."""
+
+
+async def cancel_as_it_arrives(
+    group: aio.ConsumerGroup,
+    owner: object,
+    method: str,
+    call: Callable[[], Awaitable[Any]],
+    way: Callable[[Awaitable[Any]], Awaitable[Any]],
+) -> None:
+    """Cancel a task after the call that it waits for has its result in the background thread."""
+    arrived, may_return, fetch = asyncio.Event(), trio.Event(), getattr(owner, method)
+    bridge = group._program_tasks().bridge
+
+    async def held() -> object:
+        result: object = await fetch()
+        bridge.post(arrived.set)
+        with trio.CancelScope(shield=True):
+            await may_return.wait()
+        return result
+
+    async def wait() -> object:
+        return await way(call())
+
+    setattr(owner, method, held)
+    task = asyncio.create_task(wait())
+    await arrived.wait()
+    setattr(owner, method, fetch)
+    task.cancel()
+    await asyncio.sleep(0)  # the call is cancelled, and has its result
+    group._loop.post(may_return.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_that_a_cancelled_task_does_not_get_is_the_next_one(
+    kafka: Kafka, way: Callable[[Awaitable[Any]], Awaitable[Any]]
+) -> None:
+    """The next iteration returns it, and until then it does not count as handed out."""
+    here = Here(kafka, records=5)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            records = generation.records(max_records=2)
+            assert offsets(await anext(records)) == [0, 1]
+            (partition,) = generation.assignment
+            await cancel_as_it_arrives(group, records, "_next", lambda: anext(records), way)
+            with pytest.raises(OffsetBeyondReadError):
+                await generation.commit({partition: 4})
+            assert offsets(await anext(records)) == [2, 3]
+            await generation.commit({partition: 4})
+
+    in_asyncio(main)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_generation_that_a_cancelled_task_does_not_get_is_the_next_one(
+    kafka: Kafka, way: Callable[[Awaitable[Any]], Awaitable[Any]]
+) -> None:
+    """The next call returns it; it is the one that runs, and there is no other."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            await cancel_as_it_arrives(group, group, "_next_generation", group.next, way)
+            generation = await group.next()
+            assert generation.state is State.RUNNING
+            assert len(here.of(GenerationStarted)) == 1
+            assert offsets(await anext(generation.records(max_records=2))) == [0, 1]
+
+    in_asyncio(main)
+
+
+def test_a_generation_that_nobody_got_may_end(kafka: Kafka) -> None:
+    """If it has ended before the next call, that call waits for another one."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            way = asyncio.ensure_future
+            await cancel_as_it_arrives(group, group, "_next_generation", group.next, way)
+            group.subscribe([here.harness.topic, "another"])
+            await here.event(GenerationDraining)
+            assert (await group.next()).epoch > here.of(GenerationStarted)[0].epoch
+
+    in_asyncio(main)
 
 
 def test_time_outs_lose_nothing(kafka: Kafka) -> None:
