@@ -20,8 +20,11 @@ from typing import Final, final
 import attrs
 
 from kgroup.events import Event, Joined, LoginDelayed, RecordSourceFailed, RequestFailed
+from kgroup.guarded_log import GuardedLog
 
 LOGGER: Final = logging.getLogger("kgroup")
+LOG: Final = GuardedLog(LOGGER)
+"""The way to it for all lines of kgroup."""
 REPEATED_AFTER: Final = 60.0
 """Seconds after which a failure that goes on is logged again."""
 MOST_FAILURES: Final = 1000
@@ -91,7 +94,7 @@ def _write(event: Event, level: int, repeated: str) -> None:
     if not LOGGER.isEnabledFor(level):
         return
     extra, error = attributes_of(event), event.logged_error
-    LOGGER.log(level, "%s%s", event, repeated, extra=extra, exc_info=error)
+    LOG.log(level, "%s%s", event, repeated, extra=extra, exc_info=error)
 
 
 def attributes_of(event: Event) -> dict[str, object]:

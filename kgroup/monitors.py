@@ -6,12 +6,14 @@ handler of several, and keeps them apart.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, final, runtime_checkable
 
 from kgroup import functions
+from kgroup.errors import ArgumentError
 from kgroup.events import Event, EventHandler
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health
-from kgroup.logs import LOGGER, attributes_of
+from kgroup.logs import LOG, attributes_of
 from kgroup.status import GroupStatus, Phase
 from kgroup.types import TopicPartition
 
@@ -144,7 +146,8 @@ class Monitors:
     this class too.
 
     Raises:
-        ArgumentError: a handler is no function, async, or takes other parameters than an event.
+        ArgumentError: a handler is no function, async, or takes other parameters than an event; or
+            a monitor is given twice.
 
     INVARIANT: no exception of a handler leaves it, not even the SystemExit of ``sys.exit()``.
     Events are emitted in the middle of commits, at a generation's end, and in callbacks that trio
@@ -160,6 +163,12 @@ class Monitors:
             functions.check_event_handler("handlers", handler)
         self._handlers = handlers
         self._monitors = [handler for handler in handlers if isinstance(handler, Monitor)]
+        seen: set[int] = set()
+        for monitor in self._each():
+            if id(monitor) in seen:
+                wanted = "a monitor must be given once: it would count everything twice"
+                raise ArgumentError("handlers", monitor, wanted)
+            seen.add(id(monitor))
         self._raised: set[int] = set()
         """The ids of the handlers that have raised; a handler need not be hashable."""
         self.monitored = bool(self._monitors)
@@ -205,6 +214,14 @@ class Monitors:
             except BaseException as raised:  # noqa: BLE001 # as above
                 self._failed(monitor, group_id, partition, raised)
 
+    def _each(self) -> Iterator[Monitor]:
+        """Every monitor, those inside of others too."""
+        for monitor in self._monitors:
+            if isinstance(monitor, Monitors):
+                yield from monitor._each()  # noqa: SLF001 # of the same class
+            else:
+                yield monitor
+
     def _failed(
         self, handler: EventHandler, group_id: str, subject: object, error: BaseException
     ) -> None:
@@ -212,7 +229,7 @@ class Monitors:
             raise error
         if id(handler) not in self._raised:
             self._raised.add(id(handler))
-            LOGGER.error(
+            LOG.error(
                 "the event handler %r of group %r raised an exception for %r; the group"
                 " continues, and later exceptions of this handler are not logged",
                 handler,

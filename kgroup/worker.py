@@ -52,7 +52,7 @@ from kgroup.functions import ON_BATCH, check_async, check_result, is_program_err
 from kgroup.generation.generation import MAX_RECORDS, Generation, sought_since
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
-from kgroup.logs import LOGGER
+from kgroup.logs import LOG
 from kgroup.running_loop import running_library
 from kgroup.runtime import Runtime
 from kgroup.status import GroupStatus
@@ -458,7 +458,7 @@ def report_failure(config: GroupConfig, error: BaseException) -> BaseException:
     report(config, f"failed: {in_one_line(found[0])}{more}")
     if isinstance(found[0], (SystemExit, KeyboardInterrupt)):
         for one in found[1:]:  # Python would not show them
-            LOGGER.error(
+            LOG.error(
                 "group %s: %s beside %s",
                 config.group_id,
                 in_one_line(one),

@@ -169,6 +169,16 @@ def test_monitors_refuses_what_cannot_handle_events() -> None:
             Monitors(wrong)  # type: ignore[arg-type]
 
 
+def test_a_monitor_is_given_once() -> None:
+    """The same one twice would count every record twice, also inside of other Monitors."""
+    monitor = Noting()
+    for wrong in ((monitor, monitor), (monitor, Monitors(Monitors(monitor)))):
+        with pytest.raises(ArgumentError, match="it would count everything twice"):
+            Monitors(*wrong)
+    function = list[Event]().append
+    Monitors(function, function, Noting(), Monitors(Noting()))
+
+
 def test_ctrl_c_in_a_monitor_is_passed_on() -> None:
     """A KeyboardInterrupt is the user's, and not the monitor's."""
     emitter = EventEmitter("g", Noting(KeyboardInterrupt()))

@@ -35,7 +35,7 @@ from kgroup.background.event_loop import BackgroundLoop
 from kgroup.errors import UsageError
 from kgroup.events import ProgramLoopBlocked, TaskStillRunning
 from kgroup.functions import is_program_error, name_of
-from kgroup.logs import LOGGER
+from kgroup.logs import LOG
 from kgroup.worker_thread import stack_of
 
 T = TypeVar("T")
@@ -318,7 +318,7 @@ class ProgramTask(Generic[T]):
                 reported = True
                 stack = stack_of_task(self._task, self._tasks.thread)
                 if emit is None:  # the event says what holds for a generation's tasks only
-                    LOGGER.warning(_HOLDS, self._tasks.bridge.group_id, self.name, GRACE, stack)
+                    LOG.warning(_HOLDS, self._tasks.bridge.group_id, self.name, GRACE, stack)
                 else:
                     emit(TaskStillRunning, task=self.name, stack=stack)
             if not self._tasks.bridge.post(self._cancel):
@@ -335,7 +335,7 @@ class ProgramTask(Generic[T]):
         if self._left and self._error is not None:
             group_id = self._tasks.bridge.group_id
             text = "group %s: %s raised after it was cancelled"
-            LOGGER.error(text, group_id, self.name, exc_info=self._error)
+            LOG.error(text, group_id, self.name, exc_info=self._error)
 
     async def _ends_in_time(self) -> bool:
         with trio.move_on_after(GRACE):

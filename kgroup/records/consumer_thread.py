@@ -92,7 +92,7 @@ from kgroup.records.fetcher import (
     count_records,
 )
 from kgroup.records.librdkafka_messages import close_consumer, describe_undecoded
-from kgroup.records.librdkafka_settings import LOGGER
+from kgroup.records.librdkafka_settings import LOG
 from kgroup.records.lost_brokers import LostBrokers
 from kgroup.records.topic_requests import has_broker
 from kgroup.security.settings import Security
@@ -407,7 +407,7 @@ class ConsumerThread:
         self._lost_brokers = LostBrokers(monotonic())
         self._idle_poll_due = monotonic() + IDLE_POLL
         login = {} if self._login is None else self._login.settings()
-        callbacks = {"error_cb": self._on_error, "logger": LOGGER}
+        callbacks = {"error_cb": self._on_error, "logger": LOG}
         return self._open_consumer({**self._settings, **login, **callbacks})
 
     def _apply_login(self) -> None:

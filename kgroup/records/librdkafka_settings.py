@@ -16,6 +16,7 @@ from typing import Final, final
 import attrs
 
 from kgroup.config import GroupConfig
+from kgroup.guarded_log import GuardedLog
 from kgroup.records.buffer import LIBRDKAFKA_PART
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import SecurityProtocol
@@ -239,3 +240,5 @@ class ExplainingFilter(logging.Filter):
 LOGGER: Final = logging.getLogger("kgroup.librdkafka")
 LOGGER.addFilter(RepeatFilter())
 LOGGER.addFilter(ExplainingFilter())
+LOG: Final = GuardedLog(LOGGER)
+"""The way to it for librdkafka, whose callbacks would raise what the program's log raises."""

@@ -31,7 +31,7 @@ from kgroup.records.librdkafka_messages import (
     describe_error,
     describe_undecoded,
 )
-from kgroup.records.librdkafka_settings import LOGGER
+from kgroup.records.librdkafka_settings import LOG
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.spark.size_estimates import MIN_UNKNOWN_BYTES, ReadCounts, SizeEstimates
@@ -135,7 +135,7 @@ class PooledConsumer:
         self._fatal: KafkaError | None = None
         self._statistics = "{}"
         self._assigned: set[TopicPartition] = set()
-        callbacks = {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": LOGGER}
+        callbacks = {"error_cb": self._on_error, "stats_cb": self._on_statistics, "logger": LOG}
         try:
             self._consumer = open_consumer(
                 {**consumer_settings(settings, fetch_bytes), **callbacks}
