@@ -156,13 +156,12 @@ class Committer:
 
     async def _add_to_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         await trio.lowlevel.checkpoint()
-        if await self._lease_is_over() and self._lifecycle.final_end is None:
-            raise _lease_error(self._membership)
-        if (end := self._lifecycle.final_end) is not None:
-            raise generation_ended_error(self._membership, end)
         if self.late.pending.keys() & offsets.keys():
             async with self._turn:  # after a commit that restores one of them
+                await self._check_can_commit()
                 self.late.forget(offsets)
+        else:
+            await self._check_can_commit()
         answered, began = False, self._member.clock.now()
         with self._lifecycle.commit_scope() as scope:
             try:
@@ -264,6 +263,13 @@ class Committer:
             await self._lifecycle.ending.wait()
             drain = self._member.config.drain_timeout
             await trio.sleep(min(_PAUSE_IN_A_DRAIN, drain * _MOST_OF_A_DRAIN))
+
+    async def _check_can_commit(self) -> None:
+        """Raise the error of a commit that cannot be made any more."""
+        if await self._lease_is_over() and self._lifecycle.final_end is None:
+            raise _lease_error(self._membership)
+        if (end := self._lifecycle.final_end) is not None:
+            raise generation_ended_error(self._membership, end)
 
     async def _lease_is_over(self) -> bool:
         """Wait for a heartbeat to confirm membership; True if none did in time."""

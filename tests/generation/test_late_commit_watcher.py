@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from kgroup.client.error_policy import Action, Reaction, Request, broker_error
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import CommitUnknownError, RequestTimeoutError
+from kgroup.errors import CommitUnknownError, RequestTimeoutError, StaleGenerationError
 from kgroup.events import CommitsRestored
 from kgroup.types import Cause, End
 from tests.generation.fakes import P0, P1, FakeGeneration, at
@@ -268,3 +268,31 @@ async def test_a_transaction_follows_a_commit_that_restores(autojump_clock: Mock
         await trio.sleep(3.1)
         await fake.committer.commit_in_transaction(PRODUCER, at(p0=9))
         assert calls == ["answered", "handed over"]
+
+
+async def test_a_transaction_that_waited_too_long(autojump_clock: MockClock) -> None:
+    """The producer is given nothing if the generation ends while it waits."""
+    handed_over: list[object] = []
+    began = trio.Event()
+
+    async def hand_to(*given: object) -> None:
+        await trio.lowlevel.checkpoint()
+        handed_over.append(given)
+
+    async def commit() -> None:
+        with suppress(CommitUnknownError):
+            await fake.committer.commit(at(p1=1))
+
+    async def slow() -> None:
+        began.set()
+        await trio.sleep(9)
+
+    async with one_unanswered() as fake, trio.open_nursery() as nursery:
+        fake.coordinator.replies = [slow]
+        fake.committer._hand_to = hand_to  # type: ignore[assignment]
+        nursery.start_soon(commit)
+        await began.wait()
+        fake.lifecycle.end(End(Cause.MEMBERSHIP_LOST))
+        with pytest.raises(StaleGenerationError):
+            await fake.committer.commit_in_transaction(PRODUCER, at(p0=9))
+    assert handed_over == []
