@@ -208,7 +208,9 @@ class BrokerAdmin(Uncopied, ABC):
         given: object = records
         no_list = isinstance(given, bytes | bytearray | str) or not isinstance(given, Iterable)
         if no_list or not (records := list(records)):
-            raise ArgumentError("records", given, "it must be a list of values, such as [b'a']")
+            raise ArgumentError(
+                "records", given, "it must be a list of at least one value, such as [b'a']"
+            )
         now = self.cluster.now_ms()
         made = [one if isinstance(one, NewRecord) else NewRecord(one) for one in records]
         header, data = batches.check(batch_of(made, now))
