@@ -65,3 +65,22 @@ def test_a_member_that_is_closed_as_it_thaws() -> None:
         ),
     )
     assert simulate(plan, default_worker).violations == ()
+
+
+def test_a_drain_that_lasts_as_long_as_it_may() -> None:
+    """A member that closes sends heartbeats in its drain, which do not make that longer."""
+    plan = attrs.evolve(
+        generate_plan(Scenario(logins=True), 9871101),
+        duration=506.0,
+        members=(MemberPlan(name="m1", start_at=0.938), MemberPlan(name="m2", start_at=9.064)),
+        faults=(
+            faults.Stop(at=63.889, seconds=0.32, process="m1"),
+            faults.CoordinatorMoves(at=135.551, away=4.812, loading=3.358),
+            faults.Stop(at=138.121, seconds=0.42, process="m1"),
+            faults.CoordinatorMoves(at=326.349, away=0.0, loading=1.856),
+            faults.Stop(at=328.518, seconds=0.03, process="m2"),
+            faults.Stop(at=474.036, seconds=0.37, process="m1"),
+            faults.SlowWork(at=474.854, seconds=2.7, process="m1", times=100.0),
+        ),
+    )
+    assert simulate(plan, default_worker).violations == ()

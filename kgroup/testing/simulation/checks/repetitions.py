@@ -80,6 +80,8 @@ class Repetitions(Check):
         self._faults_over_at = 0.0
         self._given_up: Final[defaultdict[str, dict[TopicPartition, int]]] = defaultdict(dict)
         self._drains_until: Final[dict[HeldGeneration, float]] = {}
+        self._answered_before_drain: Final[dict[HeldGeneration, float]] = {}
+        """When the last heartbeat before each drain was answered: its length is counted from it."""
         self._refused_until: Final[dict[str, float]] = {}
         """By user: until when logins or requests may be refused that no coordinator sees."""
 
@@ -102,6 +104,8 @@ class Repetitions(Check):
         assert isinstance(event, GenerationDraining)
         if held := self.views.programs.held_generation(entry, event.group_id, event.epoch):
             self._drains_until[held] = entry.at + event.seconds
+            answered_at = self.views.groups.heartbeat_answered_at.get(held.member_id, 0.0)
+            self._answered_before_drain[held] = answered_at
 
     def _ended(self, entry: EventReported) -> None:
         event = entry.event
@@ -142,7 +146,7 @@ class Repetitions(Check):
         """Whether a drain lasted as long as it has to, as far as the history shows."""
         if at < self._drains_until.get(held, 0.0) - _EPSILON:
             return False
-        answered_at = self.views.groups.heartbeat_answered_at.get(held.member_id, 0.0)
+        answered_at = self._answered_before_drain.get(held, 0.0)
         began = held.draining_at
         settings = self.views.programs.settings(held)
         undetected = 2 * settings.heartbeat_interval
