@@ -21,7 +21,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
@@ -156,12 +156,13 @@ class Committer:
 
     async def _add_to_transaction(self, producer: Producer, offsets: CommitOffsets) -> None:
         await trio.lowlevel.checkpoint()
-        if self.late.pending.keys() & offsets.keys():
-            async with self._turn:  # after a commit that restores one of them
-                await self._check_can_commit()
+        # A commit that restores one of these must not arrive after the producer's.
+        restores = bool(self.late.pending.keys() & offsets.keys())
+        async with self._turn if restores else nullcontext():
+            if (refusal := await self._refusal_now()) is not None:
+                raise refusal
+            if restores:
                 self.late.forget(offsets)
-        else:
-            await self._check_can_commit()
         answered, began = False, self._member.clock.now()
         with self._lifecycle.commit_scope() as scope:
             try:
@@ -237,15 +238,13 @@ class Committer:
         """Send all that waits, as one request. Raises Cancelled only before it takes any."""
         if trio.current_time() < self._not_before:
             await self._pause()
-        expired = await self._lease_is_over()
+        refusal = await self._refusal_now()
         entries, self._waiting = self._waiting, []
         for entry in entries:
             entry.taken = True
         try:
-            if (end := self._lifecycle.final_end) is not None:
-                self._refuse(entries, generation_ended_error(self._membership, end))
-            elif expired:
-                self._refuse(entries, _lease_error(self._membership))
+            if refusal is not None:
+                self._refuse(entries, refusal)
             else:
                 await self._send(entries)
         # If anything goes wrong here, no caller may count its commit as acknowledged.
@@ -264,18 +263,13 @@ class Committer:
             drain = self._member.config.drain_timeout
             await trio.sleep(min(_PAUSE_IN_A_DRAIN, drain * _MOST_OF_A_DRAIN))
 
-    async def _check_can_commit(self) -> None:
-        """Raise the error of a commit that cannot be made any more."""
-        if await self._lease_is_over() and self._lifecycle.final_end is None:
-            raise _lease_error(self._membership)
-        if (end := self._lifecycle.final_end) is not None:
-            raise generation_ended_error(self._membership, end)
-
-    async def _lease_is_over(self) -> bool:
-        """Wait for a heartbeat to confirm membership; True if none did in time."""
+    async def _refusal_now(self) -> StaleGenerationError | None:
+        """Wait for a valid lease; the error if none came in time, or the generation has ended."""
         with trio.move_on_at(self._lifecycle.commit_deadline()):
             await self._lifecycle.wait_to_commit()
-        return self._lifecycle.lease.left <= 0
+        if (end := self._lifecycle.final_end) is not None:
+            return generation_ended_error(self._membership, end)
+        return _lease_error(self._membership) if self._lifecycle.lease.left <= 0 else None
 
     def _refuse(self, entries: list[_Entry], error: Exception) -> None:
         for entry in entries:

@@ -88,8 +88,7 @@ class LateCommitWatcher:
                 for name, commits in known.items()
                 if self._late.pending.get(name) is commits
             }
-            self._late.fetched(fetched)
-            overwritten = self._late.overwritten(fetched)
+            overwritten = self._late.fetched(fetched)
             if overwritten and self._lifecycle.lease.left > 0:  # which an end may have revoked
                 with trio.move_on_after(LONGEST):
                     await self._commit_again(overwritten, fetched)

@@ -158,7 +158,7 @@ class LateCommits:
             )
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """From now on somebody else stores offsets of these, such as a transaction's producer."""
+        """Forget the commits of these: a transaction's producer commits them from now on."""
         for name in partitions:
             self._pending.pop(name, None)
 
@@ -178,12 +178,14 @@ class LateCommits:
             if name in stored and commits.overwritten_by(stored[name])
         }
 
-    def fetched(self, stored: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """Forget the inherited ones of these partitions that are not overwritten."""
+    def fetched(
+        self, stored: Mapping[TopicPartition, OffsetAndMetadata | None]
+    ) -> dict[TopicPartition, PendingCommits]:
+        """Those of these partitions that are `overwritten`; other inherited ones are forgotten."""
         overwritten = self.overwritten(stored)
-        self.forget(
-            [name for name in stored if name not in overwritten and self._pending[name].inherited]
-        )
+        others = stored.keys() - overwritten.keys()
+        self.forget([name for name in others if self._pending[name].inherited])
+        return overwritten
 
     def corrected(
         self, stored: Mapping[TopicPartition, OffsetAndMetadata | None]

@@ -29,10 +29,10 @@ fail. In all other cases the first end is the recorded one.
    cancelled.
 4. After a loss, the nursery and all scopes of `until_ended` are cancelled.
 
-**The drain** waits until no work is left, and then for a check of late commits if one may have
-arrived (``late_commits``), or for its deadline: ``drain_timeout``, or less if the
+**The drain** waits until no work is left, or for its deadline: ``drain_timeout``, or less if the
 rebalance would time out earlier. The rebalance time-out is counted from the sending of the last
 heartbeat that was answered without an error, because the rebalance cannot have begun before that.
+Once no work is left, the drain makes a last check of late commits (``late_commits``).
 Heartbeats continue through the whole drain: without them a long drain would cost the membership.
 The body of the loop counts as work, because a program may process and commit there without any
 task. Work that still runs at the deadline is cancelled, and `cut_short` is set. So it is if a loss

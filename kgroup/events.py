@@ -473,7 +473,7 @@ class CommitRefused(Event):
 
 @attrs.frozen(kw_only=True)
 class CommitsRestored(Event):
-    """A commit without an answer came in after a later one; the later one was committed again.
+    """A commit without an answer arrived after a later one; the later one was committed again.
 
     Attributes:
         offsets: what is committed now, and had been before.
