@@ -219,7 +219,8 @@ class StartFinder:
         self._positions.begin(assignment, known, epochs)
         # A partition whose position is still unknown gets one before its first stream opens it.
         epoch, source = self._membership.epoch, self._member.source
-        source.assign(epoch, {name: known.get(name, 0) for name in assignment}, epochs)
+        starts = {name: known.get(name, 0) for name in assignment}
+        source.assign(epoch, starts, epochs, assignment.added)
         # Without a committed offset, the topic may have been deleted and created again. What was
         # fetched of a kept partition may then be records of the old topic.
         for name in sorted(missing):

@@ -302,17 +302,22 @@ class RecordSource(Protocol):
         epoch: int,
         positions: Mapping[TopicPartition, int],
         leader_epochs: Mapping[TopicPartition, int] = ...,
+        added: Collection[TopicPartition] = ...,
     ) -> None:
         """Begin a generation, with its partitions and the offset at which each starts.
 
         Buffered records of a partition that was assigned before are kept only if the first of them
-        has exactly the start offset. A partition is fetched only once ``open`` names it.
+        has exactly the start offset, and the partition is not among ``added``. A partition is
+        fetched only once ``open`` names it.
 
         Args:
             epoch: the generation's.
             positions: the offsets.
             leader_epochs: the leader epochs of the records before them, as far as they are known. A
                 source may find out with them that a log was truncated there (KIP-320).
+            added: the partitions that another member may have owned since the last ``assign``, or
+                that had no owner. Nothing that is buffered of them may be handed out: their topics
+                may have been deleted and created again, with other records at the same offsets.
         """
         ...
 

@@ -20,11 +20,11 @@ cancelled cannot take records that belong to the next generation.
 
 **Positions.** The position of a partition is ``PartitionQueue.position`` and nothing else: the
 offset of the next record to hand out. A fetch reads ahead, so its own offset is further on.
-The two meet in ``continues_at``: in a new generation, a partition keeps its queue and its fetch if
-a reader at its start position would continue with exactly what is queued; otherwise it begins a new
-fetch there. A position that jumps (``seek``, a new start position) always gets a new fetch id, so
-that records of the old fetch, which may still be on their way from the fetcher's thread, are
-recognised and dropped.
+The two meet in ``continues_at``: in a new generation, a partition that the member has kept stays
+with its queue and its fetch if a reader at its start position would continue with exactly what is
+queued; otherwise it begins a new fetch there. A position that jumps (``seek``, a new start
+position) always gets a new fetch id, so that records of the old fetch, which may still be on their
+way from the fetcher's thread, are recognised and dropped.
 
 **Fairness.** ``_ready`` holds the partitions that have something to hand out, in the order in
 which they wait for their turn. A partition that had its turn goes to the end, so one with a long
@@ -146,11 +146,13 @@ class BufferedSource:
         epoch: int,
         positions: Mapping[TopicPartition, int],
         leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        added: Collection[TopicPartition] = (),
     ) -> None:
         """Begin a generation; see ``RecordSource``.
 
-        The queued records of a partition are kept if a reader at the given offset would continue
-        with exactly them; transaction markers and compacted records in between do not matter.
+        The queued records of a partition that is not ``added`` are kept if a reader at the given
+        offset would continue with exactly them; transaction markers and compacted records in
+        between do not matter.
         If the fetcher broke, another one takes its place, which is reported as a fault.
 
         Raises:
@@ -178,7 +180,7 @@ class BufferedSource:
         before, self._queues = self._queues, {}
         for partition, offset in positions.items():
             queue = before.get(partition)
-            if queue is None or not queue.continues_at(offset):
+            if queue is None or partition in added or not queue.continues_at(offset):
                 # Another fetch would not find that the log was cut.
                 kept = queue.fault if queue is not None and queue.truncated_below(offset) else None
                 start_epoch = leader_epochs.get(partition, NO_EPOCH)

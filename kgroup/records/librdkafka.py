@@ -172,10 +172,11 @@ class LibrdkafkaSource(BufferedSource):
         epoch: int,
         positions: Mapping[TopicPartition, int],
         leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        added: Collection[TopicPartition] = (),
     ) -> None:
         """Begin a generation; see `BufferedSource.assign`."""
         self._begin()
-        super().assign(epoch, positions, leader_epochs)
+        super().assign(epoch, positions, leader_epochs, added)
 
     def _begin(self) -> None:
         """Start the thread, or share one, if that was not done yet."""

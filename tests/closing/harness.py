@@ -181,9 +181,10 @@ class Source:
         epoch: int,
         positions: Mapping[TopicPartition, int],
         leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        added: Collection[TopicPartition] = (),
     ) -> None:
         """See ``RecordSource``."""
-        self._records.assign(epoch, positions, leader_epochs)
+        self._records.assign(epoch, positions, leader_epochs, added)
 
     def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:
         """See ``RecordSource``."""

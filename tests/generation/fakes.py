@@ -180,6 +180,7 @@ class FakeSource:
     log: list[Any] = attrs.field(factory=list)
     opened: set[TopicPartition] = attrs.field(factory=set)
     leader_epochs: dict[TopicPartition, int] = attrs.field(factory=dict)
+    added: list[TopicPartition] = attrs.field(factory=list)
     grown: trio.Event = attrs.field(factory=trio.Event)
 
     async def __aenter__(self) -> Self:
@@ -196,9 +197,11 @@ class FakeSource:
         epoch: int,
         positions: Mapping[TopicPartition, int],
         leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        added: Collection[TopicPartition] = (),
     ) -> None:
         """See ``RecordSource``."""
         self.leader_epochs = dict(leader_epochs)
+        self.added = sorted(added)
         self.log.append(("assign", epoch, dict(positions)))
 
     def open(self, epoch: int, partitions: Collection[TopicPartition]) -> None:

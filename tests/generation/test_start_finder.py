@@ -573,6 +573,16 @@ async def test_a_members_own_commit_is_not_verified_while_it_keeps_the_partition
     assert it.lookup.nodes.requests("metadata") == []
 
 
+async def test_the_source_learns_what_other_members_may_have_owned(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Also of partitions that the generation before had: their topics may be others by now."""
+    it = Starting(nursery, EARLIEST)
+    it.lookup.coordinator.stable = {P0: 30, P1: 40}
+    await it.starts.begin(Assignment((P0, P1), (P0, P1), (P0,)), {})
+    assert it.fake.source.added == [P1]
+
+
 @pytest.mark.parametrize(
     ("assignment", "last_read"),
     [

@@ -372,6 +372,21 @@ async def test_a_partition_is_kept_where_it_has_no_records(offset: int) -> None:
     assert fetcher.fetches[A].fetch_id == fetch_id
 
 
+async def test_nothing_is_kept_of_a_partition_that_others_may_have_owned() -> None:
+    """Its topic may have been created again: the same offset may have another record."""
+    source, fetcher, fetch_id = with_a_hundred()
+    await source.receive(1, [A], 40)
+    source.assign(2, {A: 40}, {A: 7}, added=[A])
+    assert source.buffered == (0, 0)
+    source.open(2, [A])
+    assert fetcher.fetches[A].offset == 40
+    assert fetcher.fetches[A].leader_epoch == 7
+    assert fetcher.fetches[A].fetch_id != fetch_id
+    fetcher.deliver(source, run_of(A, fetch_id, [100]))
+    fetcher.deliver(source, run_of(A, fetcher.fetches[A].fetch_id, [41]))
+    assert [one.offset() for one in (await source.receive(2, [A], 9)).messages] == [41]
+
+
 async def test_a_seek_forgets_what_follows_the_last_record() -> None:
     """What a batch has after it holds for its own fetch only."""
     source, fetcher, fetch_id = with_a_hundred()

@@ -84,3 +84,18 @@ def test_a_drain_that_lasts_as_long_as_it_may() -> None:
         ),
     )
     assert simulate(plan, default_worker).violations == ()
+
+
+def test_a_topic_that_is_created_again_while_a_member_is_frozen() -> None:
+    """What it had fetched of the old topic happens to continue where others have committed."""
+    plan = attrs.evolve(
+        generate_plan(Scenario(logins=True), 9873055),
+        duration=167.0,
+        faults=(
+            faults.Crash(at=92.363, seconds=0.01, process="m3"),
+            faults.UserRevoked(at=109.911, seconds=2.8, process="m4"),
+            faults.TopicDeleted(at=124.899, seconds=0.01, topic="orders", partitions=6),
+            faults.Freeze(at=130.096, seconds=34.708, process="m2"),
+        ),
+    )
+    assert simulate(plan, default_worker).violations == ()
