@@ -226,6 +226,8 @@ class ConsumerGroup(GroupTwin):
         """
         if self._tasks is not None:
             self._tasks.bridge.check_loop()
+        # Its drain waits for no body any more, so the next call returns a later generation.
+        self._kept = None
         self._loop.post(self._group.release)
 
     def shutdown(self, reason: str = CLOSED, *, promptly: bool = False) -> None:

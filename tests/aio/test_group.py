@@ -443,6 +443,25 @@ def test_a_generation_that_nobody_got_may_end(kafka: Kafka) -> None:
     in_asyncio(main)
 
 
+def test_a_generation_that_nobody_got_may_be_released(kafka: Kafka) -> None:
+    """Its drain waits for no body, so the next call waits for another one, as for any released."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            way = asyncio.ensure_future
+            await cancel_as_it_arrives(group, group, "_next_generation", group.next, way)
+            group.release()
+            following = asyncio.ensure_future(group.next())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not following.done()
+            group.subscribe([here.harness.topic, "another"])
+            assert (await following).epoch > here.of(GenerationStarted)[0].epoch
+
+    in_asyncio(main)
+
+
 def test_time_outs_lose_nothing(kafka: Kafka) -> None:
     """A next(), a batch and a wait for the end that are given up can be continued."""
     here = Here(kafka, records=3)
