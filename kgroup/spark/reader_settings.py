@@ -76,6 +76,10 @@ MAX_PAIRS: Final = 1000
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 CALLBACK: Final = "oauth_cb"
 """confluent-kafka's setting that is a function: ``call:module:function`` passes the function."""
+_NO_SETTING: Final = "kgroup.no.setting"
+"""A name that librdkafka refuses."""
+_UNKNOWN: Final = "No such configuration property:"
+"""How librdkafka's text about such a name begins."""
 
 
 def _isolation(value: IsolationLevelName | str | IsolationLevel) -> IsolationLevel:
@@ -151,10 +155,6 @@ def _fault(name: str, value: Value) -> str:
     except KafkaException as error:
         return str(error.args[0].str()).strip()
     return ""
-
-
-_NO_SETTING: Final = "kgroup.no.setting"
-_UNKNOWN: Final = "No such configuration property:"
 
 
 def _is_value(value: object) -> bool:
