@@ -11,6 +11,12 @@ INVARIANT: two members of one process that are open at the same time, in one gro
 coordinator's ``member_id`` cannot do that: it is empty at first, and a member may be given another.
 A number is used again after ``close``, so that a program which opens its group again after each
 failure remains one member of the timeline.
+
+**Threads.** The event loop and handler threads emit events, and none of them waits for another
+here: a signal handler or a finalizer that interrupts a thread may wait for the event loop, which
+would then wait for that thread. So a line goes into a queue, and the thread that has the lock
+writes what is there. A thread that does not get it goes on, because the other one looks once more
+after it has released the lock.
 """
 
 from __future__ import annotations
@@ -18,19 +24,18 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Collection
+from collections import deque
+from io import FileIO
 from itertools import count
 from threading import Lock
-from typing import Final, TextIO, final
+from typing import Final, final
 
 from kgroup.errors import ConfigError
 from kgroup.events import Event, Joined
 from kgroup.interfaces import Clock
 
-_NUMBERS: Final[dict[tuple[str, str], set[int]]] = {}
-"""The numbers in use in this process, by group and ``client_id``."""
-_NUMBERS_LOCK: Final = Lock()
-"""Protects ``_NUMBERS``: groups of several threads open their files."""
+_MEMBERS: Final[dict[tuple[str, str, int], EventFile]] = {}
+"""Who has a number in this process, by group, ``client_id`` and number."""
 
 
 @final
@@ -64,8 +69,11 @@ class EventFile:
         self._process = {"client_id": client_id, "host": socket.gethostname(), "pid": os.getpid()}
         self._number = 0  # while the file is open, at least 1
         self._wall_clock = wall_clock
-        self._lock = Lock()  # handler threads emit events too
-        self._file: TextIO | None = None
+        self._file: FileIO | None = None
+        self._lines: deque[bytes] = deque()
+        self._writing = Lock()
+        """Of the thread that writes lines, or closes the file."""
+        self._closing = False
 
     def open(self) -> None:
         """Open the file, unless it is open.
@@ -73,34 +81,24 @@ class EventFile:
         Raises:
             ConfigError: it cannot be opened.
         """
+        self._closing = False
         if self._file is not None:
             return
         try:
-            # A lone surrogate, such as those in names of files, becomes an escape of JSON.
-            self._file = open(  # noqa: PTH123, SIM115 - see close
-                self._path, "a", encoding="utf-8", errors="backslashreplace"
-            )
+            # Without a buffer, which could keep lines that the disk had no space for.
+            self._file = open(self._path, "ab", buffering=0)  # noqa: PTH123, SIM115 - see close
         except OSError as error:
             raise ConfigError(
                 "events_to", self._path, f"it must be a file that can be written ({error.strerror})"
             ) from error
-        with _NUMBERS_LOCK:
-            used = _NUMBERS.setdefault(self._key, set())
-            self._number = _lowest_free(used)
-            used.add(self._number)
+        self._number = next(
+            number for number in count(1) if _MEMBERS.setdefault((*self._key, number), self) is self
+        )
 
     def close(self) -> None:
-        """Close the file; later events are not written."""
-        with self._lock:
-            if self._file is None:
-                return
-            self._file.close()
-            self._file = None
-        with _NUMBERS_LOCK:
-            used = _NUMBERS[self._key]
-            used.remove(self._number)
-            if not used:
-                del _NUMBERS[self._key]
+        """Close the file, as soon as no thread writes to it; later events are not written."""
+        self._closing = True
+        self._serve()
 
     def __call__(self, event: Event) -> None:
         """Append an event.
@@ -108,16 +106,40 @@ class EventFile:
         Raises:
             OSError: the disk is full, for example.
         """
+        if self._file is None or self._closing:
+            return
         at = round(self._wall_clock.now(), 6)
         line = {"at": at, **self._process, "member": self._number, **event.as_dict()}
         if isinstance(event, Joined):
             line.update(self._of_joined)
-        with self._lock:
-            if self._file is not None:
-                self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
-                self._file.flush()
+        # A lone surrogate, such as those in names of files, becomes an escape of JSON.
+        text = json.dumps(line, ensure_ascii=False) + "\n"
+        self._lines.append(text.encode("utf-8", "backslashreplace"))
+        self._serve()
 
+    def _serve(self) -> None:
+        """Write the lines that wait, and close the file if that is due, unless a thread does so."""
+        while self._has_work() and self._writing.acquire(blocking=False):
+            try:
+                if self._file is not None:
+                    self._write_lines(self._file)
+            finally:
+                if self._closing:
+                    self._close_file()
+                self._writing.release()
 
-def _lowest_free(used: Collection[int]) -> int:
-    """The lowest number from 1 on that is not in use."""
-    return next(number for number in count(1) if number not in used)
+    def _has_work(self) -> bool:
+        return self._file is not None and (bool(self._lines) or self._closing)
+
+    def _close_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            self._lines.clear()
+            del _MEMBERS[(*self._key, self._number)]
+            file.close()
+
+    def _write_lines(self, file: FileIO) -> None:
+        while self._lines:
+            rest = self._lines.popleft()
+            while rest:  # a disk that gets full takes a part
+                rest = rest[file.write(rest) :]

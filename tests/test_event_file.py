@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,7 +20,9 @@ from trio.testing import MockClock
 import kgroup
 from kgroup.cli.timeline.reader import read
 from kgroup.cli.timeline.story import RUNNING, story_of
+from kgroup.clocks import WallClock
 from kgroup.errors import ConfigError
+from kgroup.event_file import EventFile
 from kgroup.events import Left
 from tests.group.harness import harness
 
@@ -119,3 +127,87 @@ async def test_what_is_no_path(wrong: object, autojump_clock: MockClock) -> None
     async with harness() as here:
         with pytest.raises(ConfigError, match="events_to"):
             here.config(events_to=wrong)
+
+
+def event_file(path: Path) -> EventFile:
+    """A file that is open; its member has the number 1 if no other one is open."""
+    file = EventFile(str(path), "g", "w", 45.0, None, WallClock())
+    file.open()
+    return file
+
+
+def left(reason: str) -> Left:
+    """An event that can be recognised."""
+    return Left(group_id="g", reason=reason, notified=True)
+
+
+def interrupted_at(step: int, call: Callable[[], None], interrupt: Callable[[], None]) -> bool:
+    """Make a call, and run another thread to its end before this line of it; whether it came."""
+    steps = 0
+
+    def on_line(_: FrameType, event: str, __: Any) -> Any:
+        nonlocal steps
+        steps += event == "line"
+        if event == "line" and steps == step:
+            thread = threading.Thread(target=interrupt, daemon=True)
+            thread.start()
+            thread.join(5.0)
+            assert not thread.is_alive()
+        return on_line
+
+    def trace(frame: FrameType, *_: Any) -> Any:
+        return on_line if frame.f_code.co_filename.endswith("event_file.py") else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return steps >= step
+
+
+def test_no_thread_waits_for_one_that_is_interrupted(tmp_path: Path) -> None:
+    """A signal handler may wait for the event loop, which emits events too; no line is lost."""
+    for step in count(1):
+        path = tmp_path / f"events-{step}"
+        file = event_file(path)
+        came = interrupted_at(step, partial(file, left("mine")), partial(file, left("the loop's")))
+        file.close()
+        lines = [json.loads(line)["reason"] for line in path.read_text().splitlines()]
+        assert sorted(lines) == (["mine", "the loop's"] if came else ["mine"])
+        if not came:
+            break
+    assert step > 10
+
+
+def test_a_file_that_is_closed_while_a_thread_writes(tmp_path: Path) -> None:
+    """Nobody waits; no line is written in part, and the number is free for the next member."""
+    for step in count(1):
+        path = tmp_path / f"events-{step}"
+        file = event_file(path)
+        came = interrupted_at(step, partial(file, left("mine")), file.close)
+        file.close()
+        lines = [json.loads(line)["reason"] for line in path.read_text().splitlines()]
+        assert lines in ([], ["mine"])
+        again = event_file(path)
+        again(left("again"))
+        again.close()
+        assert json.loads(path.read_text().splitlines()[-1])["member"] == 1
+        if not came:
+            break
+    assert step > 10
+    assert lines == ["mine"]
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """Each event that cannot be written raises and is dropped, and the file can be closed."""
+    file = event_file(Path("/dev/full"))
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            file(left("mine"))
+    file.close()
+    another = event_file(tmp_path / "events")
+    another(left("another"))
+    another.close()
+    assert json.loads((tmp_path / "events").read_text())["member"] == 1

@@ -68,8 +68,8 @@ class Measuring:
         self._sink = sink
         self._now = now
         self._rebalances = RebalanceTimes(now)
-        self._lock = threading.Lock()
-        """Of the three below."""
+        self._lock = threading.RLock()
+        """Of the three below. A finalizer in the thread that has it may enter another group."""
         self._groups: list[weakref.ref[Monitored]] = []
         self._running: dict[int, Monitored] = {}
         """By their ids: the groups whose end was not seen, so that none vanishes before it was."""
