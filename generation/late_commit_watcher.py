@@ -4,6 +4,9 @@
 is committed again in a turn among the generation's commits, so that no other one is under way; the
 next one is sent after it, and counts.
 
+In a drain checks are frequent again: if its deadline comes before the work is done, there is no
+last one.
+
 INVARIANT: nothing waits for a check for long: neither the program's commits, nor the end of the
 generation. A check that takes longer is given up, and made again later.
 """
@@ -28,9 +31,10 @@ from kgroup.types import OffsetAndMetadata, TopicPartition
 LONGEST: Final = 1.0
 """Seconds after which an OffsetFetch or an OffsetCommit of a check is given up."""
 _PAUSE_PART: Final = 1 / 4
-"""The pause before a check, as a part of the time since the last unanswered commit."""
+"""The pause before a check, as a part of the time since the last unanswered commit. In a drain, it
+is this part of the longest one at most."""
 _LONGEST_PAUSE: Final = 60.0
-"""The longest pause, in seconds. The shortest one is the heartbeat interval."""
+"""The longest pause, in seconds. The shortest one is the heartbeat interval, as in a drain."""
 _LATER: Final = Reaction(Action.IGNORE)
 
 
@@ -130,14 +134,22 @@ class LateCommitWatcher:
             )
 
     async def _run(self) -> None:
-        interval = self._member.config.heartbeat_interval
         try:
             while self._late.pending:
-                pause = (trio.current_time() - self._late.last_at) * _PAUSE_PART
-                with trio.move_on_after(min(max(interval, pause), _LONGEST_PAUSE)):
-                    await self._late.more.wait()
-                    continue  # the next check comes soon again
-                await self.check()
-                self._late.forget_old()
+                if await self._paused():
+                    await self.check()
+                    self._late.forget_old()
         finally:
             self._runs = False
+
+    async def _paused(self) -> bool:
+        """Wait before the next check; False if another commit got no answer, or a drain began."""
+        config = self._member.config
+        if self._lifecycle.ending.is_set():
+            await trio.sleep(min(config.heartbeat_interval, config.longest_drain * _PAUSE_PART))
+            return True
+        pause = (trio.current_time() - self._late.last_at) * _PAUSE_PART
+        with trio.move_on_after(min(max(config.heartbeat_interval, pause), _LONGEST_PAUSE)):
+            await self._lifecycle.until_ending(self._late.more.wait)
+            return False  # the next check comes soon
+        return True

@@ -8,9 +8,9 @@ acknowledged as committed or, after a seek back, would skip records.
 
 So `LateCommits` remembers which offsets such commits may store, and what was acknowledged after
 them. ``late_commit_watcher`` fetches what is stored, and commits again what was overwritten: from
-time to time while the generation runs, and once more when its work is done. The next generation of
-the member, in which no earlier commit can arrive, begins as if none had, for the partitions that
-the member has kept.
+time to time while the generation runs and drains, and once more when its work is done. The next
+generation of the member, in which no earlier commit can arrive, begins as if none had, for the
+partitions that the member has kept.
 
 INVARIANTS:
 - the committed offset becomes what it would be if the late commit had never arrived, and nothing

@@ -225,6 +225,21 @@ async def test_the_end_does_not_wait_for_a_check(
     assert trio.current_time() - began <= (2.0 if cause is Cause.TASK_RETURNED else 0.0)
 
 
+async def test_a_drain_with_long_work_is_checked_meanwhile(autojump_clock: MockClock) -> None:
+    """However rare the checks were: if the deadline cuts the work off, there is no last one."""
+    async with one_unanswered() as fake:
+        await trio.sleep(300)
+        fake.lease.confirm(trio.current_time())
+        fetched = len(fake.coordinator.fetched)
+        fake.coordinator.stable = {P0: 1}
+        fake.lifecycle.start_work(trio.sleep_forever, ())
+        fake.lifecycle.end(End(Cause.REBALANCE))
+        await fake.lifecycle.drain(fake.committer.check_late_commits)
+        assert fake.lifecycle.cut_short
+        assert fake.coordinator.commits[2:] == [at(p0=5)]
+        assert len(fake.coordinator.fetched) - fetched == pytest.approx(8, abs=2)
+
+
 async def test_the_partitions_that_were_restored_are_reported(autojump_clock: MockClock) -> None:
     """Also if another one of the same commit was refused."""
     async with one_unanswered() as fake:
