@@ -531,7 +531,8 @@ _HINTS: Final[Mapping[tuple[Request, int], str]] = {
             "another process joined with the same group_instance_id and replaced this member. If a"
             " supervisor started it in place of this process, after a freeze for example, all is"
             " well, and this process should end; otherwise give each process its own"
-            " group_instance_id"
+            " group_instance_id. If there is no other one, a JoinGroup of this process that had got"
+            " no answer arrived late: start it again"
         )
         for request in (Request.JOIN, Request.SYNC, Request.HEARTBEAT, Request.COMMIT)
     },

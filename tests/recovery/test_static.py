@@ -137,6 +137,18 @@ async def test_a_second_process_with_the_same_instance_fences_the_first(
         assert "give each process its own" in str(raised[0])
 
 
+async def test_a_join_that_arrives_late_fences_its_own_member(autojump_clock: MockClock) -> None:
+    """The coordinator takes it for that of another process, so the error names both causes."""
+    async with harness() as here:
+        here.broker.slow(60.0, "join_group", times=1)
+        with pytest.raises(FencedInstanceError, match="JoinGroup of this process"):
+            async with here.group(group_instance_id="one") as group:
+                generation = await group.next()
+                assert here.now < 60
+                await generation.wait_ended()
+                await group.next()
+
+
 async def test_a_fenced_member_s_commit_is_refused(autojump_clock: MockClock) -> None:
     """It gets it with a commit: StaleGenerationError, whose end is the fencing."""
     async with harness() as here:
