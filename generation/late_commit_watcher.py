@@ -136,20 +136,21 @@ class LateCommitWatcher:
     async def _run(self) -> None:
         try:
             while self._late.pending:
-                if await self._paused():
-                    await self.check()
-                    self._late.forget_old()
+                await self._pause()
+                await self.check()
+                self._late.forget_old()
         finally:
             self._runs = False
 
-    async def _paused(self) -> bool:
-        """Wait before the next check; False if another commit got no answer, or a drain began."""
+    async def _pause(self) -> None:
+        """Wait before the next check: less if a drain begins, or another commit gets no answer."""
         config = self._member.config
-        if self._lifecycle.ending.is_set():
-            await trio.sleep(min(config.heartbeat_interval, config.longest_drain * _PAUSE_PART))
-            return True
         pause = (trio.current_time() - self._late.last_at) * _PAUSE_PART
-        with trio.move_on_after(min(max(config.heartbeat_interval, pause), _LONGEST_PAUSE)):
-            await self._lifecycle.until_ending(self._late.more.wait)
-            return False  # the next check comes soon
-        return True
+        due = trio.current_time() + min(max(config.heartbeat_interval, pause), _LONGEST_PAUSE)
+        while not self._lifecycle.ending.is_set():
+            with trio.move_on_at(due):
+                await self._lifecycle.until_ending(self._late.more.wait)
+                due = min(due, trio.current_time() + config.heartbeat_interval)
+                continue
+            return
+        await trio.sleep(min(config.heartbeat_interval, config.longest_drain * _PAUSE_PART))

@@ -192,6 +192,23 @@ async def test_another_unanswered_commit_is_checked_soon(autojump_clock: MockClo
         assert len(fake.coordinator.fetched) == fetched + 1
 
 
+async def test_many_unanswered_commits_put_no_check_off(autojump_clock: MockClock) -> None:
+    """A proxy may break a connection every second, in the middle of a commit."""
+    async with one_unanswered() as fake:
+        fake.coordinator.stable = {P0: 1}
+        began = trio.current_time()
+        for number in range(10):
+            fake.coordinator.replies = [SILENCE]
+            with pytest.raises(CommitUnknownError):
+                await fake.commit(p1=number + 1)
+            await fake.commit(p1=number + 1)
+            await trio.sleep(1)
+        assert at(p0=5) in fake.coordinator.commits
+        assert restored(fake)
+        took = trio.current_time() - began
+        assert len(fake.coordinator.fetched) == pytest.approx(took / 3, abs=1)
+
+
 async def test_nobody_waits_long_for_what_gets_no_answer(autojump_clock: MockClock) -> None:
     """The program's commits follow after a second, and the commit that was given up is noted."""
     async with one_unanswered() as fake:
