@@ -14,11 +14,14 @@ generation. A check that takes longer is given up, and made again later.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Final, final
 
 import trio
 
 from kgroup.client.error_policy import Action, Reaction, Request
+from kgroup.client.retry import until_answered
 from kgroup.errors import BrokerError, TransportError
 from kgroup.events import CommitsRestored
 from kgroup.generation.commit_request import CommitRequest, numbers
@@ -101,14 +104,23 @@ class LateCommitWatcher:
         self, known: Mapping[TopicPartition, PendingCommits]
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None] | None:
         """What is stored, or None if that cannot be learnt now."""
-        with trio.move_on_after(LONGEST):
-            try:
-                return await self._member.coordinator.fetch_offsets(
-                    self._lifecycle.membership, sorted(known)
-                )
-            except (BrokerError, TransportError) as error:
-                self._member.emitter.failed(Request.FETCH_OFFSETS, error, _LATER)
+        member = self._member
+        fetch = partial(member.coordinator.fetch_offsets, self._lifecycle.membership, sorted(known))
+        with trio.move_on_after(LONGEST), suppress(BrokerError, TransportError):
+            return await until_answered(
+                Request.FETCH_OFFSETS,
+                fetch,
+                find=member.coordinator.find,
+                backoff=member.new_backoff(),
+                report=self._report,
+            )
         return None
+
+    def _report(
+        self, request: Request, error: BrokerError | TransportError, reaction: Reaction
+    ) -> None:
+        again = reaction.action is Action.RETRY
+        self._member.emitter.failed(request, error, reaction if again else _LATER)
 
     async def _commit_again(
         self,

@@ -19,8 +19,8 @@ INVARIANTS:
 - nothing is known of a partition that the generation does not own, so nothing of it is committed.
 
 What remains. A late commit stays in effect if the member loses its generation or dies before it has
-checked, if the commit arrives after the last check and before the next generation, or after more
-than `MAY_ARRIVE_FOR`. Then records are read again.
+checked, if the last check fails, if the commit arrives after it and before the next generation, or
+after more than `MAY_ARRIVE_FOR`. Then records are read again.
 
 Source: Kafka's ``ClassicGroup.validateOffsetCommit``.
 """

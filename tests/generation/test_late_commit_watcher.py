@@ -12,7 +12,12 @@ from trio.testing import MockClock
 
 from kgroup.client.error_policy import Action, Reaction, Request, broker_error
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import CommitUnknownError, RequestTimeoutError, StaleGenerationError
+from kgroup.errors import (
+    CommitUnknownError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    StaleGenerationError,
+)
 from kgroup.events import CommitsRestored
 from kgroup.types import Cause, End
 from tests.generation.fakes import P0, P1, FakeGeneration, at
@@ -140,6 +145,25 @@ async def test_a_check_that_fails_is_repeated(autojump_clock: MockClock) -> None
         fake.coordinator.stable = {P0: 1}
         await trio.sleep(10)
         assert at(p0=5) in fake.coordinator.commits[2:]
+
+
+async def test_the_last_check_survives_a_broken_connection(autojump_clock: MockClock) -> None:
+    """It is the last one, so its request is sent again while there is time."""
+    async with one_unanswered() as fake:
+        fetch = fake.coordinator.fetch_offsets
+        failures = [ConnectionLostError("reset", sent=True)] * 2
+
+        async def broken(*args: Any) -> object:
+            if failures:
+                await trio.lowlevel.checkpoint()
+                raise failures.pop()
+            return await fetch(*args)
+
+        fake.coordinator.fetch_offsets = broken  # type: ignore[assignment]
+        fake.coordinator.stable = {P0: 1}
+        fake.lifecycle.end(End(Cause.TASK_RETURNED))
+        await fake.lifecycle.drain(fake.committer.check_late_commits)
+        assert fake.coordinator.commits[2:] == [at(p0=5)]
 
 
 async def test_a_refused_commit_is_not_reported_as_restored(
