@@ -99,3 +99,18 @@ def test_a_topic_that_is_created_again_while_a_member_is_frozen() -> None:
         ),
     )
     assert simulate(plan, default_worker).violations == ()
+
+
+def test_a_drain_whose_times_do_not_add_up() -> None:
+    """It lasts for the whole drain_timeout, and a sum of floats says that it was a bit less."""
+    plan = attrs.evolve(
+        generate_plan(Scenario(logins=True), 9875189),
+        duration=135.0,
+        logins=None,
+        members=(MemberPlan(name="m1", start_at=6.117, group_instance_id="instance-1"),),
+        faults=(
+            faults.SlowWork(at=116.456, seconds=0.45, process="m1", times=100.0),
+            faults.Stop(at=125.253, seconds=0.01, process="m1"),
+        ),
+    )
+    assert simulate(plan, default_worker).violations == ()

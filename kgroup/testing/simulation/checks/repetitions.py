@@ -159,7 +159,7 @@ class Repetitions(Check):
         ):
             return True
         most = settings.rebalance_timeout - (began - answered_at) - undetected - _MARGIN
-        return at - began >= min(settings.drain_timeout, most)
+        return at - began >= min(settings.drain_timeout, most) - _EPSILON
 
     def _fault_began(self, entry: FaultBegan) -> None:
         fault = entry.fault
