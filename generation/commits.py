@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 import confluent_kafka
 import trio
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from kgroup.client.error_policy import Request, broker_error, reaction_to_code
 from kgroup.errors import (
@@ -117,6 +117,10 @@ class Committer:
         not reach the coordinator waits: a caller may repeat its commit without a pause."""
         self.late = LateCommits(late)
         self._watcher = LateCommitWatcher(member, lifecycle, positions, self.late, self._turn)
+        self._unanswered: dict[int, Producer] = {}
+        """By their ids, which no other object gets as long as they are here: producers of which a
+        call got no answer. What it has sent may arrive in their next transaction, also after this
+        one was aborted. In the next generation the coordinator refuses it."""
         self.unlocated_commits: Counter[TopicPartition] = Counter()
         self._unlocated_under_way: Counter[TopicPartition] = Counter()
 
@@ -161,20 +165,17 @@ class Committer:
         async with self._turn if restores else nullcontext():
             if (refusal := await self._refusal_now()) is not None:
                 raise refusal
+            if id(producer) in self._unanswered:
+                raise UsageError(
+                    f"{self._membership}: an earlier call with this producer got no answer, and the"
+                    " offsets that it has sent may still arrive, and be committed by this"
+                    " transaction; nothing was sent. Abort it, and make a new producer with the"
+                    " same transactional.id, or end the process"
+                )
             if restores:
                 self.late.forget(offsets)
-        answered, began = False, self._member.clock.now()
-        with self._lifecycle.commit_scope() as scope:
-            try:
-                await self._hand_to(producer, offsets, scope.deadline - trio.current_time())
-            except KafkaException as error:
-                if (stale := self._refusal(error, offsets)) is None:
-                    if grant := to_grant(error.args[0].code()):
-                        error.add_note(grant)
-                    raise
-                raise stale from error
-            answered = True
-        if answered:
+        began = self._member.clock.now()
+        if await self._answers(producer, offsets):
             self._positions.committed_in_transaction(offsets)
             seconds = max(0.0, self._member.clock.now() - began)  # a program's clock may go back
             self._member.emitter.emit(Committed, offsets=numbers(offsets), seconds=seconds)
@@ -183,8 +184,30 @@ class Committer:
         raise CommitUnknownError(
             f"{self._membership}: the producer did not add the offsets of"
             f" {', '.join(map(str, sorted(offsets)))} to its transaction in time; abort the"
-            " transaction"
+            " transaction, and use this producer for no other one"
         )
+
+    async def _answers(self, producer: Producer, offsets: CommitOffsets) -> bool:
+        """Hand offsets to a producer; False if it has not answered in time."""
+        answered = False
+        try:
+            with self._lifecycle.commit_scope() as scope:
+                await self._hand_to(producer, offsets, scope.deadline - trio.current_time())
+                answered = True
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError._TIMED_OUT:  # noqa: SLF001 # at the same time as the scope
+                return False
+            answered = True
+            if (stale := self._refusal(error, offsets)) is not None:
+                raise stale from error
+            if grant := to_grant(code):
+                error.add_note(grant)
+            raise
+        finally:
+            if not answered:
+                self._unanswered[id(producer)] = producer
+        return answered
 
     @contextmanager
     def _counted(self, offsets: CommitOffsets) -> Iterator[None]:

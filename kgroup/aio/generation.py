@@ -266,6 +266,8 @@ class Generation(GenerationTwin):
                 `commit`; nothing was sent.
             CommitUnknownError: the producer did not finish in time; abort the transaction. Until
                 the producer's call has ended, ``abort_transaction`` raises a retriable error.
+            UsageError: an earlier call with this producer in this generation got no answer; nothing
+                was sent. What it has sent may still arrive, in a later transaction of the producer.
             confluent_kafka.KafkaException: the producer failed; its error says whether to retry
                 or to abort.
 

@@ -21,6 +21,7 @@ from kgroup.errors import (
     LeaseExpiredError,
     OffsetBehindCommitError,
     StaleGenerationError,
+    UsageError,
 )
 from kgroup.events import Committed
 from kgroup.generation.commits import group_metadata
@@ -352,6 +353,45 @@ async def test_a_producer_that_does_not_answer_in_time() -> None:
     assert [stale for _, _, stale in fake.refused] == [False]
     answered.set()
     await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_producer_whose_own_time_is_over_first() -> None:
+    """It gets the same time, so its error means the same."""
+    timed_out = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    fake, producer = FakeGeneration(), FakeProducer(timed_out)
+    with pytest.raises(CommitUnknownError):
+        await transact(fake, producer, p0=1)
+    producer.outcome = None
+    with pytest.raises(UsageError, match="make a new producer"):
+        await transact(fake, producer, p0=1)
+    assert len(producer.given) == 1
+
+
+async def test_a_producer_that_has_not_answered_is_used_for_nothing_more() -> None:
+    """What it has sent may arrive in its next transaction; another producer has no such request."""
+    answered = trio.Event()
+    fake = FakeGeneration(commit_timeout=0.05)
+    producer = FakeProducer(answer=lambda: trio.from_thread.run(answered.wait))
+    with pytest.raises(CommitUnknownError, match="use this producer for no other one"):
+        await transact(fake, producer, p0=1)
+    answered.set()
+    with pytest.raises(UsageError, match="make a new producer with the same"):
+        await transact(fake, producer, p1=1)
+    assert len(producer.given) == 1
+    await transact(fake, FakeProducer(), p1=1)
+    assert fake.committed == [{P1: 1}]
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_producer_may_be_used_after_an_error() -> None:
+    """It has answered, so nothing of its call is under way."""
+    fake = FakeGeneration()
+    producer = FakeProducer(KafkaException(KafkaError(KafkaError._CONFLICT, "busy")))
+    with pytest.raises(KafkaException):
+        await transact(fake, producer, p0=1)
+    producer.outcome = None
+    await transact(fake, producer, p0=1)
+    assert fake.committed == [{P0: 1}]
 
 
 @pytest.mark.parametrize(
