@@ -64,7 +64,7 @@ OffsetRange: TypeAlias = tuple[int, int]
 @final
 @attrs.frozen
 class BatchInHand:
-    """A batch that the program has, without its records.
+    """A batch that the program has, or consecutive ones that it had, without their records.
 
     Attributes:
         partition: its partition.
@@ -111,7 +111,8 @@ class Positions:
         self._upper_bounds = dict(read_before or {})
         self._least_upper_bounds: dict[TopicPartition, int] = {}
         """The upper bounds at the beginning, or after the last seek or reset."""
-        self._finished: dict[TopicPartition, OffsetRange] = {}
+        self._finished: dict[TopicPartition, BatchInHand] = {}
+        """What the program is done with; what it was before a seek does not count any more."""
         self._reading = Lock()
         self._without_upper_bound: set[TopicPartition] = set()
         self._in_transactions: set[TopicPartition] = set()
@@ -189,18 +190,25 @@ class Positions:
     def finished(self, batch: BatchInHand) -> None:
         """Record that the program is done with a batch; nothing if it sought meanwhile.
 
-        Any thread may call it.
+        Any thread may call it. It takes no lock: a signal handler or a finalizer that interrupts it
+        may wait for the event loop, which would wait for the lock.
         """
-        with self._reading:
-            if batch.moves == self._moves[batch.partition]:
-                first, _ = self._finished.get(batch.partition, (batch.start_offset, 0))
-                self._finished[batch.partition] = first, batch.next_offset
+        if batch.moves != self._moves[batch.partition]:
+            return
+        before = self._finished.get(batch.partition)
+        if before is not None and before.moves == batch.moves:
+            start, end = before.start_offset, batch.next_offset
+            batch = BatchInHand(batch.partition, start, end, batch.moves)
+        self._finished[batch.partition] = batch
 
     @property
     def finished_ranges(self) -> Mapping[TopicPartition, OffsetRange]:
         """For each partition the records with which the program is done, since its last seek."""
-        with self._reading:
-            return dict(self._finished)
+        return {
+            name: (batch.start_offset, batch.next_offset)
+            for name, batch in list(self._finished.items())
+            if batch.moves == self._moves[name]
+        }
 
     def committed_in_transaction(self, partitions: Iterable[TopicPartition]) -> None:
         """Record that a producer commits these: this member does not know how far."""
@@ -276,7 +284,6 @@ class Positions:
         self.unlocated.discard(partition)
         with self._reading:
             self._moves[partition] += 1
-            self._finished.pop(partition, None)
             self.read_epochs.forget(partition)
             self._raise_upper_bound(partition, offset)
             self._least_upper_bounds[partition] = self._upper_bounds[partition]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -106,6 +109,48 @@ def test_a_commit_called_before_a_seek_is_not_refused_by_it() -> None:
         mine.check({P0: 5})
     with pytest.raises(OffsetBehindCommitError):
         mine.check({P0: 5}, mine.moves([P0]))
+
+
+def test_whatever_interrupts_the_end_of_a_batch_can_wait_for_a_commit() -> None:
+    """A signal handler or a finalizer of that thread may wait for the event loop, at any line."""
+    mine = positions_at()
+    batches = [mine.batch_of(batch_to(P0, end, end - 1)) for end in (1, 2)]
+    lines = 0
+
+    def commit(_: FrameType, event: str, __: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        loop = threading.Thread(target=mine.check, args=({P0: 1},), daemon=True)
+        loop.start()
+        loop.join(5.0)
+        assert not loop.is_alive()
+        return commit
+
+    def trace(frame: FrameType, *_: Any) -> Any:
+        return commit if frame.f_code is Positions.finished.__code__ else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for batch in batches:
+            mine.finished(batch)
+    finally:
+        sys.settrace(before)
+    assert lines
+    assert mine.finished_ranges == {P0: (0, 2)}
+
+
+def test_what_was_finished_before_a_seek_does_not_count() -> None:
+    """Neither what was so before the seek, nor what the program had in hand then."""
+    mine = positions_at()
+    first, second = (mine.batch_of(batch_to(P0, end, end - 1)) for end in (1, 2))
+    mine.finished(first)
+    assert mine.finished_ranges == {P0: (0, 1)}
+    mine.seek(P0, 5)
+    mine.finished(second)
+    assert mine.finished_ranges == {}
+    mine.finished(mine.batch_of(batch_to(P0, 7, 5)))
+    assert mine.finished_ranges == {P0: (5, 7)}
 
 
 def with_upper_bounds(**read: int) -> Positions:
