@@ -185,14 +185,15 @@ class BackgroundLoop:
         return os.getpid() != self._pid
 
     def check_start(self) -> None:
-        """Check that `start` would not wait for the thread in which this call is made.
+        """Check that `start` can begin here, and would not wait for the thread of this call.
 
         Raises:
-            UsageError: it would; nothing has begun, and another thread may start the loop.
+            UsageError: it cannot, or would; nothing has begun, and the process that made the loop
+                may start it, in another thread.
         """
-        if self._shares:
-            host = _HOSTS.get(os.getpid())
-            (self if host is None else host.loop)._check_caller()  # noqa: SLF001
+        self._check_process()
+        if self._shares and (host := _HOSTS.get(os.getpid())) is not None:
+            host.loop._check_caller()  # noqa: SLF001
 
     def start(self) -> None:
         """Start the thread, or share one, and wait until calls are possible.
@@ -201,8 +202,10 @@ class BackgroundLoop:
         function or by cancelling it: nobody else would end it.
 
         Raises:
-            UsageError: it would share the thread in which this call is made.
+            UsageError: it would share the thread in which this call is made, or was made before
+                this process was forked.
         """
+        self._check_process()
         try:
             if self._shares:
                 self._begin_as_guest()
@@ -311,12 +314,15 @@ class BackgroundLoop:
         """Stop waking it."""
         self._calls.discard(wakeup)
 
-    def _check_caller(self) -> None:
+    def _check_process(self) -> None:
         if self.forked:
             raise UsageError(
-                f"this process is a fork of process {self._pid}, in which the thread"
-                f" {self.thread.name} runs; make a ConsumerGroup in each process, after the fork"
+                f"this process is a fork of process {self._pid}, to which the thread"
+                f" {self.thread.name} belongs; make a ConsumerGroup in each process, after the fork"
             )
+
+    def _check_caller(self) -> None:
+        self._check_process()
         if self.is_current_thread:
             raise UsageError(
                 f"this call was made in the thread {self.thread.name} and would wait for that"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -148,6 +149,27 @@ def test_a_block_that_is_entered_in_the_shared_thread() -> None:
             with pytest.raises(UsageError, match="would wait for that very thread"):
                 other._loop.run_sync(partial(enter, group))
     enter(group)
+
+
+@pytest.mark.parametrize("own", [{}, {"on_event": print}], ids=["shared thread", "own thread"])
+@pytest.mark.parametrize(
+    ("enters", "kind"), [(enter, ConsumerGroup), (enter_in_asyncio, aio.ConsumerGroup)]
+)
+def test_a_group_that_was_made_before_a_fork(
+    monkeypatch: pytest.MonkeyPatch,
+    enters: Callable[[Any], None],
+    kind: Callable[..., Any],
+    own: dict[str, Any],
+) -> None:
+    """Its block is refused in the child, where nothing could end it, and not in the parent."""
+    parent, before = os.getpid(), threads()
+    group = kind(Harness(NOWHERE).config(close_timeout=1.0), **own)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: parent + 1)
+        with pytest.raises(UsageError, match="make a ConsumerGroup in each process"):
+            enters(group)
+    assert not threads() - before
+    enters(group)
 
 
 def test_an_asyncio_group_whose_entry_is_refused(tmp_path: Path) -> None:
