@@ -269,8 +269,8 @@ class BackgroundLoop:
         """
         unsettled = _acquired()
         call = Call[T](unsettled.release)
-        self.begin(call, fn)
         try:
+            self.begin(call, fn)
             if not acquire(unsettled, timeout):
                 raise TimeoutError(late())
             return call.result()

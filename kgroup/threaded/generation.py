@@ -17,6 +17,7 @@ from kgroup.functions import check_arguments, check_plain
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, not_raising_stale_errors
+from kgroup.generation.record_stream import RecordStream
 from kgroup.generation.scopes import may_end_early
 from kgroup.threaded.generation_threads import GenerationThreads
 from kgroup.threaded.handlers import Handler
@@ -127,10 +128,28 @@ class Generation(GenerationTwin):
             StaleGenerationError: the group has closed, or the program asks for another stream of a
                 partition after one that it opened when the generation had ended already.
         """
-        stream = self._run_sync(
-            partial(self._generation.records, listed(partitions), max_records=max_records)
-        )
-        return Records(self._loop, self._generation, stream)
+        names = listed(partitions)
+        opened: list[RecordStream] = []
+        interrupted = False
+
+        def close() -> None:
+            for stream in opened:
+                stream.close()
+
+        def open_stream() -> RecordStream:
+            stream = self._generation.records(names, max_records=max_records)
+            opened.append(stream)
+            if interrupted:
+                close()
+            return stream
+
+        try:
+            return Records(self._loop, self._generation, self._run_sync(open_stream))
+        except BaseException:
+            # A signal handler may have raised: nobody has the stream, which would stay open.
+            interrupted = True
+            self._loop.post(close)
+            raise
 
     def pause(self, partitions: TopicPartition | Iterable[TopicPartition] | None = None) -> None:
         """Return no batch of these partitions, or of any, until `resume`. No record is lost.

@@ -161,15 +161,17 @@ class ConsumerGroup(GroupTwin):
                 " generations, which has to end first; return from the handler instead"
             )
         before = self._threads
+
+        def taken(_: Generation) -> None:
+            if before is not None:
+                before.join()
+            if self._threads is not None:
+                self._threads.body = threading.current_thread()
+
         try:
-            generation = self._slot.take(timeout, lambda: self._late(timeout))
+            return self._slot.take(timeout, lambda: self._late(timeout), taken)
         except LoopEndedError:
             raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
-        if before is not None:
-            before.join()
-        if self._threads is not None:
-            self._threads.body = threading.current_thread()
-        return generation
 
     def shutdown(self, reason: str = CLOSED, *, promptly: bool = False) -> None:
         """Begin to close the group, without waiting: the generation drains, then the member leaves.

@@ -50,7 +50,7 @@ class Records(Uncopied):
         return self
 
     def __next__(self) -> Batch:
-        """The next batch. An exception that a signal handler raises out of the wait loses no batch.
+        """The next batch. An exception that a signal handler raises out of the call loses no batch.
 
         Raises:
             StopIteration: the generation has ended, or the stream was closed.
@@ -81,12 +81,10 @@ class Records(Uncopied):
         if self._ended:
             return None
         try:
-            batch = self._slot.take(limit, lambda: self._late(limit))
+            batch = self._slot.take(limit, lambda: self._late(limit), self._taken)
         except LoopEndedError:
             batch = None
         self._ended = batch is None
-        if batch is not None:
-            handed_out(self._stream.partitions, batch)
         return batch
 
     def share(self) -> None:
@@ -117,6 +115,10 @@ class Records(Uncopied):
 
     def __repr__(self) -> str:
         return repr(self._stream)
+
+    def _taken(self, batch: Batch | None) -> None:
+        if batch is not None:
+            handed_out(self._stream.partitions, batch)
 
     def _late(self, timeout: float | None) -> str:
         generation = self._generation

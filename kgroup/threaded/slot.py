@@ -62,15 +62,25 @@ class _Fill(Generic[T]):
     """One call into the loop for a value.
 
     Attributes:
-        value: at most one value, for the thread that waits. The thread or the loop removes it, and
-            only one of them can.
+        value: at most one value, for the thread that waits; only the loop changes it.
+        claim: what is removed by whoever is the first to decide about the value: the thread that
+            takes it, or `Slot.empty`, which puts it back.
         begun: whether its call has begun; only the loop reads and writes it, and `given_up`.
         given_up: whether no thread waits for it any more.
     """
 
     def __init__(self) -> None:
         self.value = deque[T]()
+        self.claim = deque([None])
         self.begun = self.given_up = False
+
+    def claimed(self) -> bool:
+        """Whether the caller is the first one to decide about the value."""
+        try:
+            self.claim.pop()
+        except IndexError:
+            return False
+        return True
 
 
 @final
@@ -78,7 +88,9 @@ class Slot(Generic[T]):
     """Passes one value at a time from the loop to a thread, and loses none.
 
     If the waiting thread gives up, because of a timeout or an exception of a signal handler, a
-    value that arrives at that moment is put back, before any later call of that thread.
+    value that arrives at that moment is put back, before any later call of that thread. That holds
+    until the moment in which `take` returns: a value that the thread has taken stays here until
+    then.
 
     Args:
         loop: where values are fetched.
@@ -105,13 +117,16 @@ class Slot(Generic[T]):
         self._shortcut = shortcut
         self._fills: set[_Fill[T]] = set()
         """Those that may still get a value, or have one; those that were given up, too."""
-        self._taking = threading.Lock()
+        self._takers: list[object] = []
+        """The calls of `take`, of which the first one is answered. It is no lock, because a signal
+        handler may raise between acquiring a lock and whatever would release it."""
         self._filling = trio.Lock()
 
     def take(
         self,
         timeout: float | None = None,
         late: Callable[[], str] = lambda: "there was no value in time",
+        taken: Callable[[T], object] = lambda _: None,
     ) -> T:
         """Wait for the next value.
 
@@ -119,45 +134,63 @@ class Slot(Generic[T]):
             timeout: the seconds to wait, and up to `ROUND_TRIP` if they are fewer; None for no
                 limit.
             late: returns the text of the TimeoutError: what the caller has waited for.
+            taken: called with the value. What has to be done with it is done here, because a signal
+                handler may raise in it, and the value is then put back.
 
         Raises:
             TimeoutError: no value arrived in time; none is lost.
             UsageError: another thread waits already.
         """
-        if not self._taking.acquire(blocking=False):
-            raise UsageError(self._busy)
+        me = object()
+        fill: _Fill[T] | None = None
+        # A signal handler may raise after every call in here, also after one that has succeeded.
         try:
-            if self._shortcut is not None and not self._fills:
-                began = monotonic()
-                try:
-                    found = self._shortcut(timeout)
-                except TimeoutError:
-                    raise TimeoutError(late()) from None
-                if found is not None:
-                    return found
-                if timeout is not None:
-                    timeout -= monotonic() - began
+            self._takers.append(me)
+            if self._takers[0] is not me:
+                raise UsageError(self._busy)
+            began = monotonic()
+            found = self._without_loop(timeout, late)
+            if found is not None:
+                taken(found)
+                self._takers.remove(me)
+                return found
+            if timeout is not None:
+                timeout -= monotonic() - began
             while True:
                 fill = _Fill[T]()
                 self._fills.add(fill)
-                try:
-                    limit = None if timeout is None else max(timeout, ROUND_TRIP)
-                    self._loop.run(partial(self._fill, fill), limit, late)
-                    self._fills.discard(fill)
-                    with suppress(IndexError):  # `empty` was quicker
-                        return fill.value.pop()
-                except BaseException:
-                    self._loop.post(partial(self._give_up, fill))
-                    raise
-        finally:
-            self._taking.release()
+                limit = None if timeout is None else max(timeout, ROUND_TRIP)
+                self._loop.run(partial(self._fill, fill), limit, late)
+                if fill.claimed():  # otherwise `empty` was quicker
+                    break
+                self._fills.discard(fill)
+            value = fill.value[0]
+            taken(value)
+            self._fills.discard(fill)
+            self._takers.remove(me)
+            return value
+        except BaseException:
+            if me in self._takers:
+                self._takers.remove(me)
+            if fill is not None:
+                self._loop.post(partial(self._give_up, fill))
+            raise
+
+    def _without_loop(self, timeout: float | None, late: Callable[[], str]) -> T | None:
+        if self._shortcut is None or self._fills:
+            return None
+        try:
+            return self._shortcut(timeout)
+        except TimeoutError:
+            raise TimeoutError(late()) from None
 
     # In the loop.
 
     def empty(self) -> None:
         """Put back what no thread has taken yet."""
         for fill in tuple(self._fills):
-            self._give_up(fill)
+            if fill.claimed():
+                self._give_up(fill)
 
     def _give_up(self, fill: _Fill[T]) -> None:
         fill.given_up = True
@@ -171,8 +204,9 @@ class Slot(Generic[T]):
     async def _fill(self, fill: _Fill[T]) -> None:
         fill.begun = True
         # A second signal handler's exception may have kept a thread from saying that it gave up.
-        for earlier in self._fills - {fill}:
-            self._give_up(earlier)
+        for other in self._fills - {fill}:
+            if other.begun:  # before this one; the next one may have been added already
+                self._give_up(other)
         try:
             # The fetch of an earlier call that was given up may not have ended yet.
             async with self._filling:

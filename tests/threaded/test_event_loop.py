@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import os
+import sys
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, Final, final
 
 import pytest
@@ -433,6 +434,90 @@ def test_a_value_that_an_exception_left_behind_is_put_back(monkeypatch: pytest.M
             values.interrupted_take(late=False)
         assert values.put_back == []
         assert [values.slot.take(SOON), values.slot.take(SOON)] == [0, 1]
+
+
+def interrupt_at(number: int) -> Callable[[FrameType, str, Any], Any]:
+    """A trace function that raises at one of the lines of ``Slot.take``, the first is 1."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if frame.f_code is not Slot.take.__code__:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == number:
+                raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+def test_an_interrupt_at_any_line_loses_no_value() -> None:
+    """The next call gets what the interrupted one has not returned, and is not refused."""
+    with running() as here:
+        values, before, lines = deque(range(100)), sys.gettrace(), 0
+
+        async def fetch() -> int:
+            await trio.lowlevel.checkpoint()
+            return values.popleft()
+
+        slot = Slot(here.loop, fetch, values.appendleft, "second")
+        found: list[int] = []
+        while not found:
+            lines += 1
+            with suppress(KeyboardInterrupt):
+                sys.settrace(interrupt_at(lines))
+                try:
+                    found.append(slot.take(SOON))
+                finally:
+                    sys.settrace(before)
+        assert lines > len({"wait", "take", "return"})
+        found += [slot.take(SOON) for _ in range(3)]
+        assert found == [0, 1, 2, 3]
+        assert not slot._fills
+
+
+def test_an_interrupt_when_a_value_was_taken_puts_it_back() -> None:
+    """What the caller does with a value before it returns it may be interrupted, too."""
+    with running() as here:
+        values = deque(range(3))
+
+        async def fetch() -> int:
+            await trio.lowlevel.checkpoint()
+            return values.popleft()
+
+        def interrupted(_: int) -> None:
+            raise KeyboardInterrupt
+
+        slot = Slot(here.loop, fetch, values.appendleft, "second")
+        with pytest.raises(KeyboardInterrupt):
+            slot.take(SOON, taken=interrupted)
+        slot.empty()
+        assert [slot.take(SOON), slot.take(SOON)] == [0, 1]
+
+
+def test_a_call_that_is_interrupted_as_it_begins_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has reached the loop, and nobody waits for it."""
+    with running() as here:
+        begin, cancelled = BackgroundLoop.begin, threading.Event()
+
+        def begin_and_raise(loop: BackgroundLoop, call: Call[Any], fn: Any) -> None:
+            begin(loop, call, fn)
+            raise KeyboardInterrupt
+
+        async def wait_for_ever() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                cancelled.set()
+
+        monkeypatch.setattr(BackgroundLoop, "begin", begin_and_raise)
+        with pytest.raises(KeyboardInterrupt):
+            here.loop.run(wait_for_ever)
+        wait(cancelled)
 
 
 def test_a_call_that_is_refused_leaves_nothing_behind() -> None:

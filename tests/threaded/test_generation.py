@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kgroup.background.event_loop import Call
+from kgroup.background.event_loop import BackgroundLoop, Call
 from kgroup.errors import (
     LeaseExpiredError,
     NotOwnedError,
@@ -409,6 +409,29 @@ def test_a_thread_that_fails_when_all_is_over(
     assert hooked[0].exc_type is ZeroDivisionError
 
 
+def test_a_stream_whose_opening_is_interrupted(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is closed, and the partitions can be read by the next one."""
+    here = Harness(kafka)
+    here.create(1, 1)
+    with here.group() as group:
+        generation = group.next(SOON)
+        run_sync = BackgroundLoop.run_sync
+
+        def interrupted(loop: BackgroundLoop, fn: Callable[[], Any]) -> None:
+            run_sync(loop, fn)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BackgroundLoop, "run_sync", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                generation.records()
+        batch = generation.records().next(SOON)
+        assert batch is not None
+        assert batch.start_offset == 0
+
+
 def test_two_threads_on_one_stream(kafka: Kafka) -> None:
     """The second thread that iterates over a stream is refused."""
     here, asked = Harness(kafka), threading.Event()
@@ -423,8 +446,8 @@ def test_two_threads_on_one_stream(kafka: Kafka) -> None:
 
         with thread(first):
             wait(asked)
-            while records._slot._taking.acquire(blocking=False):
-                records._slot._taking.release()
+            while not records._slot._takers:
+                threading.Event().wait(0.001)
             with pytest.raises(UsageError, match="two threads"):
                 next(records)
             group.shutdown()

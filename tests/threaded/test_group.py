@@ -18,6 +18,7 @@ from kgroup.events import (
 )
 from kgroup.generation.states import State
 from kgroup.threaded import ConsumerGroup, Generation
+from kgroup.threaded.generation_threads import GenerationThreads
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import Kafka
 from tests.threaded.harness import (
@@ -167,6 +168,28 @@ def test_what_the_body_raises_comes_alone(kafka: Kafka) -> None:
         raise error
     assert info.value is error
     assert "in the body" in recorded.wait(Left).reason
+
+
+def test_an_interrupt_as_a_generation_is_returned(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call returns it: a generation that nobody has would own partitions unread."""
+    here = Harness(kafka)
+    here.create()
+
+    def interrupted(_: GenerationThreads) -> None:
+        raise KeyboardInterrupt
+
+    with here.group() as group:
+        first = group.next(SOON)
+        first.start(int)
+        with monkeypatch.context() as patch:
+            patch.setattr(GenerationThreads, "join", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                group.next(SOON)
+        second = group.next(SOON)
+        assert second.epoch == first.epoch + 1
+        assert second.state is State.RUNNING
 
 
 def test_an_interrupt_drains_and_leaves(kafka: Kafka) -> None:
