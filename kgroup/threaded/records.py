@@ -110,8 +110,8 @@ class Records(Uncopied):
     def close(self) -> None:
         """Release the partitions, so that another stream of this generation can read them."""
         if not self._ended:
-            self._ended = True
             self._loop.post(self._close)
+            self._ended = True  # not before: a signal handler may raise, and the call be made again
 
     def __repr__(self) -> str:
         return repr(self._stream)

@@ -432,6 +432,26 @@ def test_a_stream_whose_opening_is_interrupted(
         assert batch.start_offset == 0
 
 
+def test_a_stream_whose_closing_is_interrupted(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another call of close closes it."""
+    here = Harness(kafka)
+    here.create(1, 1)
+
+    def interrupted(_: BackgroundLoop, __: Callable[[], object]) -> bool:
+        raise KeyboardInterrupt
+
+    with generation_of(here) as generation:
+        records = generation.records()
+        with monkeypatch.context() as patch:
+            patch.setattr(BackgroundLoop, "post", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                records.close()
+        records.close()
+        assert offsets(generation.records().next(SOON)) == [0]
+
+
 def test_two_threads_on_one_stream(kafka: Kafka) -> None:
     """The second thread that iterates over a stream is refused."""
     here, asked = Harness(kafka), threading.Event()
