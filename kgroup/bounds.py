@@ -46,6 +46,8 @@ _WEEK: Final = 7 * _DAY
 _YEAR: Final = 366 * _DAY
 _LONGEST_NAME: Final = 100
 """As much of an unknown name is compared with the known ones: the time grows with its length."""
+_NUMBERS: Final = frozenset((int, float, bool, type(None)))
+_RAISED_BY_NUMBERS: Final = (TypeError, AttributeError, ValueError, ArithmeticError)
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})(e[+-]?[0-9]{1,4})?")
 
@@ -98,7 +100,10 @@ class Bound:
             allowed = self.holds(value)
             advice = "" if allowed else self.advice(value)
         except Exception as failure:
-            # To compare an object of the program's own class may run any code of the program.
+            # To compare an object of the program's own class may run any code of the program. What
+            # comparing a number does not raise comes from a signal handler, and is not for us.
+            if type(value) in _NUMBERS and not isinstance(failure, _RAISED_BY_NUMBERS):
+                raise
             raise error(name, value, self.allowed) from failure
         if not allowed:
             raise error(name, value, self.allowed + advice)

@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup import arguments
+from kgroup import arguments, bounds
 from kgroup.aio.group import ConsumerGroup as AioGroup
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, UsageError
@@ -45,6 +45,19 @@ def test_an_argument_error_is_a_usage_a_type_and_a_value_error() -> None:
     error = ArgumentError("limit", "x" * 1000, "it must be an int")
     assert (error.argument, error.allowed) == ("limit", "it must be an int")
     assert len(str(error)) < 300
+
+
+def test_what_a_signal_handler_raises_is_not_the_argument_s_fault() -> None:
+    """It is raised as it is if the value is a number, whose comparison runs no program's code."""
+
+    def interrupted(_: object) -> bool:
+        raise OSError("from a signal handler")
+
+    bound = bounds.Bound(interrupted, "it must be a number")
+    with pytest.raises(OSError, match="from a signal handler"):
+        bound.check("timeout", 1.5, ArgumentError)
+    with pytest.raises(ArgumentError, match="it must be a number"):
+        bound.check("timeout", Indexed(), ArgumentError)
 
 
 def test_whole_numbers() -> None:
