@@ -86,6 +86,8 @@ class EmbeddedKafka(Uncopied):
         return self
 
     def __exit__(self, *details: object) -> None:
+        if self._loop.forked:
+            return  # only the parent process may stop the broker
         self._loop.post(self._stopping.set)
         self._loop.join()
         self._cluster = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -135,3 +136,13 @@ def test_it_is_entered_once() -> None:
         kafka.create_topic("orders")
     with pytest.raises(UsageError, match="entered only once; make another one"), kafka:
         pass
+
+
+def test_a_block_that_is_left_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends there at once, and the broker goes on in the parent."""
+    with EmbeddedKafka() as kafka:
+        parent = os.getpid()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: parent + 1)
+            kafka.__exit__(None, None, None)
+        kafka.create_topic("still-there")
