@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +28,7 @@ class LoopProbe:
         self._now = now
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.get_ident()
+        self._pid = os.getpid()
         self._sent: float | None = None
 
     def blocked(self) -> float | None:
@@ -34,6 +36,10 @@ class LoopProbe:
         if threading.get_ident() == self._thread and trio.lowlevel.in_trio_run():
             self._sent = None
             return 0.0
+        if os.getpid() != self._pid:
+            # A forked process has no such loop, and another thread may have held the lock of the
+            # loop's queue at the moment of the fork: to schedule a call could wait for ever.
+            return None
         sent = self._sent
         if sent is not None:
             return max(0.0, self._now() - sent)

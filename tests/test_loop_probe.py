@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 
+import pytest
 import trio
 
 from kgroup.loop_probe import LoopProbe
@@ -56,3 +58,11 @@ def test_a_loop_that_has_ended() -> None:
     assert probe.blocked() is None
     time.at = 30.0
     assert probe.blocked() is None
+
+
+async def test_a_forked_process_has_no_such_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is scheduled there, which could wait for a thread that only the parent has."""
+    probe = LoopProbe(time.monotonic)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    monkeypatch.setattr("kgroup.loop_probe.post_to", None)
+    assert await trio.to_thread.run_sync(probe.blocked) is None
