@@ -468,7 +468,7 @@ class CommitRefused(Event):
 
     def message(self) -> str:
         """See ``Event``."""
-        return f"the commit of {_listed(self.offsets)} was refused: {self.reason}"
+        return f"the commit of {_listed(self.offsets)} was not confirmed: {self.reason}"
 
 
 @attrs.frozen(kw_only=True)

@@ -27,8 +27,9 @@ import trio
 
 T = TypeVar("T")
 
-threads_with_locks: Final[set[int]] = set()
-"""The threads that may hold a lock for which an event loop may wait. They must not wait for it."""
+threads_with_locks: Final[list[int]] = []
+"""The threads that may hold a lock for which an event loop may wait. They must not wait for it. A
+thread is here once for each lock."""
 
 
 @final

@@ -249,7 +249,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         CommitRefused,
         {"offsets": {P1: 4, P0: 3}, "reason": "stale", "stale": True},
         WARNING,
-        "the commit of t-0 at 3, t-1 at 4 was refused: stale",
+        "the commit of t-0 at 3, t-1 at 4 was not confirmed: stale",
     ),
     (
         CommitsRestored,

@@ -743,10 +743,10 @@ class _InsideSource:
     """Marks a thread that may hold the lock of a source, for which the event loop may wait."""
 
     def __enter__(self) -> None:
-        threads_with_locks.add(get_ident())
+        threads_with_locks.append(get_ident())
 
     def __exit__(self, *details: object) -> None:
-        threads_with_locks.discard(get_ident())
+        threads_with_locks.remove(get_ident())
 
 
 inside_source: Final = _InsideSource()

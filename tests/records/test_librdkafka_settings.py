@@ -52,6 +52,16 @@ def test_a_new_partition_of_a_quiet_topic_waits_for_a_short_fetch() -> None:
     assert consumer_settings(config())["fetch.wait.max.ms"] == 100
 
 
+@pytest.mark.parametrize(
+    ("request_timeout", "milliseconds"), [(0.5, 30_000), (45.0, 45_000), (9000.0, 300_000)]
+)
+def test_a_fetch_without_a_response_is_given_up(request_timeout: float, milliseconds: int) -> None:
+    """After half of the default's time, or the program's own if that is longer."""
+    made = consumer_settings(config(request_timeout=request_timeout))
+    assert made["socket.timeout.ms"] == milliseconds
+    confluent_kafka.Consumer({**made, "log_level": 0}).close()
+
+
 def test_what_the_member_chose_reaches_the_data_plane() -> None:
     """Isolation level, client id and rack are passed on; a missing rack is left out."""
     made = consumer_settings(config(isolation_level="read_committed", client_id="c", rack_id="r1"))
