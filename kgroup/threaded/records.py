@@ -52,6 +52,10 @@ class Records(Uncopied):
     def __next__(self) -> Batch:
         """The next batch. An exception that a signal handler raises out of the call loses no batch.
 
+        In ``batch = next(stream)``, Python may run a signal handler between the return of this
+        call and the assignment; the batch is lost then. A ``for`` loop and the method `next` have
+        no such gap.
+
         Raises:
             StopIteration: the generation has ended, or the stream was closed.
             OffsetOutOfRangeError: a position is outside the log, and ``auto_offset_reset`` is
