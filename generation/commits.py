@@ -169,8 +169,8 @@ class Committer:
                 raise UsageError(
                     f"{self._membership}: an earlier call with this producer got no answer, and the"
                     " offsets that it has sent may still arrive, and be committed by this"
-                    " transaction; nothing was sent. Abort it, and make a new producer with the"
-                    " same transactional.id, or end the process"
+                    " transaction; nothing was sent. Abort it and close the producer, and make a"
+                    " new one with the same transactional.id, or end the process"
                 )
             if restores:
                 self.late.forget(offsets)
@@ -184,7 +184,7 @@ class Committer:
         raise CommitUnknownError(
             f"{self._membership}: the producer did not add the offsets of"
             f" {', '.join(map(str, sorted(offsets)))} to its transaction in time; abort the"
-            " transaction, and use this producer for no other one"
+            " transaction, close the producer, and make a new one with the same transactional.id"
         )
 
     async def _answers(self, producer: Producer, offsets: CommitOffsets) -> bool:
@@ -203,6 +203,9 @@ class Committer:
                 raise stale from error
             if grant := to_grant(code):
                 error.add_note(grant)
+            raise
+        except Exception:  # the producer refused its arguments, or there was no thread to call it
+            answered = True
             raise
         finally:
             if not answered:

@@ -34,10 +34,11 @@ from kgroup.types import OffsetAndMetadata, TopicPartition
 LONGEST: Final = 1.0
 """Seconds after which an OffsetFetch or an OffsetCommit of a check is given up."""
 _PAUSE_PART: Final = 1 / 4
-"""The pause before a check, as a part of the time since the last unanswered commit. In a drain, it
-is this part of the longest one at most."""
+"""The pause before a check, as a part of the time since the last unanswered commit. In a drain, a
+pause is no longer than this part of the longest drain."""
 _LONGEST_PAUSE: Final = 60.0
-"""The longest pause, in seconds. The shortest one is the heartbeat interval, as in a drain."""
+"""The longest pause, in seconds. The shortest one is the heartbeat interval; in a short drain, it
+is shorter still."""
 _LATER: Final = Reaction(Action.IGNORE)
 
 
@@ -165,4 +166,5 @@ class LateCommitWatcher:
                 due = min(due, trio.current_time() + config.heartbeat_interval)
                 continue
             return
-        await trio.sleep(min(config.heartbeat_interval, config.longest_drain * _PAUSE_PART))
+        in_drain = min(config.heartbeat_interval, config.longest_drain * _PAUSE_PART)
+        await trio.sleep_until(min(due, trio.current_time() + in_drain))

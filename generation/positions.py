@@ -188,7 +188,7 @@ class Positions:
         return BatchInHand(batch.partition, batch.start_offset, batch.next_offset, moves)
 
     def finished(self, batch: BatchInHand) -> None:
-        """Record that the program is done with a batch; nothing if it sought meanwhile.
+        """Record that the program is done with a batch; it does not count if it sought meanwhile.
 
         Any thread may call it. It takes no lock: a signal handler or a finalizer that interrupts it
         may wait for the event loop, which would wait for the lock.
@@ -206,7 +206,7 @@ class Positions:
         """For each partition the records with which the program is done, since its last seek."""
         return {
             name: (batch.start_offset, batch.next_offset)
-            for name, batch in list(self._finished.items())
+            for name, batch in self._finished.copy().items()
             if batch.moves == self._moves[name]
         }
 

@@ -14,9 +14,10 @@ failure remains one member of the timeline.
 
 **Threads.** The event loop and handler threads emit events, and none of them waits for another
 here: a signal handler or a finalizer that interrupts a thread may wait for the event loop, which
-would then wait for that thread. So a line goes into a queue, and the thread that has the lock
-writes what is there. A thread that does not get it goes on, because the other one looks once more
-after it has released the lock.
+would then wait for that thread. So a line goes into a queue, and the first of the ``_writers``
+writes what is there. Another one goes on, because the first looks once more when it is none any
+more. The writers are no lock: a signal handler may raise between acquiring a lock and whatever
+would release it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ import json
 import os
 import socket
 from collections import deque
+from contextlib import suppress
 from io import FileIO
 from itertools import count
-from threading import Lock
 from typing import Final, final
 
 from kgroup.errors import ConfigError
@@ -71,9 +72,10 @@ class EventFile:
         self._wall_clock = wall_clock
         self._file: FileIO | None = None
         self._lines: deque[bytes] = deque()
-        self._writing = Lock()
-        """Of the thread that writes lines, or closes the file."""
+        self._writers: list[object] = []
+        """The calls of `_serve`, of which the first one writes lines, and closes the file."""
         self._closing = False
+        self._cut = False  # whether the last line of the file is there in part
 
     def open(self) -> None:
         """Open the file, unless it is open.
@@ -86,7 +88,7 @@ class EventFile:
             return
         try:
             # Without a buffer, which could keep lines that the disk had no space for.
-            self._file = open(self._path, "ab", buffering=0)  # noqa: PTH123, SIM115 - see close
+            file = open(self._path, "ab", buffering=0)  # noqa: PTH123, SIM115 - see close
         except OSError as error:
             raise ConfigError(
                 "events_to", self._path, f"it must be a file that can be written ({error.strerror})"
@@ -94,11 +96,15 @@ class EventFile:
         self._number = next(
             number for number in count(1) if _MEMBERS.setdefault((*self._key, number), self) is self
         )
+        self._file = file
 
     def close(self) -> None:
         """Close the file, as soon as no thread writes to it; later events are not written."""
         self._closing = True
-        self._serve()
+        with suppress(OSError):  # of a line whose thread was interrupted, and has not written it
+            self._serve()
+        if self._file is None:
+            self._free_number()
 
     def __call__(self, event: Event) -> None:
         """Append an event.
@@ -118,28 +124,49 @@ class EventFile:
         self._serve()
 
     def _serve(self) -> None:
-        """Write the lines that wait, and close the file if that is due, unless a thread does so."""
-        while self._has_work() and self._writing.acquire(blocking=False):
+        """Write the lines that wait, and close the file if that is due, unless a thread does so.
+
+        Raises:
+            OSError: a line could not be written; all others were tried.
+        """
+        me, failure = object(), None
+        while self._has_work():
             try:
-                if self._file is not None:
-                    self._write_lines(self._file)
+                self._writers.append(me)
+                if self._writers[0] is not me:
+                    break
+                failure = self._write_lines() or failure
             finally:
-                if self._closing:
-                    self._close_file()
-                self._writing.release()
+                if me in self._writers:
+                    self._writers.remove(me)
+        if failure is not None:
+            raise failure
 
     def _has_work(self) -> bool:
         return self._file is not None and (bool(self._lines) or self._closing)
 
-    def _close_file(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
+    def _write_lines(self) -> OSError | None:
+        """Write what waits, and return the last failure. Only the first writer calls it."""
+        # Before the lines: what was emitted before `close` was called is written.
+        closing, failure = self._closing, None
+        while self._file is not None and self._lines:
+            try:
+                self._write(self._file, self._lines.popleft())
+            except OSError as error:
+                failure = error
+        if closing and self._file is not None:
+            file, self._file = self._file, None
             self._lines.clear()
-            del _MEMBERS[(*self._key, self._number)]
+            self._free_number()
             file.close()
+        return failure
 
-    def _write_lines(self, file: FileIO) -> None:
-        while self._lines:
-            rest = self._lines.popleft()
-            while rest:  # a disk that gets full takes a part
-                rest = rest[file.write(rest) :]
+    def _write(self, file: FileIO, line: bytes) -> None:
+        rest = b"\n" + line if self._cut else line
+        while rest:  # a disk that gets full takes a part
+            rest = rest[file.write(rest) :]
+            self._cut = bool(rest)
+
+    def _free_number(self) -> None:
+        for place in [place for place, owner in _MEMBERS.copy().items() if owner is self]:
+            _MEMBERS.pop(place, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import socket
 import sys
@@ -129,6 +130,9 @@ async def test_what_is_no_path(wrong: object, autojump_clock: MockClock) -> None
             here.config(events_to=wrong)
 
 
+IN_FINALLY = ("if me in self._writers:", "self._writers.remove(me)")
+
+
 def event_file(path: Path) -> EventFile:
     """A file that is open; its member has the number 1 if no other one is open."""
     file = EventFile(str(path), "g", "w", 45.0, None, WallClock())
@@ -198,6 +202,116 @@ def test_a_file_that_is_closed_while_a_thread_writes(tmp_path: Path) -> None:
             break
     assert step > 10
     assert lines == ["mine"]
+
+
+def raising_at(step: int, call: Callable[[], object]) -> bool:
+    """Make a call, and raise before this line of it, as a signal handler may; whether it came.
+
+    Python runs no handler between the beginning of a ``finally`` and the end of its first call.
+    """
+    steps = 0
+
+    def on_line(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal steps
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if event == "line" and line not in IN_FINALLY:
+            steps += 1
+            if steps == step:
+                raise KeyboardInterrupt
+        return on_line
+
+    def trace(frame: FrameType, *_: Any) -> Any:
+        return on_line if frame.f_code.co_filename.endswith("event_file.py") else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_an_interrupt_at_any_line_stops_no_later_event(tmp_path: Path) -> None:
+    """Lines are whole, and the file can be closed, wherever a signal handler raised."""
+    for step in count(1):
+        path = tmp_path / f"events-{step}"
+        file = event_file(path)
+        raised = raising_at(step, partial(file, left("mine")))
+        file(left("later"))
+        file.close()
+        lines = [json.loads(line)["reason"] for line in path.read_text().splitlines()]
+        assert lines in (["later"], ["mine", "later"])
+        if not raised:
+            break
+    assert step > 10
+    assert lines == ["mine", "later"]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.parametrize("method", ["open", "close"])
+def test_an_interrupt_of_opening_or_closing_takes_no_number(tmp_path: Path, method: str) -> None:
+    """The next call of close frees it."""
+    for step in count(1):
+        file = EventFile(str(tmp_path / "events"), "g", "w", 45.0, None, WallClock())
+        if method == "close":
+            file.open()
+        raised = raising_at(step, getattr(file, method))
+        file.close()
+        another = event_file(tmp_path / "events")
+        assert another._number == 1
+        another.close()
+        if not raised:
+            break
+    assert step > 3
+
+
+def test_an_event_that_is_emitted_before_the_close_is_written(tmp_path: Path) -> None:
+    """Also if both come while another thread has just written its line."""
+    for step in count(1):
+        path = tmp_path / f"events-{step}"
+        file = event_file(path)
+
+        def emit_and_close(file: EventFile = file) -> None:
+            file(left("the loop's"))
+            file.close()
+
+        came = interrupted_at(step, partial(file, left("mine")), emit_and_close)
+        file.close()
+        lines = [json.loads(line)["reason"] for line in path.read_text().splitlines()]
+        assert "the loop's" in lines or not came
+        if not came:
+            break
+    assert step > 10
+
+
+def test_a_line_that_a_full_disk_took_in_part(tmp_path: Path) -> None:
+    """It is lost, and the next one is whole."""
+    path = tmp_path / "events"
+    file = event_file(path)
+    real, parts = file._file, iter((5, OSError(28, "No space left on device")))
+
+    class Full:
+        def write(self, data: bytes) -> int:
+            part = next(parts, None)
+            if isinstance(part, OSError):
+                raise part
+            return real.write(data if part is None else data[:part])  # type: ignore[union-attr]
+
+        def close(self) -> None:
+            real.close()  # type: ignore[union-attr]
+
+    file._file = Full()  # type: ignore[assignment]
+    with pytest.raises(OSError, match="No space left"):
+        file(left("cut"))
+    file(left("whole"))
+    file(left("another"))
+    file.close()
+    first, *lines = path.read_text().splitlines()
+    assert len(first) == 5
+    assert [json.loads(line)["reason"] for line in lines] == ["whole", "another"]
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:

@@ -192,8 +192,9 @@ class BackgroundLoop:
                 may start it, in another thread.
         """
         self._check_process()
-        if self._shares and (host := _HOSTS.get(os.getpid())) is not None:
-            host.loop._check_caller()  # noqa: SLF001
+        if self._shares:
+            host = _HOSTS.get(os.getpid())
+            (self if host is None else host.loop)._check_caller()  # noqa: SLF001
 
     def start(self) -> None:
         """Start the thread, or share one, and wait until calls are possible.

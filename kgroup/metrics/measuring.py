@@ -120,15 +120,18 @@ class Measuring:
         group_id = group.status().group_id
         self._last_record.setdefault(group_id, self._now())
         with self._lock:
-            seen = self._seen()
-            self._ended.pop(group_id, None)
-            self._groups = [
-                weakref.ref(one)
-                for one, health in seen
-                if health.status.group_id != group_id or health.status.phase not in _ENDED
+            over = [
+                one
+                for one, health in self._seen()
+                if health.status.group_id == group_id and health.status.phase in _ENDED
             ]
-            self._groups.append(weakref.ref(group))
+            self._ended.pop(group_id, None)
             self._running[id(group)] = group
+            # In place: a finalizer may have entered another group meanwhile.
+            self._groups.append(weakref.ref(group))
+            for known in self._groups.copy():
+                if (one := known()) is None or one in over:
+                    self._groups.remove(known)
 
     def handed_out(self, group_id: str, partition: TopicPartition, records: int) -> None:
         """Count records."""

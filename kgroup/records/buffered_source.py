@@ -181,9 +181,12 @@ class BufferedSource:
         for partition, offset in positions.items():
             queue = before.get(partition)
             if queue is None or partition in added or not queue.continues_at(offset):
-                # Another fetch would not find that the log was cut.
-                kept = queue.fault if queue is not None and queue.truncated_below(offset) else None
                 start_epoch = leader_epochs.get(partition, NO_EPOCH)
+                # Another fetch would not find that the log was cut, unless it has the epoch of what
+                # another member has committed since.
+                finds_out = partition in added and start_epoch != NO_EPOCH
+                cut = queue is not None and not finds_out and queue.truncated_below(offset)
+                kept = queue.fault if queue is not None and cut else None
                 queue = PartitionQueue(partition, offset, start_epoch=start_epoch, fault=kept)
             else:
                 del before[partition]

@@ -122,8 +122,8 @@ SETTINGS: Final = (
         "socket.timeout.ms",
         lambda config: min(300_000, max(30_000, int(config.request_timeout * 1000))),
         "So long a response may take to arrive as a whole. A broker that is frozen, or whose"
-        " machine is gone, answers nothing and closes nothing; with the default of 60 s its"
-        " partitions are read so much later, although other brokers lead them by then. Java's"
+        " machine is gone, answers nothing and closes nothing. With the default of 60 s, its"
+        " partitions are not read for so long, although other brokers lead them by then. Java's"
         " client waits for 30 s too. With less, a slow network could not transfer a large fetch in"
         " time, and librdkafka would request it again and again.",
     ),

@@ -104,7 +104,7 @@ def test_offsets_that_arrive_in_a_later_transaction(
         if new:
             producer = started(servers)
         producer.begin_transaction()
-        refused = nullcontext() if new else pytest.raises(UsageError, match="make a new producer")
+        refused = nullcontext() if new else pytest.raises(UsageError, match="make a new one")
         with refused:
             generation.commit_in_transaction(producer, {OTHER: 7}, beyond_read=True)
         sleep(6)

@@ -362,7 +362,7 @@ async def test_a_producer_whose_own_time_is_over_first() -> None:
     with pytest.raises(CommitUnknownError):
         await transact(fake, producer, p0=1)
     producer.outcome = None
-    with pytest.raises(UsageError, match="make a new producer"):
+    with pytest.raises(UsageError, match="make a new one"):
         await transact(fake, producer, p0=1)
     assert len(producer.given) == 1
 
@@ -372,10 +372,10 @@ async def test_a_producer_that_has_not_answered_is_used_for_nothing_more() -> No
     answered = trio.Event()
     fake = FakeGeneration(commit_timeout=0.05)
     producer = FakeProducer(answer=lambda: trio.from_thread.run(answered.wait))
-    with pytest.raises(CommitUnknownError, match="use this producer for no other one"):
+    with pytest.raises(CommitUnknownError, match="close the producer, and make a new one"):
         await transact(fake, producer, p0=1)
     answered.set()
-    with pytest.raises(UsageError, match="make a new producer with the same"):
+    with pytest.raises(UsageError, match="make a new one with the same"):
         await transact(fake, producer, p1=1)
     assert len(producer.given) == 1
     await transact(fake, FakeProducer(), p1=1)
@@ -383,11 +383,18 @@ async def test_a_producer_that_has_not_answered_is_used_for_nothing_more() -> No
     await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_a_producer_may_be_used_after_an_error() -> None:
-    """It has answered, so nothing of its call is under way."""
+@pytest.mark.parametrize(
+    "failure",
+    [
+        KafkaException(KafkaError(KafkaError._CONFLICT, "busy")),
+        RuntimeError("can't start a thread"),
+    ],
+)
+async def test_a_producer_may_be_used_after_an_error(failure: Exception) -> None:
+    """It has answered, or was not called, so nothing of its call is under way."""
     fake = FakeGeneration()
-    producer = FakeProducer(KafkaException(KafkaError(KafkaError._CONFLICT, "busy")))
-    with pytest.raises(KafkaException):
+    producer = FakeProducer(failure)
+    with pytest.raises(type(failure)):
         await transact(fake, producer, p0=1)
     producer.outcome = None
     await transact(fake, producer, p0=1)

@@ -233,6 +233,19 @@ async def test_many_unanswered_commits_put_no_check_off(autojump_clock: MockCloc
         assert len(fake.coordinator.fetched) == pytest.approx(took / 3, abs=1)
 
 
+async def test_a_drain_puts_no_check_off_that_is_due(autojump_clock: MockClock) -> None:
+    """It comes when it was due, and not a whole interval of the drain later."""
+    async with one_unanswered() as fake:
+        fetched = len(fake.coordinator.fetched)
+        await trio.sleep(2.9)
+        fake.lifecycle.start_work(trio.sleep_forever, ())
+        fake.lifecycle.end(End(Cause.REBALANCE))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fake.lifecycle.drain, fake.committer.check_late_commits)
+            await trio.sleep(0.2)
+            assert len(fake.coordinator.fetched) == fetched + 1
+
+
 async def test_nobody_waits_long_for_what_gets_no_answer(autojump_clock: MockClock) -> None:
     """The program's commits follow after a second, and the commit that was given up is noted."""
     async with one_unanswered() as fake:

@@ -290,6 +290,21 @@ async def test_what_was_cut_off_the_log_is_not_handed_out(handed_out: int) -> No
     assert [m.offset() for m in (await source.receive(1, [A], 10)).messages] == [50, 51]
 
 
+@pytest.mark.parametrize("leader_epoch", [NO_EPOCH, 7])
+async def test_a_log_that_was_cut_before_another_member_owned_it(leader_epoch: int) -> None:
+    """The fetch finds out whether what that member committed is in the log, if it has the epoch."""
+    source, fetcher, first = with_a_hundred()
+    await source.receive(1, [A], 51)
+    source.deliver([OutOfRange(A, first, 100, "as scripted", 50)])
+    source.assign(2, {A: 80}, {A: leader_epoch}, added=[A])
+    source.open(2, [A])
+    if leader_epoch == NO_EPOCH:
+        with pytest.raises(OffsetOutOfRangeError):
+            await source.receive(2, [A], 10)
+    else:
+        assert fetcher.fetches[A] == FetchStart(fetcher.fetches[A].fetch_id, 80, 7)
+
+
 @pytest.mark.parametrize("handed_out", [40, 60])
 async def test_a_log_that_was_cut_may_be_cut_again(handed_out: int) -> None:
     """The fetch after a cut has a leader epoch, so that another cut before any record is found."""
