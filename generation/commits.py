@@ -189,28 +189,20 @@ class Committer:
 
     async def _answers(self, producer: Producer, offsets: CommitOffsets) -> bool:
         """Hand offsets to a producer; False if it has not answered in time."""
-        answered = False
         try:
             with self._lifecycle.commit_scope() as scope:
                 await self._hand_to(producer, offsets, scope.deadline - trio.current_time())
-                answered = True
+                return True
         except KafkaException as error:
             code = error.args[0].code()
-            if code == KafkaError._TIMED_OUT:  # noqa: SLF001 # at the same time as the scope
-                return False
-            answered = True
-            if (stale := self._refusal(error, offsets)) is not None:
-                raise stale from error
-            if grant := to_grant(code):
-                error.add_note(grant)
-            raise
-        except Exception:  # the producer refused its arguments, or there was no thread to call it
-            answered = True
-            raise
-        finally:
-            if not answered:
-                self._unanswered[id(producer)] = producer
-        return answered
+            if code != KafkaError._TIMED_OUT:  # noqa: SLF001 # which comes as the scope ends
+                if (stale := self._refusal(error, offsets)) is not None:
+                    raise stale from error
+                if grant := to_grant(code):
+                    error.add_note(grant)
+                raise
+        self._unanswered[id(producer)] = producer
+        return False
 
     @contextmanager
     def _counted(self, offsets: CommitOffsets) -> Iterator[None]:

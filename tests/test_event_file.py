@@ -145,18 +145,15 @@ def left(reason: str) -> Left:
     return Left(group_id="g", reason=reason, notified=True)
 
 
-def interrupted_at(step: int, call: Callable[[], None], interrupt: Callable[[], None]) -> bool:
-    """Make a call, and run another thread to its end before this line of it; whether it came."""
+def at_line(step: int, call: Callable[[], object], act: Callable[[], None]) -> bool:
+    """Make a call, and do something before this line of it; whether it came so far."""
     steps = 0
 
     def on_line(_: FrameType, event: str, __: Any) -> Any:
         nonlocal steps
         steps += event == "line"
         if event == "line" and steps == step:
-            thread = threading.Thread(target=interrupt, daemon=True)
-            thread.start()
-            thread.join(5.0)
-            assert not thread.is_alive()
+            act()
         return on_line
 
     def trace(frame: FrameType, *_: Any) -> Any:
@@ -169,6 +166,18 @@ def interrupted_at(step: int, call: Callable[[], None], interrupt: Callable[[], 
     finally:
         sys.settrace(before)
     return steps >= step
+
+
+def interrupted_at(step: int, call: Callable[[], None], interrupt: Callable[[], None]) -> bool:
+    """Make a call, and run another thread to its end before this line of it; whether it came."""
+
+    def run() -> None:
+        thread = threading.Thread(target=interrupt, daemon=True)
+        thread.start()
+        thread.join(5.0)
+        assert not thread.is_alive()
+
+    return at_line(step, call, run)
 
 
 def test_no_thread_waits_for_one_that_is_interrupted(tmp_path: Path) -> None:
@@ -207,31 +216,20 @@ def test_a_file_that_is_closed_while_a_thread_writes(tmp_path: Path) -> None:
 def raising_at(step: int, call: Callable[[], object]) -> bool:
     """Make a call, and raise before this line of it, as a signal handler may; whether it came.
 
-    Python runs no handler between the beginning of a ``finally`` and the end of its first call.
+    Python runs no handler between the beginning of a ``finally`` and the end of its first call, so
+    nothing is raised there.
     """
-    steps = 0
 
-    def on_line(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal steps
+    def interrupt() -> None:
+        frame = sys._getframe(2)  # of the line, behind `at_line`
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        if event == "line" and line not in IN_FINALLY:
-            steps += 1
-            if steps == step:
-                raise KeyboardInterrupt
-        return on_line
+        if line not in IN_FINALLY:
+            raise KeyboardInterrupt
 
-    def trace(frame: FrameType, *_: Any) -> Any:
-        return on_line if frame.f_code.co_filename.endswith("event_file.py") else None
-
-    before = sys.gettrace()
-    sys.settrace(trace)
     try:
-        call()
+        return at_line(step, call, interrupt)
     except KeyboardInterrupt:
         return True
-    finally:
-        sys.settrace(before)
-    return False
 
 
 def test_an_interrupt_at_any_line_stops_no_later_event(tmp_path: Path) -> None:

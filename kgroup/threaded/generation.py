@@ -146,7 +146,7 @@ class Generation(GenerationTwin):
         try:
             return Records(self._loop, self._generation, self._run_sync(open_stream))
         except BaseException:
-            # A signal handler may have raised: nobody has the stream, which would stay open.
+            # A signal handler may have raised: the program has no stream that it could close.
             interrupted = True
             self._loop.post(close)
             raise

@@ -63,8 +63,8 @@ class _Fill(Generic[T]):
 
     Attributes:
         value: at most one value, for the thread that waits; only the loop changes it.
-        claim: what is removed by whoever is the first to decide about the value: the thread that
-            takes it, or `Slot.empty`, which puts it back.
+        claim: one entry, removed by the thread that takes the value, or by `Slot.empty`, which puts
+            the value back; the first of them decides.
         begun: whether its call has begun; only the loop reads and writes it, and `given_up`.
         given_up: whether no thread waits for it any more.
     """

@@ -500,7 +500,7 @@ def test_an_interrupt_when_a_value_was_taken_puts_it_back() -> None:
 def test_a_call_that_is_interrupted_as_it_begins_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has reached the loop, and nobody waits for it."""
+    """It has reached the loop, and no thread waits for it."""
     with running() as here:
         begin, cancelled = BackgroundLoop.begin, threading.Event()
 

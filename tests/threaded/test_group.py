@@ -173,7 +173,7 @@ def test_what_the_body_raises_comes_alone(kafka: Kafka) -> None:
 def test_an_interrupt_as_a_generation_is_returned(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next call returns it: a generation that nobody has would own partitions unread."""
+    """The next call returns it: otherwise its partitions would not be read."""
     here = Harness(kafka)
     here.create()
 
