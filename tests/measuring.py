@@ -51,6 +51,7 @@ STORIES: Final = tuple(
         "security/test_hostile_properties.py",
         "testing/simulation/test_campaign.py",
         "testing/simulation/test_fault_injection.py",
+        "testing/simulation/test_found_plans.py",
         "testing/simulation/test_logins.py",
         "testing/simulation/test_own_starts.py",
         "testing/simulation/test_partition_handlers.py",

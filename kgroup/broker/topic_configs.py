@@ -26,6 +26,7 @@ LONGEST_VALUE: Final = 2**15 - 1
 _LARGEST_INT: Final = 2**31 - 1
 _LARGEST_LONG: Final = 2**63 - 1
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,30}")
+_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -182,7 +183,7 @@ def _throttled(name: str) -> TopicConfig:
 
     def normalize(text: str) -> str:
         items = items_of(text)
-        if items != ["*"] and not all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in items):
+        if items != ["*"] and not all(map(_REPLICA.fullmatch, items)):
             raise _InvalidValueError(
                 f"[{', '.join(items)}]",
                 f"{name} must be the literal '*' or a list of replicas in the following format:"

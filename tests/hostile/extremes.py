@@ -14,6 +14,7 @@ import dataclasses
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from random import Random
 from typing import Any, Final, final
 from uuid import UUID
@@ -70,6 +71,8 @@ _BLOBS: Final[Mapping[str, bytes]] = {
 }
 _MANY: Final = 300
 """How often an array's items are repeated."""
+
+_shape_of: Final = cache(field_shape)
 
 
 @final
@@ -153,7 +156,7 @@ def sample(entity_type: Any, known: Mapping[str, Any] | None = None) -> Any:
 def _sample(field: dataclasses.Field[Any], known: Mapping[str, Any]) -> Any:
     if "tag" in field.metadata and field.default is not dataclasses.MISSING:
         return field.default
-    shape = field_shape(field)
+    shape = _shape_of(field)
     value = (
         sample(shape.entity, known)
         if shape.entity is not None
@@ -178,7 +181,7 @@ _SAMPLES: Final[Mapping[str, Any]] = {
 
 def _of_fields(entity: Any, path: Path) -> Iterator[Change]:
     for field in dataclasses.fields(entity):
-        shape = field_shape(field)
+        shape = _shape_of(field)
         value = getattr(entity, field.name)
         here: Path = (*path, field.name)
         compact = _is_compact(type(entity), field)
@@ -232,6 +235,7 @@ def _of_array(
                 yield Change((*here, number), name, data)
 
 
+@cache
 def _scalars(kafka_type: str, *, compact: bool) -> dict[str, bytes]:
     """The extreme encodings of a value, by name."""
     if kafka_type in _FORMS:
@@ -299,7 +303,7 @@ def _is_compact(entity_type: Any, field: dataclasses.Field[Any]) -> bool:
 def _item_bytes(field: dataclasses.Field[Any], item: Any, *, compact: bool) -> bytes:
     """The honest bytes of an array's item."""
     parts: list[bytes] = []
-    entity = field_shape(field).entity
+    entity = _shape_of(field).entity
     if entity is not None:
         entity_writer(entity)(parts, item)
         return b"".join(parts)
@@ -358,7 +362,7 @@ def _field_bytes(entity: Any, field: dataclasses.Field[Any], path: Path, change:
         parts: list[bytes] = []
         field_writer(type(entity), field)(parts, value)
         return b"".join(parts)
-    shape = field_shape(field)
+    shape = _shape_of(field)
     compact = _is_compact(type(entity), field)
     if shape.is_array:
         return _count(len(value), compact=compact) + b"".join(

@@ -78,7 +78,7 @@ CLIENT: Final = (
         module="kgroup.records.buffered_source",
         old="if queue is None or partition in added or not queue.continues_at(offset):",
         new="if queue is None or partition in added:",
-        seed=2,
+        seed=16,
     ),
     Mutation(
         breaks=6,
@@ -102,7 +102,7 @@ CLIENT: Final = (
         module=_WORKER,
         old="await generation.commit({partition: message.offset() + 1})",
         new="await generation.commit({partition: batch.next_offset})",
-        seed=16,
+        seed=23,
     ),
     Mutation(
         breaks=7,
@@ -134,7 +134,7 @@ CLIENT: Final = (
         module="kgroup.generation.lifecycle",
         old="while self._is_working and self.state is State.DRAINING:",
         new="while self._body is not None and self.state is State.DRAINING:",
-        seed=14,
+        seed=1,
     ),
     Mutation(
         breaks=8,
@@ -142,7 +142,7 @@ CLIENT: Final = (
         module="kgroup.generation.generation",
         old="if self.state is State.ENDED and self.end is not None:",
         new="if self.end is not None:",
-        seed=14,
+        seed=1,
     ),
     Mutation(
         breaks=8,

@@ -81,7 +81,7 @@ COORDINATOR: Final = (
         module=f"{_GROUPS}.request_handling",
         old="error = registry.validate(now, request)",
         new="error = ErrorCode.NONE",
-        seed=14,
+        seed=16,
     ),
     Mutation(
         breaks=4,
@@ -99,7 +99,7 @@ COORDINATOR: Final = (
         within="OFFSET_COMMIT: Final[Table] = (",
         old="Rule(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25",
         new="Rule(_WITH_MEMBERS, (if_.is_not_a_member,)),",
-        seed=14,
+        seed=41,
     ),
     Mutation(
         breaks=6,
