@@ -38,6 +38,13 @@ from kgroup.types import TopicPartition
 from kgroup.worker_thread import post_to
 
 
+def two_tasks_iterate() -> UsageError:
+    """The error of an iteration while another task waits for a batch of the stream."""
+    return UsageError(
+        "two tasks iterate over one record stream; open one for each partition instead"
+    )
+
+
 @final
 class RecordStream(PartitionStream):
     """Batches of some partitions of one generation; an async iterator.
@@ -84,9 +91,7 @@ class RecordStream(PartitionStream):
             UsageError: another task waits for a batch of this stream.
         """
         if self._busy:
-            raise UsageError(
-                "two tasks iterate over one record stream; open one for each partition instead"
-            )
+            raise two_tasks_iterate()
         self._take_back()
         self._busy = True
         try:

@@ -280,10 +280,7 @@ class ConsumerGroup(Uncopied):
                 " generations, which has to end first; return from the task instead"
             )
         if self._waiting:
-            raise UsageError(
-                f"group {self._config.group_id!r}: another task waits in next() already; a"
-                " member has one generation at a time"
-            )
+            raise self._two_tasks_wait()
         self._waiting = True
         self.release()
         self._changed.notify()
@@ -791,9 +788,8 @@ class ConsumerGroup(Uncopied):
         """The generation that is ready, if it still runs."""
         ready = self._ready
         if ready is not None and ready.lifecycle.state is State.RUNNING and self._closing is None:
-            self._ready, self._held = None, ready.lifecycle
-            self._holder = trio.lowlevel.current_task()
-            ready.lifecycle.hold_body()
+            self._ready = None
+            self._hold(ready.lifecycle)
             self._emitter.emit(GenerationStarted)
             # A handler of that event may have closed the group.
             if not ready.lifecycle.ending.is_set() and self._closing is None:
@@ -811,6 +807,17 @@ class ConsumerGroup(Uncopied):
                 " make another ConsumerGroup to join again"
             )
         return None
+
+    def _hold(self, life: Lifecycle) -> None:
+        """Count the body of the loop as work of this generation, until `release`."""
+        self._held, self._holder = life, trio.lowlevel.current_task()
+        life.hold_body()
+
+    def _two_tasks_wait(self) -> UsageError:
+        return UsageError(
+            f"group {self._config.group_id!r}: another task waits in next() already; a"
+            " member has one generation at a time"
+        )
 
     def _raise_errors(self, other: BaseException | None) -> NoReturn:
         """Raise what tasks raised, and another exception with it.

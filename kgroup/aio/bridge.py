@@ -59,6 +59,11 @@ class Bridge:
         """Whether asyncio's loop runs now; any thread may read it."""
         return self._loop.is_running()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether asyncio's loop of the group runs in this thread."""
+        return running_loop() is self._loop
+
     def post(self, fn: Callable[[], object], context: contextvars.Context | None = None) -> bool:
         """Schedule a function in asyncio's loop, from any thread; False if the loop is closed.
 
@@ -150,7 +155,7 @@ class Bridge:
         Raises:
             UsageError: it does not.
         """
-        if running_loop() is not self._loop:
+        if not self.is_here:
             raise UsageError(
                 f"group {self.group_id!r} belongs to another event loop of asyncio; nothing was"
                 " done. Make its calls in that loop: those of async functions by"

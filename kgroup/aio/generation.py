@@ -25,6 +25,7 @@ from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.lifecycle import inside_of, not_raising_stale_errors
 from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
+from kgroup.group import ConsumerGroup as TrioGroup
 from kgroup.tracebacks import StartedCall
 from kgroup.types import End, Offsets, TopicPartition
 
@@ -57,7 +58,7 @@ class Generation(GenerationTwin):
         self,
         generation: TrioGeneration,
         tasks: Tasks,
-        owner: object,
+        owner: TrioGroup,
         config: GroupConfig,
     ) -> None:
         super().__init__(generation)
@@ -151,9 +152,8 @@ class Generation(GenerationTwin):
             StaleGenerationError: the group's background thread has died, so that the reason is
                 not known.
         """
-        in_body = asyncio.current_task() is self._body_task
         return await self._call(
-            self._wait_ended_in_body if in_body else self._generation.wait_ended
+            self._wait_ended_in_body if self._in_body() else self._generation.wait_ended
         )
 
     def scope(self) -> AbstractContextManager[None, bool]:
@@ -291,7 +291,33 @@ class Generation(GenerationTwin):
         context = contextvars.copy_context()
         self._background.post(partial(context.run, emitter.pass_on, event))
 
+    # For ConsumerGroup.
+
+    def _body(self) -> asyncio.Task[Any] | None:
+        """The task that runs the body of the loop, as far as kgroup knows.
+
+        ``asyncio.wait_for`` of Python 3.11, and ``create_task``, call `next` in a task of its own,
+        which has ended. The body is then taken to be where the group was entered.
+        """
+        task = self._body_task
+        return self._tasks.owner if task is None or task.done() else task
+
+    def _in_body(self) -> bool:
+        """Whether the caller is the body of the loop."""
+        body = self._body()
+        if body is None or body.done():
+            return self._owner not in inside_of.get()
+        return asyncio.current_task() is body
+
     # For ConsumerGroup, in the background loop.
+
+    def _hold_again(self) -> bool:
+        """Count the body as work again; False if the generation does not run any more."""
+        life = self._generation._lifecycle  # noqa: SLF001
+        if life.state is not State.RUNNING:
+            return False
+        self._owner._hold(life)  # noqa: SLF001
+        return True
 
     async def _watch(self) -> None:
         """Pass on to asyncio when the end begins, and when the generation's tasks are cancelled."""

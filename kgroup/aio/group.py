@@ -21,6 +21,7 @@ from kgroup.aio.blocks import CancellableBlock
 from kgroup.aio.bridge import Bridge, deliver_again
 from kgroup.aio.callbacks import in_asyncio
 from kgroup.aio.generation import Generation
+from kgroup.aio.one_call import OneCall
 from kgroup.aio.tasks import GRACE, Tasks, stack_of_task
 from kgroup.background.event_loop import Call, LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
@@ -111,6 +112,7 @@ class ConsumerGroup(GroupTwin):
         self._tasks: Tasks | None = None
         self._block = CancellableBlock()
         self._current: Generation | None = None
+        self._next_calls: OneCall[Generation] | None = None
         self._kept: Generation | None = None
         """The generation that came when the task that waited for it was cancelled."""
         self._ended = asyncio.Event()
@@ -126,9 +128,9 @@ class ConsumerGroup(GroupTwin):
         await asyncio.sleep(0)
         if self._tasks is not None:
             raise entered_again(self._config.group_id)
-        self._tasks = Tasks(
-            Bridge(self._loop, self._config.group_id), self._loop, asyncio.current_task()
-        )
+        bridge = Bridge(self._loop, self._config.group_id)
+        self._tasks = Tasks(bridge, self._loop, asyncio.current_task())
+        self._next_calls = OneCall(bridge, self._keep, self._group._two_tasks_wait)  # noqa: SLF001
         try:
             self._background.start()
         except BaseException:
@@ -144,7 +146,16 @@ class ConsumerGroup(GroupTwin):
     ) -> None:
         if self._loop.forked:
             return  # only the parent process may leave the group
-        self._program_tasks()
+        bridge = self._program_tasks().bridge
+        if not bridge.is_here and not isinstance(error, GeneratorExit):
+            # What would wake this loop at the end is posted to the other one.
+            self._background.cancel()
+            self._background.leave()
+            raise UsageError(
+                f"group {self._config.group_id!r} was entered in another event loop of asyncio;"
+                " the member leaves, without a drain, and nothing waits for that. Enter and leave"
+                " the block in the same loop"
+            )
         # If the group has cancelled the body, its errors are raised in place of that.
         absorbed = self._block.__exit__(kind, error, traceback)
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
@@ -201,17 +212,21 @@ class ConsumerGroup(GroupTwin):
                 f"group {self._config.group_id!r}: next() was called by a task of one of its own"
                 " generations, which has to end first; return from the task instead"
             )
+        calls = self._next_calls
+        assert calls is not None  # it is made when the group is entered
         while True:
-            if self._kept is not None:
-                await asyncio.sleep(0)
-            generation, self._kept = self._kept, None
+            bridge.check_loop()
+            # INVARIANT: nothing is kept while a call waits in the background.
+            await calls.turn()
             try:
-                if generation is None:
-                    generation = await bridge.call(self._next_generation, self._keep)
+                if self._kept is None:
+                    generation = await calls(self._next_generation)
+                else:
+                    generation = await self._take_kept()
             except LoopEndedError:
                 raise GroupClosedError(f"group {self._config.group_id!r} is closed") from None
             # Other tasks may have kept asyncio's loop busy since the generation was handed over.
-            if generation.state is State.RUNNING:
+            if generation is not None and generation.state is State.RUNNING:
                 generation._body_task = asyncio.current_task()  # noqa: SLF001
                 return generation
 
@@ -267,7 +282,7 @@ class ConsumerGroup(GroupTwin):
         if self._tasks is None or self._group in inside_of.get():
             await asyncio.sleep(0)
             return
-        if self._current is not None and asyncio.current_task() is self._body_task():
+        if self._current is not None and self._current._in_body():  # noqa: SLF001
             self.release()
         await self.wait_closed()
 
@@ -297,10 +312,12 @@ class ConsumerGroup(GroupTwin):
             text = text.replace(", not entered>", ", joining>")
         return f"<aio {text[1:]}"
 
-    # In the background loop.
-
     def _keep(self, generation: Generation) -> None:
+        # Nobody works in it, so its drain has nobody to wait for.
         self._kept = generation
+        self._loop.post(self._group.release)
+
+    # In the background loop.
 
     async def _next_generation(self) -> Generation:
         generation = await self._group.next()
@@ -335,7 +352,7 @@ class ConsumerGroup(GroupTwin):
 
     def _body_task(self) -> asyncio.Task[Any] | None:
         """The task that runs the body of the loop."""
-        return None if self._current is None else self._current._body_task  # noqa: SLF001
+        return None if self._current is None else self._current._body()  # noqa: SLF001
 
     def _pass_on(self, event: Event) -> None:
         # The context of the program's call that has caused the event, if one has.
@@ -347,6 +364,7 @@ class ConsumerGroup(GroupTwin):
 
     def _on_loop_end(self) -> None:
         """Wake what waits for the end; if the loop died, nothing else does."""
+        self._has_left()  # also if the block never is, because its coroutine or loop was closed
         bridge = self._program_tasks().bridge
         if self._loop.error is not None:
             bridge.post(self._block.cancel)
@@ -364,6 +382,18 @@ class ConsumerGroup(GroupTwin):
             )
         return self._tasks
 
+    async def _take_kept(self) -> Generation | None:
+        """The generation that a cancelled task did not get; None if it does not run any more.
+
+        Cancellation: it stays for the next call.
+        """
+        await asyncio.sleep(0)
+        generation, self._kept = self._kept, None
+        if generation is None:  # released meanwhile
+            return None
+        runs = self._program_tasks().bridge.call_sync(generation._hold_again)  # noqa: SLF001
+        return generation if runs else None
+
     async def _until_left(self) -> asyncio.CancelledError | None:
         """Wait until the member has left and the background thread has ended.
 
@@ -378,7 +408,6 @@ class ConsumerGroup(GroupTwin):
                 cancelled = error
                 self._background.cancel()
         self._loop.join()
-        self._has_left()
         return cancelled
 
     def _begin_to_exit(self) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import final
 
 from kgroup.aio.bridge import Bridge
+from kgroup.aio.one_call import OneCall
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.generation.generation import Generation, sought_since
-from kgroup.generation.record_stream import RecordStream
+from kgroup.generation.record_stream import RecordStream, two_tasks_iterate
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch
 from kgroup.tracebacks import handed_out
@@ -44,6 +45,7 @@ class Records(Uncopied):
         self._background = background
         self._generation = generation
         self._stream = stream
+        self._calls = OneCall(bridge, self._take_back, two_tasks_iterate)
         self._ended = False
 
     def __aiter__(self) -> Records:
@@ -65,7 +67,7 @@ class Records(Uncopied):
         """
         while not self._ended:
             try:
-                batch = await self._bridge.call(self._next, self._take_back)
+                batch = await self._calls(self._next)
             except LoopEndedError:
                 batch = None
             if batch is None:
@@ -86,9 +88,19 @@ class Records(Uncopied):
         return self._stream.processing(batch)
 
     def close(self) -> None:
-        """Release the partitions, so that another stream of this generation can read them."""
-        if not self._ended:
-            self._ended = True
+        """Release the partitions, so that another stream of this generation can read them.
+
+        A task that waits for a batch gets none any more, and its iteration ends.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        if self._calls.outstanding and self._bridge.is_here:
+            # Until the stream is closed, a batch may come for the task that waits.
+            with suppress(LoopEndedError):
+                self._bridge.call_sync(self._stream.close)
+            self._calls.take_back_now()
+        else:
             self._background.post(self._stream.close)
 
     async def aclose(self) -> None:

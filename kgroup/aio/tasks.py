@@ -66,6 +66,8 @@ class Tasks:
         self.bridge = bridge
         self.background = background
         self.owner = owner
+        # Not 0 after an exception that a TaskGroup of Python 3.11 has raised, and the task caught.
+        self.owner_requests = 0 if owner is None else owner.cancelling()
         self.running: set[ProgramTask[Any]] = set()
         self.loop_blocked = False
         """Whether it was reported that asyncio's loop does not run, and it has not run since."""
@@ -245,7 +247,9 @@ class ProgramTask(Generic[T]):
         self._drop_call()  # it may have been cancelled before its first step
         self.cancelled = task.cancelled()
         owner = self._tasks.owner
-        both = owner is not None and (owner.cancelled() or owner.cancelling() > 0)
+        both = owner is not None and (
+            owner.cancelled() or owner.cancelling() > self._tasks.owner_requests
+        )
         if self.cancelled and self._alone and not self._asked and not both:
             self._error = UsageError(
                 f"the task of {self.name} was cancelled, and not by kgroup: the function itself, or"

@@ -96,8 +96,11 @@ class GroupTwin(Uncopied, ABC):
         atexit.register(self._close_at_exit)
 
     def _has_left(self) -> None:
-        """The block was left."""
-        _OPEN.pop(self, None)
+        """The block was left, or the loop has ended without that; any thread calls it."""
+        try:
+            del _OPEN[self]
+        except KeyError:
+            return  # it has left before, or the interpreter exits and waits for it
         atexit.unregister(self._close_at_exit)
 
     def _close_at_exit(self) -> None:

@@ -7,6 +7,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from confluent_kafka import Producer
 
 import kgroup
 from kgroup import aio
+from kgroup.background.group import _OPEN
 from kgroup.errors import (
     GroupClosedError,
     LeaseExpiredError,
@@ -462,6 +464,40 @@ def test_a_generation_that_nobody_got_may_be_released(kafka: Kafka) -> None:
     in_asyncio(main)
 
 
+def test_a_generation_that_nobody_got_holds_no_drain(kafka: Kafka) -> None:
+    """It ends at once, because no body works in it, and the next call waits for another one."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group(drain_timeout=40.0) as group:
+            way = asyncio.ensure_future
+            await cancel_as_it_arrives(group, group, "_next_generation", group.next, way)
+            group.subscribe([here.harness.topic, "another"])
+            async with asyncio.timeout(SOON / 2):
+                await here.event(GenerationEnded)
+                assert (await group.next()).epoch > here.of(GenerationStarted)[0].epoch
+
+    in_asyncio(main)
+
+
+@pytest.mark.parametrize("way", [*WAYS, asyncio.create_task])
+def test_the_body_is_known_whatever_task_has_called_next(
+    kafka: Kafka, way: Callable[[Any], Awaitable[aio.Generation]]
+) -> None:
+    """Where it waits for the end, or closes the group, the drain does not wait for it."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with asyncio.timeout(SOON / 2), here.group(drain_timeout=40.0) as group:
+            generation = await way(group.next())
+            group.subscribe([here.harness.topic, "another"])
+            await generation.wait_ended()
+            await way(group.next())
+            await group.aclose(promptly=True)
+
+    in_asyncio(main)
+
+
 def test_time_outs_lose_nothing(kafka: Kafka) -> None:
     """A next(), a batch and a wait for the end that are given up can be continued."""
     here = Here(kafka, records=3)
@@ -772,8 +808,40 @@ def test_a_loop_that_is_closed_inside_the_block(
     loop.close()
     assert group._loop.ended.wait(SOON)
     group._loop.join()
+    assert group not in _OPEN
     with here.harness.group() as other:
         assert len(other.next(SOON).assignment) == 1
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_block_that_is_left_in_another_loop(kafka: Kafka, runs: bool) -> None:
+    """It is refused and does not wait; the member leaves, and its thread ends."""
+    here = Here(kafka)
+    group = here.group()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+
+    async def enter() -> None:
+        await (await group.__aenter__()).next()
+
+    async def leave() -> None:
+        with pytest.raises(UsageError, match="was entered in another event loop"):
+            await group.__aexit__(None, None, None)
+
+    if runs:
+        thread.start()
+        asyncio.run_coroutine_threadsafe(enter(), loop).result(SOON)
+    else:
+        loop.run_until_complete(enter())
+        loop.close()
+    in_asyncio(leave)
+    assert group._loop.ended.wait(SOON)
+    group._loop.join()
+    if runs:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(SOON)
+        loop.close()
+    assert group not in _OPEN
 
 
 def test_two_loops_in_two_threads(kafka: Kafka) -> None:
@@ -912,6 +980,32 @@ def test_a_function_that_lets_anothers_cancellation_through(kafka: Kafka) -> Non
         assert isinstance(error.__cause__, asyncio.CancelledError)
         ends = [event.end for event in here.events if isinstance(event, GenerationEnded)]
         assert [end.cause for end in ends] == [Cause.TASK_RAISED]
+
+    in_asyncio(main)
+
+
+def test_a_function_that_cancels_itself_below_a_task_that_was_cancelled_once(kafka: Kafka) -> None:
+    """It is an error, too, if the owner of the block had a cancellation before it entered."""
+    here = Here(kafka, records=1)
+
+    async def cancel(generation: aio.Generation, batch: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        # As a failed TaskGroup of Python 3.11 leaves behind, also in tasks that catch its error.
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        matching = pytest.RaisesExc(UsageError, match="cancelled, and not by kgroup")
+        with pytest.RaisesGroup(matching):
+            async with here.group() as group:
+                await aio.serve(group, cancel)
+        task.uncancel()
 
     in_asyncio(main)
 

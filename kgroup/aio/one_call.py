@@ -1,0 +1,123 @@
+"""Calls of which there is one at a time, such as those of `next()`: the next waits for the last.
+
+Theory of operation. A call of asyncio has two ends: it has a result in the background thread, and
+later its task continues with that, or takes it back because it was cancelled. In between, for the
+background thread nobody waits. A task that was cancelled and that nobody awaited is still there
+when the program calls again. If that call began at once, it would get what comes after the result
+that is about to be taken back: batches out of order, or no generation at all.
+
+INVARIANT: when a call begins, the result of the last one has reached its task, or was taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar, final
+
+import attrs
+
+from kgroup.aio.bridge import Bridge
+from kgroup.errors import UsageError
+
+T = TypeVar("T")
+
+
+@final
+@attrs.define(eq=False)
+class _Outstanding(Generic[T]):
+    """A call whose task has not continued yet."""
+
+    task: asyncio.Task[Any] | None = attrs.field(factory=asyncio.current_task)
+    requests: int = 0
+    """How often the task had been cancelled when the call began."""
+    results: list[T] = attrs.field(factory=list)
+    taken_back: bool = False
+    over: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        if self.task is not None:
+            self.requests = self.task.cancelling()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether its task was cancelled since."""
+        return self.task is not None and self.task.cancelling() > self.requests
+
+
+@final
+class OneCall(Generic[T]):
+    """Calls into the background thread, one at a time.
+
+    Args:
+        bridge: the way to that thread.
+        take_back: called in asyncio's loop with a result that no task gets.
+        refuse: makes the error of a call while another task waits that was not cancelled.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        take_back: Callable[[T], object],
+        refuse: Callable[[], UsageError],
+    ) -> None:
+        self._bridge = bridge
+        self._take_back = take_back
+        self._refuse = refuse
+        self._outstanding: _Outstanding[T] | None = None
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether a task is in a call."""
+        return self._outstanding is not None
+
+    async def __call__(self, fn: Callable[[], Awaitable[T]]) -> T | None:
+        """Call an async function in the background thread, after the call before.
+
+        Returns:
+            its result; None if `take_back_now` has taken that back.
+
+        Raises:
+            LoopEndedError: the background thread ended before the call did.
+            UsageError: another task waits, or another event loop runs here.
+            Exception: the function's own exception.
+
+        Cancellation: a result that has come nevertheless is taken back.
+        """
+        self._bridge.check_loop()
+        await self.turn()
+        mine = self._outstanding = _Outstanding[T]()
+
+        async def noted() -> T:
+            value = await fn()
+            mine.results.append(value)
+            return value
+
+        def take_back(value: T) -> None:
+            if not mine.taken_back:
+                self._take_back(value)
+
+        try:
+            value = await self._bridge.call(noted, take_back)
+            return None if mine.taken_back else value
+        finally:
+            self._outstanding = None
+            mine.over.set()
+
+    async def turn(self) -> None:
+        """Wait for calls that were cancelled; no checkpoint if there is none.
+
+        Raises:
+            UsageError: another task waits that was not cancelled.
+        """
+        while (earlier := self._outstanding) is not None:
+            if not earlier.cancelled:
+                raise self._refuse()
+            await earlier.over.wait()
+
+    def take_back_now(self) -> None:
+        """Take back a result that is there and that no task has got yet."""
+        mine = self._outstanding
+        if mine is not None and mine.results and not mine.taken_back:
+            mine.taken_back = True
+            self._take_back(mine.results[0])
