@@ -38,6 +38,7 @@ from typing import Any, Final, NoReturn, Self, final
 import trio
 
 from kgroup import arguments, functions
+from kgroup.block_syntax import AsyncBlocks
 from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig, checked_topics
@@ -96,7 +97,7 @@ def default_runtime() -> Runtime:
 
 
 @final
-class ConsumerGroup(Uncopied):
+class ConsumerGroup(AsyncBlocks, Uncopied):
     """A member of a consumer group.
 
     Use it as ``async with``, and iterate over it::

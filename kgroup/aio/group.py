@@ -25,6 +25,7 @@ from kgroup.aio.one_call import OneCall
 from kgroup.aio.tasks import GRACE, Tasks, stack_of_task
 from kgroup.background.event_loop import Call, LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
+from kgroup.block_syntax import AsyncBlocks
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, UsageError, any_repr, entered_again
 from kgroup.events import Event, EventHandler
@@ -40,7 +41,7 @@ _POLL: Final = 1.0
 
 
 @final
-class ConsumerGroup(GroupTwin):
+class ConsumerGroup(AsyncBlocks, GroupTwin):
     """A member of a consumer group, for asyncio programs.
 
     Use it as ``async with``, and iterate over it::

@@ -16,6 +16,7 @@ import trio
 from kgroup import arguments, functions
 from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
+from kgroup.block_syntax import PlainBlocks
 from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, UsageError, any_repr
 from kgroup.events import Event, EventHandler
@@ -31,7 +32,7 @@ from kgroup.threaded.slot import Slot
 
 
 @final
-class ConsumerGroup(GroupTwin):
+class ConsumerGroup(PlainBlocks, GroupTwin):
     """A member of a consumer group, for programs without an event loop.
 
     Use it as ``with``, and iterate over it::

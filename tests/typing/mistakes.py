@@ -81,6 +81,24 @@ async def wrong_values(generation: kgroup.Generation, message: kgroup.Message) -
     kgroup.GroupConfig(bootstrap_servers="a:1", group_id="g", topics=["t"], session_time_out=3)  # type: ignore[call-arg]
 
 
+async def blocks_without_async(trio: kgroup.ConsumerGroup, asyncio: aio.ConsumerGroup) -> None:
+    """Groups with an event loop have async blocks and loops only."""
+    with trio as one, asyncio as other:  # type: ignore[attr-defined]
+        pass
+    for _ in trio:  # type: ignore[attr-defined]
+        pass
+    for _ in asyncio:  # type: ignore[attr-defined]
+        pass
+
+
+async def async_blocks_of_threads(group: threaded.ConsumerGroup) -> None:
+    """A group of threads has plain ones only."""
+    async with group as entered:  # type: ignore[attr-defined]
+        pass
+    async for _ in group:  # type: ignore[attr-defined]
+        pass
+
+
 def a_block_that_may_end_early(generation: threaded.Generation) -> int:  # type: ignore[return]
     """No result after a block that a stale generation ends; so for the other two groups below."""
     with generation.scope():
