@@ -210,9 +210,9 @@ class DeadLetters:
         own = headers_of(message)
         if message.topic() == self._topic and (_GROUP, group_id.encode()) in (own or ()):
             raise UsageError(
-                f"record {message.offset()} of {message.topic()}-{message.partition()} is a dead"
-                f" letter of group {group_id!r} itself, which reads its own topic of dead letters"
-                f" and would park each record for ever. Leave {self._topic!r} out of the"
+                f"the record at {message.topic()}-{message.partition()} offset {message.offset()}"
+                f" is a dead letter of group {group_id!r} itself, which reads its own topic of dead"
+                f" letters and would park each record for ever. Leave {self._topic!r} out of the"
                 " subscription, which may have a pattern that matches it"
             )
         headers = headers_for(message, error, attempts, group_id)
@@ -269,9 +269,9 @@ class DeadLetter:
         message = self._message
         times = f" in {self.attempts} attempts" if self.attempts > 1 else ""
         raise DeadLetterError(
-            f"record {message.offset()} of {message.topic()}-{message.partition()} could not be"
-            f" written to topic {self._topic!r}{times}: {reason}. It is not committed, so it will"
-            " be read again"
+            f"the record at {message.topic()}-{message.partition()} offset {message.offset()}"
+            f" could not be written to topic {self._topic!r}{times}: {reason}. It is not"
+            " committed, so it will be read again"
         ) from self._error
 
     def _attempt(self) -> object:

@@ -748,7 +748,7 @@ class _RecordEvent(Event):
     attempts: int
 
     def _record(self) -> str:
-        return f"record {self.offset} of {self.partition}"
+        return f"the record at {self.partition} offset {self.offset}"
 
 
 @attrs.frozen(kw_only=True)

@@ -175,6 +175,18 @@ def check_handled(handler: Callable[..., object], returned: object) -> None:
         raise UsageError(f"{name_of(handler)} returned {short_repr(returned)}: {_PLAIN_HANDLER}")
 
 
+def check_park(fn: object) -> None:
+    """Check that what shall put records aside is not the name of a topic.
+
+    Raises:
+        ArgumentError: it is one.
+    """
+    if isinstance(fn, str):
+        made = f"kgroup.DeadLetters(producer, {short_repr(fn)})"
+        allowed = f"it must be a function or a kgroup.DeadLetters; for a topic give {made}"
+        raise ArgumentError("park", fn, allowed)
+
+
 def check_result(fn: Callable[..., object], returned: object, instead: str) -> None:
     """Check what a function returned, once it was awaited if it is async.
 

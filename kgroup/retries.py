@@ -19,7 +19,14 @@ import trio
 from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
 from kgroup.errors import UsageError
-from kgroup.functions import ON_FAILURE, ON_RECORD, check_async, check_result, name_of
+from kgroup.functions import (
+    ON_FAILURE,
+    ON_RECORD,
+    check_async,
+    check_park,
+    check_result,
+    name_of,
+)
 from kgroup.generation.generation import (
     Generation,
     open_records_of,
@@ -143,6 +150,7 @@ def retrying_with(
     """
     check_async("handle", handle, ON_RECORD, instead=_PLAIN)
     if park is not None and not isinstance(park, DeadLetters):
+        check_park(park)
         check_async("park", park, ON_FAILURE, instead=_PLAIN)
 
     async def process(generation: Any, batch: Batch) -> int | None:

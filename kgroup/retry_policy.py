@@ -175,7 +175,7 @@ class RecordAttempts:
     def explain(self, attempts: int, error: Exception) -> Exception:
         """The last attempt's error, with a note, where the record cannot be parked."""
         error.add_note(
-            f"record {self.message.offset()} of {self.partition} failed"
+            f"the record at {self.partition} offset {self.message.offset()} failed"
             f" {count_of(attempts, 'time')}; with `park=` the partition would go on without it"
         )
         if isinstance(error, AttributeError | TypeError) and "Message' object" in any_text(error):

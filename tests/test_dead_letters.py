@@ -167,8 +167,9 @@ def test_a_failure_that_does_not_pass_in_time() -> None:
         assert letter.send() is not None
     with pytest.raises(DeadLetterError) as raised:
         letter.send()
-    assert "record 7 of orders-3 could not be written to topic 'failed' in 5 attempts" in str(
-        raised.value
+    assert (
+        "the record at orders-3 offset 7 could not be written to topic 'failed' in 5 attempts"
+        in str(raised.value)
     )
     assert isinstance(raised.value.__cause__, ValueError)
 
@@ -186,7 +187,9 @@ def test_a_failure_that_does_not_pass_in_time() -> None:
 def test_a_failure_that_would_come_again(outcome: object) -> None:
     """It is raised at once; so is one after which the producer cannot be used."""
     letter = letter_by(Scripted(outcome))
-    with pytest.raises(DeadLetterError, match=r"record 7 of orders-3.*It is not committed"):
+    with pytest.raises(
+        DeadLetterError, match=r"the record at orders-3 offset 7.*It is not committed"
+    ):
         letter.send()
     assert letter.attempts == 1
 

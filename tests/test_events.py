@@ -394,7 +394,10 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
             "pause": 2.0,
         },
         WARNING,
-        "attempt 2 of 5 to process record 7 of t-0 failed: ValueError: x; the next one is in 2 s",
+        (
+            "attempt 2 of 5 to process the record at t-0 offset 7 failed: ValueError: x; the next"
+            " one is in 2 s"
+        ),
     ),
     (
         ParkingFailed,
@@ -407,7 +410,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
             "pause": 2.0,
         },
         WARNING,
-        "attempt 1 of 5 to park record 7 of t-0 failed: away; the next one is in 2 s",
+        "attempt 1 of 5 to park the record at t-0 offset 7 failed: away; the next one is in 2 s",
     ),
     (
         DeadLetterTopicMissing,
@@ -424,21 +427,21 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         RecordParked,
         {"partition": P0, "offset": 7, "attempts": 5, "reason": "ValueError: x"},
         WARNING,
-        "parked record 7 of t-0 after attempt 5: ValueError: x",
+        "parked the record at t-0 offset 7 after attempt 5: ValueError: x",
     ),
     (
         RecordParked,
         {"partition": P0, "offset": 7, "attempts": 5, "reason": "x", "topic": "failed"},
         WARNING,
-        "parked record 7 of t-0 in topic 'failed' after attempt 5: x",
+        "parked the record at t-0 offset 7 in topic 'failed' after attempt 5: x",
     ),
     (
         RetriesEnded,
         {"partition": P0, "offset": 7, "attempts": 2},
         INFO,
         (
-            "record 7 of t-0 is not tried again after attempt 2, because the generation ends; it is"
-            " not committed, so the next owner reads it"
+            "the record at t-0 offset 7 is not tried again after attempt 2, because the generation"
+            " ends; it is not committed, so the next owner reads it"
         ),
     ),
     (

@@ -82,8 +82,9 @@ async def test_a_record_that_fails_twice(autojump_clock: MockClock) -> None:
         first, second = here.events_of(RecordFailed)
         assert (first.attempts, first.pause, second.attempts, second.pause) == (1, 2.0, 2, 4.0)
         assert first.level == logging.WARNING
-        assert "attempt 1 of 5 to process record 1 of topic-0 failed: ValueError: not yet" in str(
-            first.message()
+        assert (
+            "attempt 1 of 5 to process the record at topic-0 offset 1 failed: ValueError: not yet"
+            in str(first.message())
         )
 
 
@@ -186,7 +187,7 @@ async def test_without_a_place_to_park_the_worker_ends(autojump_clock: MockClock
         error: BaseException = raised.value
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        assert error.__notes__[0].startswith("record 0 of topic-0 failed 2 times")
+        assert error.__notes__[0].startswith("the record at topic-0 offset 0 failed 2 times")
         assert await here.committed() == {}
 
 
@@ -348,8 +349,8 @@ async def test_a_pause_ends_with_its_generation(autojump_clock: MockClock) -> No
         assert await here.committed() == {P0: 3}
         (event,) = here.events_of(RetriesEnded)
         assert event.message() == (
-            "record 3 of topic-0 is not tried again after attempt 1, because the generation ends;"
-            " it is not committed, so the next owner reads it"
+            "the record at topic-0 offset 3 is not tried again after attempt 1, because the"
+            " generation ends; it is not committed, so the next owner reads it"
         )
 
 
@@ -695,3 +696,5 @@ def test_wrong_arguments() -> None:
             kgroup.retrying(print, **options)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="handle"):
         kgroup.retrying("handle")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"give kgroup.DeadLetters\(producer, 'o.failed'\)"):
+        kgroup.retrying(print, park="o.failed")  # type: ignore[arg-type]

@@ -34,6 +34,32 @@ _LOGGER: Final = logging.getLogger("kgroup.security.properties")
 _PROVIDER_SETTINGS: Final = "config.providers."
 _STORES: Final = {"truststore": "ca", "keystore": "certificate"}
 _LONGEST_NAME: Final = 1000
+_IN_AN_EVENT: Final = "a function that is given as on_event= gets every event (docs/events.md)"
+_LOG: Final = "librdkafka's messages go to the logger 'kgroup.librdkafka': configure that one"
+_LOGIN: Final = "give GroupConfig.from_properties(..., security=Security(..., token=function))"
+_LOOP: Final = "each rebalance ends a generation, and begins another one (docs/coming_from.md)"
+_PRODUCER: Final = "it is a producer's"
+_OBJECTS: Final[Mapping[str, str]] = {
+    "on_commit": f"{_IN_AN_EVENT}: Committed and CommitRefused among them",
+    "offset_commit_cb": f"{_IN_AN_EVENT}: Committed and CommitRefused among them",
+    "error_cb": f"{_IN_AN_EVENT}: RequestFailed and RecordSourceFailed among them",
+    "background_event_cb": _IN_AN_EVENT,
+    "throttle_cb": "kgroup waits by itself for as long as a broker says",
+    "stats_cb": "kgroup has metrics of its own (docs/metrics.md)",
+    "oauth_cb": _LOGIN,
+    "oauthbearer_token_refresh_cb": _LOGIN,
+    "logger": _LOG,
+    "log_cb": _LOG,
+    "on_assign": _LOOP,
+    "on_revoke": _LOOP,
+    "on_lost": _LOOP,
+    "rebalance_cb": _LOOP,
+    "on_delivery": _PRODUCER,
+    "dr_cb": _PRODUCER,
+    "dr_msg_cb": _PRODUCER,
+    "default.topic.config": "give its properties beside the others, without this name",
+}
+"""What confluent-kafka takes as objects, and what there is in place of each."""
 _OAUTHBEARER_MODULE: Final = "OAuthBearerLoginModule"
 _PASSWORD_MODULES: Final = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM"}
 
@@ -221,8 +247,15 @@ def _of_mapping(source: Mapping[Any, Any]) -> tuple[list[tuple[str, Secret]], st
         elif isinstance(value, str | int | float | Path):
             pairs.append((name, Secret(str(value))))
         elif value is not None:
-            return [], f"the value of {short_repr(name)} must be a text, a number, True or False"
+            return [], _object_fault(name)
     return pairs, ""
+
+
+def _object_fault(name: str) -> str:
+    """Why a value that is no plain one is refused, and what to do."""
+    if instead := _OBJECTS.get(name):
+        return f"{name!r} is no property of kgroup; leave it out: {instead}"
+    return f"the value of {short_repr(name)} must be a text, a number, True or False"
 
 
 def _read(name: str, row: Property, value: Secret) -> Any:

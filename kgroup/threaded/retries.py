@@ -9,7 +9,14 @@ import trio
 
 from kgroup.batch_handler import BatchProgress, progress_of
 from kgroup.dead_letters import DeadLetters
-from kgroup.functions import ON_FAILURE, ON_RECORD, check_plain, check_result, name_of
+from kgroup.functions import (
+    ON_FAILURE,
+    ON_RECORD,
+    check_park,
+    check_plain,
+    check_result,
+    name_of,
+)
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.generation.generation import open_records_of, sought_since, subscription_of
 from kgroup.generation.states import State
@@ -53,6 +60,7 @@ def retrying(
     check_plain("handle", handle, ON_RECORD, instead=_ASYNC)
     policy = RetryPolicy.checked(attempts, backoff, backoff_max, not_retried)
     if park is not None and not isinstance(park, DeadLetters):
+        check_park(park)
         check_plain("park", park, ON_FAILURE, instead=_ASYNC)
 
     def process(generation: Generation, batch: Batch) -> int | None:

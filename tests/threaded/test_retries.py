@@ -199,7 +199,7 @@ def test_a_dead_letter_that_is_not_delivered(kafka: Kafka, why: str) -> None:
     (error,) = raised.value.exceptions
     assert isinstance(error, DeadLetterError)
     assert error.__notes__[0].startswith(f"{park!r} raised this for offset 1 of {here.topic}-0")
-    assert f"record 1 of {here.topic}-0 could not be written to topic" in str(error)
+    assert f"the record at {here.topic}-0 offset 1 could not be written to topic" in str(error)
     assert isinstance(error.__cause__, ValueError)
     assert here.committed() == 1
     producer.purge()
@@ -380,7 +380,7 @@ def test_without_a_place_to_park_the_worker_ends(kafka: Kafka) -> None:
     with pytest.raises(ExceptionGroup) as raised, here.group() as group:
         serve(group, retrying(handle, attempts=2, backoff=0.0))
     (error,) = raised.value.exceptions
-    assert error.__notes__[0].startswith(f"record 0 of {here.topic}-0 failed 2 times")
+    assert error.__notes__[0].startswith(f"the record at {here.topic}-0 offset 0 failed 2 times")
     assert here.committed() is None
 
 
@@ -432,6 +432,8 @@ def test_wrong_arguments() -> None:
             retrying(print, **options)
     with pytest.raises(ArgumentError, match="handle"):
         retrying("handle")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"give kgroup.DeadLetters\(producer, 'o.failed'\)"):
+        retrying(print, park="o.failed")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="producer"):
         DeadLetters("localhost:9092", "topic")  # type: ignore[arg-type]
     producer = producer_for("127.0.0.1:1")
