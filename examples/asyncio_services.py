@@ -3,10 +3,12 @@
     python examples/asyncio_services.py localhost:9092 orders 8080
 
 A small status page shows the member's partitions. If one service fails, the others end with it.
+At SIGTERM the handlers finish and commit the batch they hold, the member leaves, and the page ends.
 Ctrl-C cancels all of them: the member leaves, and other members read uncommitted records again.
 """
 
 import asyncio
+import signal
 import sys
 
 from kgroup import GroupConfig, TopicPartition
@@ -39,8 +41,9 @@ class Status:
 
 
 async def consume(config: GroupConfig, status: Status) -> None:
-    """Run the consumer group."""
+    """Run the consumer group until SIGTERM."""
     async with ConsumerGroup(config) as group:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, group.shutdown)
         async for generation in group:
             status.generation = generation
             for partition in generation.assignment:
@@ -61,12 +64,13 @@ async def answer(status: Status, port: int) -> None:
 
 
 async def main(servers: str, topic: str, port: str) -> None:
-    """Run both services until one of them ends."""
+    """Run both services until the group is closed, or one of them fails."""
     config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-services", topics=[topic])
     status = Status()
     async with asyncio.TaskGroup() as services:
-        services.create_task(consume(config, status))
-        services.create_task(answer(status, int(port)))
+        page = services.create_task(answer(status, int(port)))
+        await consume(config, status)
+        page.cancel()
 
 
 if __name__ == "__main__":

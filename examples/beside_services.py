@@ -3,9 +3,11 @@
     python examples/beside_services.py localhost:9092 orders 8080
 
 A small status page shows the member's partitions. If one service fails, the others end with it.
+At SIGTERM the handlers finish and commit the batch they hold, the member leaves, and the page ends.
 Ctrl-C cancels all of them: the member leaves, and other members read uncommitted records again.
 """
 
+import signal
 import sys
 from functools import partial
 
@@ -30,13 +32,22 @@ class Status:
         return f"generation {number} ({state}): {owned}; {self.handled} handled\n"
 
 
+async def close_at_sigterm(group: ConsumerGroup) -> None:
+    """Begin to close the group when SIGTERM comes."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            group.shutdown()
+
+
 async def consume(config: GroupConfig, status: Status) -> None:
-    """Run the consumer group."""
-    async with ConsumerGroup(config) as group:
+    """Run the consumer group until SIGTERM."""
+    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
+        nursery.start_soon(close_at_sigterm, group)
         async for generation in group:
             status.generation = generation
             for partition in generation.assignment:
                 generation.start_soon(handle, generation, partition, status)
+        nursery.cancel_scope.cancel()
 
 
 async def handle(generation: Generation, partition: TopicPartition, status: Status) -> None:
@@ -56,13 +67,14 @@ async def show(status: Status, stream: trio.SocketStream) -> None:
 
 
 async def main(servers: str, topic: str, port: str) -> None:
-    """Run both services until one of them ends."""
+    """Run both services until the group is closed, or one of them fails."""
     config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-services", topics=[topic])
     status = Status()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(consume, config, status)
         serve = partial(trio.serve_tcp, host="127.0.0.1")
         nursery.start_soon(serve, partial(show, status), int(port))
+        await consume(config, status)
+        nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

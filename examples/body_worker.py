@@ -4,7 +4,8 @@
 
 The body of the loop belongs to its generation: the member joins again only when the body has ended.
 ``generation.scope()`` ends the block when the partitions are lost, so there is no error to handle.
-Ctrl-C ends the work at its next ``await``, and the member still leaves the group.
+Ctrl-C ends the work at its next ``await``, and the member still leaves the group. SIGTERM kills the
+process; ``graceful_shutdown.py`` handles it.
 """
 
 import sys

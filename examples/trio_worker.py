@@ -2,9 +2,11 @@
 
     python examples/trio_worker.py localhost:9092 orders
 
-Stop it with Ctrl-C: tasks finish and commit the batch they hold, and the member leaves the group.
+Stop it with Ctrl-C or SIGTERM: tasks finish and commit the batch they hold, and the member leaves
+the group.
 """
 
+import signal
 import sys
 
 import trio
@@ -26,13 +28,22 @@ async def handle(generation: Generation, partition: TopicPartition) -> None:
         await generation.commit({partition: batch.next_offset})
 
 
+async def close_at_sigterm(group: ConsumerGroup) -> None:
+    """Begin to close the group when SIGTERM comes."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            group.shutdown()
+
+
 async def main(servers: str, topic: str) -> None:
     """Be a member of the topic's group of workers."""
     config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-trio", topics=[topic])
-    async with ConsumerGroup(config) as group:
+    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
+        nursery.start_soon(close_at_sigterm, group)
         async for generation in group:
             for partition in generation.assignment:
                 generation.start_soon(handle, generation, partition)
+        nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

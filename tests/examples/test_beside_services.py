@@ -39,9 +39,14 @@ def page_with(port: int, handled: int) -> str:
     return text
 
 
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGINT, ["stopped"]), (signal.SIGTERM, list[str]())]
+)
 @both
-def test_it_answers_while_it_consumes(reader: Reader, topic: Topic, program: str) -> None:
-    """The page shows partitions and handled records; Ctrl-C ends both services, and it leaves."""
+def test_it_answers_while_it_consumes(
+    reader: Reader, topic: Topic, program: str, number: signal.Signals, said: list[str]
+) -> None:
+    """The page shows partitions and handled records; a signal ends both services, and it leaves."""
     group_id = f"{topic.name}-services"
     (port,) = free_ports(1)
     topic.produce(50)
@@ -52,9 +57,9 @@ def test_it_answers_while_it_consumes(reader: Reader, topic: Topic, program: str
         topic.produce(10)
         page_with(port, 240)
         topic.wait_until_committed(group_id)
-        worker.send(signal.SIGINT)
+        worker.send(number)
         assert worker.ended() == 0
-        assert worker.lines == ["stopped"]
+        assert worker.lines == said
         assert worker.errors == ""
     assert topic.members(group_id) == []
 

@@ -55,7 +55,8 @@ def finished(
 @pytest.mark.parametrize(
     ("name", "group", "backlog", "first", "second"),
     [
-        ("trio_worker", "trio", BACKLOG, signal.SIGINT, signal.SIGINT),
+        ("trio_worker", "trio", BACKLOG, signal.SIGTERM, signal.SIGINT),
+        ("trio_worker", "trio", BACKLOG, signal.SIGINT, signal.SIGTERM),
         ("threaded_worker", "threaded", BACKLOG, signal.SIGTERM, signal.SIGINT),
         ("graceful_shutdown", "graceful", 60, signal.SIGTERM, signal.SIGINT),
         ("simplest_worker", "simplest", BACKLOG, signal.SIGTERM, signal.SIGINT),
