@@ -214,6 +214,10 @@ kgroup.run(config, handle, on_event=write_line)
 - `str(event)` is the log line, `event.message()` the same without group, member and generation,
   and `event.severity` its `logging` level. No event is an error: kgroup reports
   what it recovers from, and raises what it cannot recover from.
+- The text of a log line does not have the event's name: `GenerationDraining` is "draining, for at
+  most 25.0 s (rebalance)". `record.event` has it, by `type(record.event).__name__`; so have
+  `as_dict()`, the metric `kgroup_warnings_total` and the file of `events_to`.
+  [operating.md](operating.md) has the words to search a log for.
 - `event.as_dict()` is the event as JSON: `event` (the name), `level`, the fields and `message`. A
   partition is written as `topic-number`, an assignment as a list of partitions, an end as `cause`
   and `detail`.
@@ -226,6 +230,10 @@ kgroup.run(config, handle, on_event=write_line)
   None) and `event` as attributes, for formatters and filters. `record.event` is the event itself:
   for JSON take `record.event.as_dict()`. Records of other loggers, such as `kgroup.librdkafka`,
   have none of these: give a formatter `defaults=`.
+- `GroupConfig(events_to="FILE")` appends each event to a file as well, a line of JSON each, for
+  `kgroup timeline` ([timeline.md](timeline.md)).
+- The values of `cause` in an end are those of `kgroup.Cause`; [states.md](states.md#causes) says
+  what each means.
 - Their classes are imported by `from kgroup.events import CommitRefused`, for annotations and
   `isinstance`.
 - Every event has `group_id`, `member_id` (empty before there is one), `generation_id` (-1 without
@@ -526,7 +534,12 @@ def _level(kind: type[events.Event]) -> str:
 def _fields(kind: type[events.Event]) -> str:
     common = attrs.fields_dict(events.Event)
     own = [field for field in attrs.fields(kind) if field.name not in common and field.repr]
-    return ", ".join(f"`{field.name}: {field.type}`".replace("|", "\\|") for field in own)
+    return ", ".join(map(_field, own))
+
+
+def _field(field: attrs.Attribute[Any]) -> str:
+    shown = f"`{field.name}: {field.type}`".replace("|", "\\|")
+    return f"{shown} ([its causes](states.md#causes))" if field.name == "end" else shown
 
 
 def _first(kind: type[events.Event]) -> str:
