@@ -46,7 +46,7 @@ RUN_ELSEWHERE: Final = {
     "docs/poison_and_retry.md": {0, 1},  # test_workers_in_docs
     "docs/providers.md": set(range(11)),  # test_providers_page
     "docs/security.md": {0},  # test_security_client
-    "docs/simulation.md": {0, 1, 2, 3, 4},  # test_simulation_page
+    "docs/simulation.md": {0, 1, 2, 3, 4, 5},  # test_simulation_page
     "docs/spark.md": {0, 1, 2, 3, 4},  # tests/spark/test_docs_page
     "docs/start_here.md": {0, 1},  # test_start_here_page
     "docs/testing.md": {10},  # tests/spark/testing: a cluster takes seconds to start

@@ -11,12 +11,14 @@ from typing import Any, Final
 
 import pytest
 
+from kgroup.interfaces import Batch
 from kgroup.testing.simulation import Scenario, SimulationError, Summary, Worker, check
 from kgroup.testing.simulation.workload import Setup, Value
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "simulation.md"
 BLOCKS: Final = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 WORKER, TEST, SERVED = BLOCKS[:3]
+(PLAIN,) = (block for block in BLOCKS if "handle_simulated" in block)
 (SQLITE,) = (block for block in BLOCKS if "sqlite" in block)
 FAULT: Final = "                    break  # make way for the next owner\n"
 CORRECTED: Final = (
@@ -79,6 +81,21 @@ def test_the_worker_with_sqlite_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(SQLITE, names)  # noqa: S102 # the page's own code
     names["test_orders"](simulation)
     assert summaries[0].processed > 50
+
+
+def test_a_plain_function_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is called with the batches, and what it leaves is handed out again."""
+
+    def handle(_generation: object, batch: Batch) -> int | None:
+        return batch.next_offset - 1 if len(batch) > 1 else None
+
+    module = ModuleType("worker")
+    vars(module)["handle"] = handle
+    monkeypatch.setitem(sys.modules, "worker", module)
+    names: dict[str, Any] = {}
+    exec(PLAIN, names)  # noqa: S102
+    summary = check(Scenario(duration=60.0), range(3), names["member"], processes=1, most_runs=1)
+    assert summary.processed > 50
 
 
 def test_the_worker_with_serve_passes(run: Run) -> None:
