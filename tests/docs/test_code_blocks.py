@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import textwrap
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,12 +26,13 @@ from trio.testing import MockClock
 import kgroup
 import kgroup.testing.kafka
 from kgroup import GroupConfig, broker
+from kgroup.broker import NewRecord
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, Message
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.testing.kafka import KafkaAddress
 from kgroup.threaded import ConsumerGroup
-from kgroup.types import TopicPartition
+from kgroup.types import Assignment, TopicPartition
 from tests.brokers import unique
 from tests.conftest import ROOT
 from tests.group.harness import Harness, harness
@@ -56,12 +60,14 @@ RUN_ELSEWHERE: Final = {
 }
 """The blocks of each page that another module runs."""
 RUN_HERE: Final = {
+    "docs/coming_from.md": {5, 6},
     "docs/generations.md": {0, 1, 2, 3},
     "docs/metrics.md": {0, 3},
-    "docs/poison_and_retry.md": {2},
+    "docs/operating.md": {0},
+    "docs/poison_and_retry.md": {2, 3},
     "docs/testing.md": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
     "docs/timeline.md": {0},
-    "docs/workers.md": {2, 3},
+    "docs/workers.md": {2, 3, 4},
 }
 
 
@@ -161,7 +167,7 @@ async def test_retries_in_a_loop_of_ones_own(autojump_clock: MockClock) -> None:
         parked.append(message.offset() or 0)
 
     names = {"kgroup": kgroup, "handle": handle, "park": park}
-    read = defined("docs/poison_and_retry.md", 2, **names)["read"]
+    read = defined("docs/poison_and_retry.md", 3, **names)["read"]
     async with harness() as here:
         await played(here, read)
         assert (processed.records, parked) == ([0, 1, 3, 4], [2])
@@ -250,10 +256,165 @@ async def test_a_larger_program() -> None:
     assert processed.records == [0, 1, 2]
 
 
-def test_what_testing_says_of_a_handler_alone() -> None:
-    """The batch of the page can be made, and has its message."""
-    names = defined("docs/testing.md", 1, kgroup=kgroup)
-    assert names["batch"].start_offset == 7
+async def test_a_control_task(autojump_clock: MockClock) -> None:
+    """It pauses, also over the end of a generation, seeks in between, and resumes."""
+    processed = Processed()
+    names = defined("docs/workers.md", 4, kgroup=kgroup, process=processed)
+    partition = TopicPartition("topic", 0)
+    names["seek"](partition, 0)  # nothing is read yet
+    async with harness() as here, here.group() as group, trio.open_nursery() as nursery:
+        await here.append(3)
+        nursery.start_soon(kgroup.serve, group, names["handle"])
+        await trio.sleep(5)
+        assert processed.records == [0, 1, 2]
+        names["pause"](partition)
+        await here.append(2)
+        await trio.sleep(5)
+        await here.broker.remove_member("group", names["reading"][partition].member_id)
+        await trio.sleep(10)
+        assert processed.records == [0, 1, 2]
+        names["resume"](partition)
+        await trio.sleep(5)
+        assert len(processed.records) == 5
+        names["seek"](partition, 1)
+        await trio.sleep(5)
+        assert len(processed.records) == 9
+        group.shutdown()
+        assert list((await here.committed()).values()) == [5]
+
+
+async def test_state_of_partitions() -> None:
+    """It is kept while no other member can have had the partition, and is released once."""
+    p0, p1, p2 = (TopicPartition("orders", number) for number in range(3))
+    log: list[str] = []
+    assignments = [
+        Assignment([p0, p1]),
+        Assignment([p0, p1, p2], previous=[p0, p1]),
+        Assignment([p1, p2], previous=[p0, p1, p2], retained=[p2]),
+    ]
+
+    @asynccontextmanager
+    async def group(_: object) -> AsyncIterator[AsyncIterator[object]]:
+        async def generations() -> AsyncIterator[object]:
+            for assignment in assignments:
+                yield SimpleNamespace(assignment=assignment, start_soon=lambda *_: None)
+
+        yield generations()
+        log.append("left")
+
+    def open_state(partition: TopicPartition) -> object:
+        log.append(f"open {partition.partition}")
+        return SimpleNamespace(close=lambda: log.append(f"close {partition.partition}"))
+
+    names = {"kgroup": SimpleNamespace(ConsumerGroup=group), "open_state": open_state}
+    await defined("docs/coming_from.md", 5, handle=None, **names)["work"](None)
+    assert sorted(log[:3]) == ["open 0", "open 1", "open 2"]
+    assert sorted(log[3:5]) == ["close 0", "close 1"]
+    assert (log[5:7], sorted(log[7:])) == (["open 1", "left"], ["close 1", "close 2"])
+
+
+def test_commits_of_several_batches(embedded_kafka: EmbeddedKafka) -> None:
+    """What is processed is committed when it is time, also on an idle topic, and at the end."""
+    embedded_kafka.create_topic("commits", 1)
+    config = GroupConfig(
+        bootstrap_servers=embedded_kafka.bootstrap_servers, group_id="commits", topics=["commits"]
+    )
+    text = block("docs/coming_from.md", 6)
+    for wait, expected in ((0.1, 2), (1000.0, 4)):
+        names: dict[str, Any] = {"time": time, "process": (done := list[object]()).append}
+        exec(text.replace("+ 5", f"+ {wait}"), names)  # noqa: S102 # our own page
+        embedded_kafka.append("commits", 0, [b"a", b"b"])
+        with ConsumerGroup(config) as group:
+            generation = group.next(30)
+            generation.start(names["handle"], generation)
+            while len(done) < 2 or (wait < 1 and not embedded_kafka.committed("commits")):
+                time.sleep(0.01)
+        assert [at.offset for at in embedded_kafka.committed("commits").values()] == [expected]
+
+
+@contextmanager
+def worker_of(page: str, number: int, servers: str, names: dict[str, Any]) -> Iterator[None]:
+    """Run a worker of a page beside the block, with these names."""
+    entered = threading.Event()
+
+    def run(config: GroupConfig, handle: Callable[..., int | None]) -> None:
+        with ConsumerGroup(config) as group:
+            names["group"] = group
+            entered.set()
+            kgroup.threaded.serve(group, handle)
+
+    text = block(page, number).replace("localhost:9092", servers)
+    text = text.replace("from kgroup.threaded import run\n", "")
+    names["run"] = run
+    worker = threading.Thread(target=exec, args=(text, names))
+    worker.start()
+    try:
+        yield
+    finally:
+        assert entered.wait(30)
+        names["group"].shutdown()
+        worker.join()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for something that a thread does."""
+    while not condition():
+        time.sleep(0.01)
+
+
+def test_reading_again_from_a_time(embedded_kafka: EmbeddedKafka) -> None:
+    """Records from that time on are read again; a time after the last record is the end."""
+    orders = TopicPartition("orders", 0)
+    embedded_kafka.create_topic("orders", 1)
+    records = [NewRecord(b"", timestamp=1000 * number) for number in range(4)]
+    embedded_kafka.append("orders", 0, records)
+    offsets, times = list[int](), {3: 2500, 4: 9000}
+
+    def process(message: Message) -> None:
+        offset = message.offset()
+        offsets.append(offset)
+        if (requested := times.pop(offset, None)) is not None:
+            names["requested"][orders] = requested
+            embedded_kafka.append("orders", 0, [NewRecord(b"", timestamp=3000)])
+
+    names: dict[str, Any] = {"process": process}
+    with worker_of("docs/operating.md", 0, embedded_kafka.bootstrap_servers, names):
+        wait_until(lambda: [at.offset for at in embedded_kafka.committed("orders").values()] == [6])
+    assert offsets == [0, 1, 2, 3, 3, 4]
+
+
+def test_dead_letters_are_written_back(embedded_kafka: EmbeddedKafka) -> None:
+    """A record goes to its topic and partition, with its key and its own headers."""
+    embedded_kafka.create_topic("orders", 2)
+    embedded_kafka.create_topic("orders.failed", 1)
+    places = {"dead_letter.topic": b"orders", "dead_letter.partition": b"1"}
+    headers = [("own", b"1"), *places.items()]
+    letter = NewRecord(b"value", key=b"key", headers=headers)
+    embedded_kafka.append("orders.failed", 0, [letter])
+    servers = embedded_kafka.bootstrap_servers
+    with worker_of("docs/poison_and_retry.md", 2, servers, {}):
+        wait_until(lambda: bool(embedded_kafka.committed("orders.replay")))
+    config = GroupConfig(bootstrap_servers=servers, group_id="reader", topics=["orders"])
+    with ConsumerGroup(config) as group:
+        batch = group.next(30).records().next(30)
+    assert batch is not None
+    (message,) = batch.messages
+    assert (message.partition(), message.key(), message.value()) == (1, b"key", b"value")
+    assert message.headers() == [("own", b"1")]
+
+
+def test_what_testing_says_of_a_handler_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test of the page passes for a handler that checks `ending`."""
+
+    def handle(generation: Any, batch: Batch) -> int | None:
+        for message in batch:
+            assert message.value() == b"paid"
+            if generation.ending.is_set():
+                return message.offset() + 1
+        return None
+
+    monkeypatch.setitem(sys.modules, "worker", SimpleNamespace(handle=handle))
+    defined("docs/testing.md", 1)["test_a_batch"]()
 
 
 async def test_what_testing_says_of_memory(autojump_clock: MockClock) -> None:
