@@ -38,7 +38,7 @@ def assign_member_id(context: EventContext) -> None:
 
 
 def add_member(context: EventContext) -> None:
-    """Add a new member and park its join (``addMemberThenRebalanceOrCompleteJoin``).
+    """Add a new member and let its join wait (``addMemberThenRebalanceOrCompleteJoin``).
 
     The client may not know its id yet, and then cannot send heartbeats. So its session timer runs
     for a fixed time until the join completes, whatever the session time-out.
@@ -63,7 +63,7 @@ def add_member(context: EventContext) -> None:
 
 
 def rejoin(context: EventContext) -> None:
-    """Update a member and park its join; an older parked join of it is dropped.
+    """Update a member and let its join wait; an older waiting join of it is dropped.
 
     Its session timer is not restarted (``updateMemberThenRebalanceOrCompleteJoin``).
     """
@@ -71,9 +71,9 @@ def rejoin(context: EventContext) -> None:
 
 
 def replace_instance(context: EventContext) -> None:
-    """Replace a static member by its new process, and park the join.
+    """Replace a static member by its new process, and let the join wait.
 
-    Parked requests of the old process are answered FENCED_INSTANCE_ID (82)
+    Waiting requests of the old process are answered FENCED_INSTANCE_ID (82)
     (``replaceStaticMember``).
     """
     _update(context, _fence(context))
@@ -82,7 +82,7 @@ def replace_instance(context: EventContext) -> None:
 def replace_instance_without_rebalance(context: EventContext) -> None:
     """Replace a static member by its new process, which keeps the assignment; respond at once.
 
-    Parked requests of the old process are answered FENCED_INSTANCE_ID (82)
+    Waiting requests of the old process are answered FENCED_INSTANCE_ID (82)
     (``replaceStaticMember``).
     From version 9 on, the response gives a leader the members, with SkipAssignment set.
     Before, it names the leader's old member id as leader, so that the new process does not assign.
@@ -118,7 +118,7 @@ def write_empty_record(context: EventContext) -> None:
 
 
 def fail_joins(context: EventContext) -> None:
-    """Answer all parked joins with the error of the failed write, without a member id."""
+    """Answer all waiting joins with the error of the failed write, without a member id."""
     error = join_or_sync_error(context.write_faults.append())
     for member in context.group.members.values():
         context.respond_to_join(member, JoinCompleted(error=error))
@@ -167,7 +167,7 @@ def _update(context: EventContext, member: ClassicGroupMember) -> None:
 
 
 def park_sync(context: EventContext) -> None:
-    """Park a sync until the leader's comes; an older parked sync of the member is dropped."""
+    """Let a sync wait until the leader's comes; an older waiting sync of the member is dropped."""
     member = context.group.members[context.event.member_id]
     context.respond_to_parked(member.parked_sync, None)
     member.parked_sync = context.park()
@@ -195,7 +195,7 @@ def apply_assignments(context: EventContext) -> None:
 
 
 def fail_syncs(context: EventContext) -> None:
-    """Answer all parked syncs with the error of the failed write; no member has an assignment."""
+    """Answer all waiting syncs with the error of the failed write; no member has an assignment."""
     error = join_or_sync_error(context.write_faults.append())
     for member in context.group.members.values():
         member.assignment = b""
@@ -233,14 +233,14 @@ def remove_pending(context: EventContext) -> None:
 
 
 def remove_member(context: EventContext) -> None:
-    """Remove a member; its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never."""
+    """Remove a member; its waiting join is answered UNKNOWN_MEMBER_ID (25), its sync never."""
     _remove(context, context.event.member_id)
 
 
 def remove_instance(context: EventContext) -> None:
     """Remove a static member that an administrator named by its instance id alone.
 
-    Its parked join is answered UNKNOWN_MEMBER_ID (25), its sync never.
+    Its waiting join is answered UNKNOWN_MEMBER_ID (25), its sync never.
     """
     _remove(context, context.group.instance(context.event.group_instance_id).member_id)
 
@@ -256,7 +256,7 @@ def remove_unsynced(context: EventContext) -> None:
 
 
 def fail_all_parked(context: EventContext) -> None:
-    """Answer all parked requests NOT_COORDINATOR (16): the next coordinator has the group."""
+    """Answer all waiting requests NOT_COORDINATOR (16): the next coordinator has the group."""
     for member in context.group.members.values():
         error_response = JoinCompleted(error=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
         context.respond_to_join(member, error_response)
@@ -274,7 +274,7 @@ def mark_dead(context: EventContext) -> None:
 
 
 def _remove(context: EventContext, member_id: str) -> None:
-    """Remove a member: its parked join is answered so that it can join again, its sync never."""
+    """Remove a member: its waiting join is answered so that it can join again, its sync never."""
     member = context.group.members[member_id]
     context.end_session(member_id)
     context.respond_to_join(member, JoinCompleted(error=ErrorCode.UNKNOWN_MEMBER_ID))

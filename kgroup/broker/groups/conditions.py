@@ -79,7 +79,8 @@ def generation_differs(context: EventContext) -> bool:
 def is_over_size(context: EventContext) -> bool:
     """The group has no room for this member (``group.max.size``).
 
-    In PreparingRebalance only members with a parked join count: the last ones to join are rejected.
+    In PreparingRebalance only members with a waiting join count: the last ones to join are
+    rejected.
     """
     group = context.group
     member = group.members.get(context.event.member_id)
@@ -142,7 +143,7 @@ def may_wait_longer(context: EventContext) -> bool:
 
 
 def has_satisfied_heartbeat(context: EventContext) -> bool:
-    """The member has a parked join or sync and is not new, so its session cannot expire."""
+    """The member has a waiting join or sync and is not new, so its session cannot expire."""
     return context.group.members[context.event.member_id].has_satisfied_heartbeat
 
 
@@ -155,7 +156,7 @@ def has_no_members(context: EventContext) -> bool:
 
 
 def no_member_has_joined(context: EventContext) -> bool:
-    """No member has a parked join; those that remain are static."""
+    """No member has a waiting join; those that remain are static."""
     return context.group.parked_joins == 0
 
 

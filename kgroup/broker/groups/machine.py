@@ -11,16 +11,16 @@ the row's error into a response. The machine knows nothing of other groups, of c
 of shards: ``registry`` and ``request_handling`` do.
 
 INVARIANT: nothing here waits, reads a clock or draws a random number. ``now`` comes in with every
-call, and a request that cannot be answered yet is *parked*: its ticket is kept with the member
+call, and a request that cannot be answered yet waits: its ticket is kept with the member
 (``parked_join``, ``parked_sync``), and a later event responds to it. So one call may return several
 responses, to tickets of earlier calls, and none to its own. The order of the responses is Kafka's,
 and clients see it.
 
 A generation comes about like this. The first JoinGroup that changes something takes the group to
-PreparingRebalance and starts the JOIN timer; every further join is parked. When all members have
+PreparingRebalance and starts the JOIN timer; every further join waits. When all members have
 joined and no member id is pending, or when the timer expires, ``rebalance.complete_join`` removes
-the members that have not joined, begins the next generation, responds to all parked joins in one go
-and enters CompletingRebalance. Now the syncs are parked, until the leader's sync brings the
+the members that have not joined, begins the next generation, responds to all waiting joins in one
+go and enters CompletingRebalance. Now the syncs wait, until the leader's sync brings the
 assignments: it responds to all of them, and the group is Stable. From there only a change leads
 back to PreparingRebalance: a member that joins, leaves or expires.
 
@@ -30,10 +30,10 @@ What one would not expect, and Kafka does:
   join that the others wait for; ``complete_join`` then runs the table JOIN_COMPLETES inside the
   outer row. The group's ``entered_states`` keeps the two apart, so that each row is held to its own
   ``to``.
-- A parked request is dropped without any response when its member sends it again (only the latest
-  copy counts), and a parked sync when its member leaves. The caller gets a response of None and
+- A waiting request is dropped without any response when its member sends it again (only the latest
+  copy counts), and a waiting sync when its member leaves. The caller gets a response of None and
   must forget the ticket.
-- A member whose join or sync is parked does not expire: it is the group that keeps it waiting. A
+- A member whose join or sync waits does not expire: it is the group that keeps it waiting. A
   *new* member does expire, 300 s after its join. Its client may be gone, and until that client has
   the response, no one knows the member id with which it could leave.
 - From Empty, a join waits for ``initial_rebalance_delay`` even if all members are there, and longer

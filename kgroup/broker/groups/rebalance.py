@@ -25,7 +25,7 @@ _MILLISECONDS: Final = 3
 def prepare_rebalance(context: EventContext) -> None:
     """Begin a rebalance: every member must join again; an empty group first waits for more members.
 
-    Parked syncs are answered REBALANCE_IN_PROGRESS (27), and assignments are cleared. If all
+    Waiting syncs are answered REBALANCE_IN_PROGRESS (27), and assignments are cleared. If all
     members have joined already, the join completes at once.
     """
     group = context.group

@@ -36,8 +36,8 @@ ANY: Final = frozenset(GroupState)
 #: What each state means.
 MEANING: Final[Mapping[GroupState, str]] = {
     EMPTY: "no members; it may still have offsets, and member ids that are not used yet",
-    PREPARING: "joins are parked until all members have joined again, or the timer expires",
-    COMPLETING: "a generation has begun; syncs are parked until the leader's comes",
+    PREPARING: "joins wait until all members have joined again, or the timer expires",
+    COMPLETING: "a generation has begun; syncs wait until the leader's comes",
     STABLE: "the assignment is known",
     DEAD: "deleted, or moved to another coordinator",
 }

@@ -33,8 +33,8 @@ class TimerKind(enum.Enum):
 MEANING: Final[Mapping[TimerKind, str]] = {
     TimerKind.SESSION: (
         "one for each member and each pending member id. It runs for the member's session"
-        " time-out; heartbeats, commits and the response to a parked request start it again. While"
-        " a new member's JoinGroup is parked, it runs for 300 s instead"
+        " time-out; heartbeats, commits and the response to a waiting request start it again. While"
+        " a new member's JoinGroup waits, it runs for 300 s instead"
     ),
     TimerKind.JOIN: (
         "one for each group that prepares a rebalance. It runs for the longest rebalance time-out"

@@ -40,7 +40,7 @@ MEMBER_STATES: Final[Mapping[str, str]] = {
     ABSENT: "its program is not running",
     FROZEN: "its program is frozen, whatever it was doing",
     SEARCHING: "it is finding the coordinator, or waiting before it joins again",
-    JOINING: "its JoinGroup request is on its way or parked at the coordinator",
+    JOINING: "its JoinGroup request is on its way, or waits at the coordinator",
     SYNCING: "it has joined, and is assigning partitions, syncing, or fetching offsets",
     RUNNING: "its generation is running",
     DRAINING: "its generation is draining",

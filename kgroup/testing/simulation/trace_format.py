@@ -247,7 +247,7 @@ def _answered(_: TraceFormatter, entry: history.ParkedRequestAnswered) -> TraceE
     errors = _errors(entry.response)
     if not errors:
         return None
-    words = f"b{entry.node_id} refuses a parked request: {errors}"
+    words = f"b{entry.node_id} refuses a waiting request: {errors}"
     return TraceEntry(at=entry.at, lane=COORDINATOR, label="refuses", words=words)
 
 

@@ -1,4 +1,4 @@
-"""Invariant 12: parked requests are answered, sessions expire, and groups become stable."""
+"""Invariant 12: waiting requests are answered, sessions expire, and groups become stable."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ connections that are opened, and retries."""
 
 @final
 class Answers(Check):
-    """Follows every parked request, and how each group becomes stable at the end.
+    """Follows every waiting request, and how each group becomes stable at the end.
 
-    Kafka never answers an older copy of a repeated JoinGroup or SyncGroup, the parked requests of a
-    member that leaves, and those at a broker that is killed.
+    Kafka never answers an older copy of a repeated JoinGroup or SyncGroup, the waiting requests of
+    a member that leaves, and those at a broker that is killed.
     """
 
     number: ClassVar[int] = 12
     invariant: ClassVar[str] = (
-        "Every parked request that Kafka would answer is answered within the rebalance "
+        "Every waiting request that Kafka would answer is answered within the rebalance "
         "time-out, every session expires on time, and after the last fault the group becomes "
         "stable within a bound."
     )
@@ -85,7 +85,7 @@ class Answers(Check):
         self._parked_or_answered(entry)
 
     def _parked_or_answered(self, entry: RequestHandled) -> None:
-        # Kafka drops a parked request only because of another request, recorded at the same time.
+        # Kafka drops a waiting request only because of another request, recorded at the same time.
         for dropped, at in self._dropped:
             if not (at == entry.at and _is_dropped_by(entry.request, dropped.request)):
                 self._never_answered(dropped, at)
@@ -106,7 +106,7 @@ class Answers(Check):
             self.report(
                 entry.at,
                 f"{_words(parked)} was answered after {entry.at - parked.at:.3f} s, more than the"
-                f" {self._longest_wait(parked):.3f} s that it may be parked",
+                f" {self._longest_wait(parked):.3f} s that it may wait",
             )
 
     def _fault(self, entry: FaultBegan) -> None:
@@ -121,7 +121,7 @@ class Answers(Check):
             self._never_answered(self._parked.pop(ticket), entry.at)
 
     def _longest_wait(self, parked: RequestHandled) -> float:
-        """How long a request may be parked: until all members have joined, or synced."""
+        """How long a request may wait: until all members have joined, or synced."""
         initial = self._delay if isinstance(parked.request, JoinGroup) else 0.0
         return self._rebalance + initial + _EPSILON
 
@@ -216,4 +216,4 @@ def _group_id(parked: RequestHandled) -> str:
 def _words(parked: RequestHandled) -> str:
     name = "JoinGroup" if isinstance(parked.request, JoinGroup) else "SyncGroup"
     sender = parked.process or "an unknown program"
-    return f"the {name} request of {sender}, parked at broker {parked.node_id}"
+    return f"the {name} request of {sender}, waiting at broker {parked.node_id}"

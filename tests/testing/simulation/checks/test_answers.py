@@ -18,7 +18,7 @@ def test_a_join_that_is_never_answered_breaks_it() -> None:
     story.wait(REBALANCE + 1)
     story.settle({})
     (what,) = story.broken(Answers)
-    assert what.startswith("the JoinGroup request of a, parked at broker 1 at 1.0")
+    assert what.startswith("the JoinGroup request of a, waiting at broker 1 at 1.0")
     assert what.endswith("is never answered")
 
 
@@ -29,7 +29,7 @@ def test_a_sync_that_is_answered_too_late_breaks_it() -> None:
     story.wait(REBALANCE + 1)
     story.answer(77, SyncCompleted())
     (what,) = story.broken(Answers)
-    assert "the SyncGroup request of a, parked at broker 1 was answered after 21.0" in what
+    assert "the SyncGroup request of a, waiting at broker 1 was answered after 21.0" in what
 
 
 def test_a_failover_that_forgets_parked_requests_breaks_it() -> None:
