@@ -281,6 +281,17 @@ class BrokerError(KgroupError):
         self.request = request
 
 
+def without_text(error: BaseException) -> str:
+    """An error's class, and Kafka's name for it: all that a broker gets to know of an error.
+
+    Brokers log the reasons of JoinGroup and LeaveGroup, for people who may not read the program's
+    own log. An error's text can have that of an exception of the program, and so whatever the
+    program knows: a path in its vault, a customer's name.
+    """
+    kind = type(error).__name__
+    return f"{kind} ({error.name})" if isinstance(error, BrokerError) else kind
+
+
 @final
 class NotSentError(BrokerError):
     """A commit was not sent, because the coordinator could not be reached in time.

@@ -49,6 +49,7 @@ from kgroup.errors import (
     entered_again,
     in_one_line,
     short_list,
+    without_text,
 )
 from kgroup.event_emitter import EventEmitter
 from kgroup.event_file import EventFile
@@ -578,7 +579,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 self.shutdown(
                     "the block was left"
                     if body_error is None
-                    else f"the block was left by {type(body_error).__name__}",
+                    else f"the block was left by {without_text(body_error)}",
                     promptly=body_error is not None,
                 )
         except BaseException as error:
@@ -766,15 +767,15 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         return End(Cause.SUBSCRIPTION_CHANGED, now)
 
     async def _leave(self, member: Member) -> None:
-        # Without the text of a program's exception, because the broker logs the reason.
+        # The broker logs the reason.
         if self._errors:
-            reason = f"a task raised {type(self._errors[0]).__name__}"
+            reason = f"a task raised {without_text(self._errors[0])}"
         elif self._closing is not None:
             reason = self._closing
         elif isinstance(self._fatal, KgroupError):
-            reason = str(self._fatal)
+            reason = f"the group failed with {without_text(self._fatal)}"
         elif self._fatal is not None:
-            reason = f"the program raised {type(self._fatal).__name__}"
+            reason = f"the program raised {without_text(self._fatal)}"
         else:
             reason = "the program was cancelled"
         self._leave_by = trio.current_time() + self._config.close_timeout

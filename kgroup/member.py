@@ -39,6 +39,7 @@ from kgroup.errors import (
     BrokerError,
     MemberIdRequiredError,
     TransportError,
+    without_text,
 )
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joined, Joining, Left
@@ -183,7 +184,7 @@ class Member:
             FatalGroupError: the end was a refusal that another attempt cannot change.
         """
         end = last.end
-        self._reason = str(end)
+        self._reason = _reason_of(end)
         # A generation that is lost as soon as it begins is no success: the next attempt backs off.
         if last.handed_over and last.lived > self._config.rejoin_backoff_max:
             self._failures = 0
@@ -421,7 +422,7 @@ class Member:
         self._failures += 1
         if reaction.leave:
             with trio.move_on_after(self._config.close_timeout):
-                await self.leave(f"starting over after {error}")
+                await self.leave(f"starting over after {without_text(error)}")
         if reaction.member_id is MemberId.DROP:
             self._member_id = ""
             self._previous = attrs.evolve(self._previous.lost(), rebalance_requested=False)
@@ -488,3 +489,10 @@ class Member:
         if not last.end.can_commit:
             self._previous = self._previous.lost()
         self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
+
+
+def _reason_of(end: End) -> str:
+    """Why the member joins again after this end; the coordinator logs it."""
+    if end.error is None:
+        return str(end)
+    return f"{end.cause.value}: {without_text(end.error)}"

@@ -27,7 +27,7 @@ from kgroup.background.event_loop import Call, LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.block_syntax import AsyncBlocks
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError, any_repr, entered_again
+from kgroup.errors import GroupClosedError, UsageError, entered_again, without_text
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
@@ -162,7 +162,9 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
             self._background.cancel()
         else:
-            reason = "the block was left" if error is None else any_repr(error)
+            reason = "the block was left"
+            if error is not None:
+                reason = f"{reason} by {without_text(error)}"
             self.shutdown(reason, promptly=error is not None)
         self._background.leave()
         if isinstance(error, GeneratorExit):

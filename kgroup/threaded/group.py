@@ -18,7 +18,7 @@ from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.block_syntax import PlainBlocks
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError, any_repr
+from kgroup.errors import GroupClosedError, UsageError, without_text
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
@@ -121,7 +121,10 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
             return  # only the parent process may leave the group
         self._check_entered()
         self.shutdown(
-            "the block was left" if error is None else any_repr(error), promptly=error is not None
+            "the block was left"
+            if error is None
+            else f"the block was left by {without_text(error)}",
+            promptly=error is not None,
         )
         self._wait_until_left()
         self._background.raise_errors(error)
@@ -275,7 +278,7 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
         await threads.watch()
         if late := threads.late_errors():
             self._background.late_errors += late
-            self._group.shutdown(f"a handler raised {any_repr(late[0])}", promptly=True)
+            self._group.shutdown(f"a handler raised {without_text(late[0])}", promptly=True)
         threads.ended.set()
 
     def _on_group_failed(self) -> None:

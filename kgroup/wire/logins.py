@@ -236,11 +236,12 @@ class Logins:
             return await self._look_up(refused)
         except LookupFailedError as error:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
+            state = self._state() if refused is None else "a broker refused what was known before"
             raise AuthenticationError(
                 code,
                 code_name(code),
                 "SASL login",
-                f"there is nothing to log in with: {error}; {self._state()}",
+                f"there is nothing to log in with: {error}; {state}",
             ) from error.__cause__
 
     async def _look_up(

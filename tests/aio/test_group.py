@@ -1201,3 +1201,17 @@ def test_health_lag_and_monitors(kafka: Kafka) -> None:
 
     in_asyncio(main)
     assert threads == {f"kgroup-{here.harness.group_id}"}
+
+
+def test_a_broker_gets_the_class_of_the_body_s_exception_only(kafka: Kafka) -> None:
+    """The reason of LeaveGroup, which brokers log, has no text of what the body raised."""
+    here = Here(kafka)
+
+    async def main() -> None:
+        async with here.group() as group:
+            await group.next()
+            raise RuntimeError("hunter2")
+
+    with pytest.raises(RuntimeError, match="hunter2"):
+        in_asyncio(main)
+    assert [left.reason for left in here.of(Left)] == ["the block was left by RuntimeError"]

@@ -150,3 +150,32 @@ def test_starts_that_exit(kafka: Kafka) -> None:
         group.next(SOON)
     assert raised.value.code == 3
     assert len(recorded.of(Left)) == 1
+
+
+def test_a_broker_gets_the_class_of_an_exception_only(kafka: Kafka) -> None:
+    """The reason of LeaveGroup, which brokers log, has no text of what body or handler raised."""
+
+    def in_the_body(_: ConsumerGroup, __: Generation) -> None:
+        raise RuntimeError("hunter2")
+
+    def too_late(group: ConsumerGroup, generation: Generation) -> None:
+        def handle() -> None:
+            generation.wait_ended(SOON)
+            raise RuntimeError("hunter2")
+
+        generation.start(handle)
+        group.subscribe(["another"])
+        group.next(SOON)
+
+    for body, reason in (
+        (in_the_body, "the block was left by RuntimeError"),
+        (too_late, "a handler raised RuntimeError"),
+    ):
+        here, recorded = Harness(kafka), RecordedEvents()
+        here.create()
+        with (
+            pytest.raises((RuntimeError, ExceptionGroup)),
+            here.group(recorded, drain_timeout=0.1) as group,
+        ):
+            body(group, group.next(SOON))
+        assert [left.reason for left in recorded.of(Left)] == [reason]
