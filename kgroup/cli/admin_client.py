@@ -31,6 +31,7 @@ from kgroup.errors import AuthenticationError
 from kgroup.permissions import to_grant
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.librdkafka import librdkafka_settings
+from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
 from kgroup.wire.librdkafka_texts import address_in, explained, text_of
@@ -145,6 +146,7 @@ def one_line_of(error: KafkaError) -> str:
     return explained(_STATE.sub("", " ".join(text_of(error).split())))
 
 
+@without_locals()
 def client_settings(bootstrap_servers: str, security: Security) -> dict[str, Any]:
     """The settings of a client of librdkafka: its brokers, TLS and login.
 
@@ -251,14 +253,18 @@ class AdminConnection:
         self._servers = bootstrap_servers
         self._timeout = timeout
         self._errors = ConnectionErrors(bootstrap_servers, security, timeout)
-        settings = client_settings(bootstrap_servers, security)
-        settings["error_cb"] = self._errors.note
         try:
-            self._client = AdminClient(settings)
+            self._client = self._new_client(security)
         except KafkaException as error:
             raise ClusterError(one_line_of(error.args[0])) from error
         # A first request whose failure can be explained: that of the topics blocks without errors.
         self.one("the cluster", lambda limit: self._client.describe_cluster(request_timeout=limit))
+
+    @without_locals()
+    def _new_client(self, security: Security) -> AdminClient:
+        settings = client_settings(self._servers, security)
+        settings["error_cb"] = self._errors.note
+        return AdminClient(settings)
 
     @property
     def client(self) -> AdminClient:

@@ -95,6 +95,7 @@ from kgroup.records.librdkafka_messages import close_consumer, describe_undecode
 from kgroup.records.librdkafka_settings import LOG
 from kgroup.records.lost_brokers import LostBrokers
 from kgroup.records.topic_requests import has_broker
+from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security
 from kgroup.types import TopicPartition
 from kgroup.worker_thread import post_to
@@ -403,6 +404,7 @@ class ConsumerThread:
                 early.append(command)
         return early
 
+    @without_locals()
     def _new_consumer(self) -> confluent_kafka.Consumer:
         self._lost_brokers = LostBrokers(monotonic())
         self._idle_poll_due = monotonic() + IDLE_POLL

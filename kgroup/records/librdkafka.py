@@ -41,6 +41,7 @@ from kgroup.records.shared_consumer import (
     SharedConsumer,
     SharedFetcher,
 )
+from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security, SecurityProtocol
 from kgroup.types import TopicPartition, name_fault
 
@@ -258,6 +259,7 @@ class LibrdkafkaSource(BufferedSource):
 
     # While a Consumer is shared, `_thread` is what replaces it, and has not started.
 
+    @without_locals()
     def _share(self) -> None:
         wanted = consumer_settings(self._config)
         group = wanted.pop(_GROUP)

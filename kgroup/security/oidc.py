@@ -28,7 +28,7 @@ from kgroup.errors import ConfigError
 from kgroup.init_hints import typed_init
 from kgroup.security.credentials import EXTENSIONS, SECRET, Token
 from kgroup.security.pem import PLACE, load_authorities, place
-from kgroup.security.secret import Secret, sealed, secret
+from kgroup.security.secret import Secret, sealed, secret, without_locals
 
 MOST_BYTES: Final = 1024 * 1024
 """The longest response of an identity provider that is read."""
@@ -104,6 +104,7 @@ class OidcClientCredentials:
         """Read the authorities, once the settings have been checked."""
         object.__setattr__(self, "_opener", _new_opener(self.ca))
 
+    @without_locals()
     def __call__(self) -> Token:
         """Request a token.
 
@@ -137,32 +138,37 @@ class OidcClientCredentials:
         fields = {"grant_type": "client_credentials"}
         if self.scope is not None:
             fields["scope"] = self.scope
-        pair = self.client_id, self.client_secret.reveal()
-        if self.url_encode:
-            pair = urllib.parse.quote_plus(pair[0]), urllib.parse.quote_plus(pair[1])
-        login = ":".join(pair).encode()
         request = urllib.request.Request(  # noqa: S310 # the scheme has been checked
             self.token_endpoint,
             urllib.parse.urlencode(fields).encode(),
             {
-                "Authorization": f"Basic {base64.b64encode(login).decode()}",
+                "Authorization": f"Basic {self._login().reveal()}",
                 "Content-Type": "application/x-www-form-urlencoded",
                 "Accept": "application/json",
             },
         )
         try:
             with self._opener.open(request, timeout=self.timeout) as response:
-                body = response.read(MOST_BYTES)
+                answer = _object(response.read(MOST_BYTES))
         except urllib.error.HTTPError as error:
             with error:
-                raise TokenRequestError(self._refusal(error)) from None
+                failure = self._refusal(error)
         except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise TokenRequestError(f"{self._place} cannot be reached: {reason}") from None
-        answer = _object(body)
-        if answer is None:
-            raise TokenRequestError(f"{self._place} answered with something that is no JSON object")
-        return answer
+            reason = self._shown(getattr(error, "reason", error))
+            failure = f"{self._place} cannot be reached: {reason:.300}"
+        else:
+            if answer is not None:
+                return answer
+            failure = f"{self._place} answered with something that is no JSON object"
+        # Out here it has no context: that of a response cut short has a part of the token.
+        raise TokenRequestError(failure)
+
+    def _login(self) -> Secret:
+        """User and password, as HTTP's Basic login sends them."""
+        pair = self.client_id, self.client_secret.reveal()
+        if self.url_encode:
+            pair = urllib.parse.quote_plus(pair[0]), urllib.parse.quote_plus(pair[1])
+        return Secret(base64.b64encode(":".join(pair).encode()).decode())
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
         reason = f"{self._place} answered with status {error.code}"
@@ -178,7 +184,8 @@ class OidcClientCredentials:
 
     def _shown(self, words: object) -> str:
         """The provider's words in one line, without the secret; to be cut only afterwards."""
-        return " ".join(self.client_secret.hidden_in(str(words)).split())
+        text = self.client_secret.hidden_in(self._login().hidden_in(str(words)))
+        return " ".join(text.split())
 
 
 def _context(ca: str | None) -> ssl.SSLContext:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import hmac
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, final
 
@@ -69,20 +72,6 @@ class Secret:
 
 
 @final
-class SecretMessage:
-    """A message with a secret in it; reports that show local variables do not show it."""
-
-    __slots__ = ("__content",)
-
-    def __init__(self, content: bytes) -> None:
-        self.__content = content
-
-    def reveal(self) -> bytes:
-        """The message itself, to be sent at once."""
-        return self.__content
-
-
-@final
 class Hidden:
     """Stands in an error for a value that is not shown."""
 
@@ -126,6 +115,42 @@ def sealed(*names: str) -> Callable[[type[T]], type[T]]:
         return kind
 
     return decorate
+
+
+@contextmanager
+def without_locals() -> Iterator[None]:
+    """A block whose exceptions show no local variable of what it calls; as a decorator, a function.
+
+    Services for error reports collect the local variables of all functions in a traceback, also of
+    the libraries that are called. Where a secret has to be revealed it becomes one, in ``send_all``
+    of a stream for example. The lines of the traceback stay.
+
+    The variables of the function with the block stay too, so it must not have a secret itself.
+    Those of a decorated function are cleared. An exception that was being handled before is left
+    alone: it may be the program's own.
+    """
+    before = sys.exception()
+    try:
+        yield
+    except BaseException as error:
+        _clear_locals(error, before)
+        raise
+
+
+def _clear_locals(error: BaseException, before: BaseException | None) -> None:
+    """Clear the frames of an exception and of those that it contains or comes from."""
+    left: list[BaseException | None] = [error]
+    seen = {id(before)}  # by identity: a program's exceptions may have no hash
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        # This changes nothing in a function that still runs.
+        traceback.clear_frames(one.__traceback__)
+        left += (one.__cause__, one.__context__)
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
 
 
 def encodable(text: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 
 from kgroup.errors import ConfigError
 from kgroup.security.pem import brief, is_pem, load_authorities, why_unreadable
-from kgroup.security.secret import Secret
+from kgroup.security.secret import Secret, without_locals
 from kgroup.security.settings import Security, TlsVersion
 
 _PASSWORD: Final = "key_password"  # noqa: S105 # the name of the setting
@@ -49,6 +49,7 @@ def system_authorities() -> str | None:
     return paths.cafile or paths.capath
 
 
+@without_locals()
 def _load_certificate(
     context: ssl.SSLContext, certificate: str, key: Secret | None, password: Secret | None
 ) -> None:

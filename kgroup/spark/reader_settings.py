@@ -319,12 +319,14 @@ def _resolve(name: str, reference: str) -> Any:
         found = _LOOKUPS[kind](rest)
         return found if name == CALLBACK or kind != "call" else found()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's function raises
-        # Without the cause: its text may contain the secret.
-        raise ConfigError(
-            f"secrets[{name!r}]",
-            reference,
-            f"this executor cannot resolve the reference ({_failure(kind, error)})",
-        ) from None
+        failure = _failure(kind, error)
+    # Out here it has no context, whose text may contain the secret. If a variable is not set, a
+    # function in the context has the whole environment as a local variable.
+    raise ConfigError(
+        f"secrets[{name!r}]",
+        reference,
+        f"this executor cannot resolve the reference ({failure})",
+    )
 
 
 def _failure(kind: str, error: BaseException) -> str:

@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kgroup.broker.broker_settings import PARTITIONS
 from kgroup.permissions import to_grant
 from kgroup.security.librdkafka import librdkafka_settings
+from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security
 from kgroup.testing.limits import PATIENCE
 from kgroup.types import OffsetAndMetadata, TopicPartition
@@ -304,6 +305,7 @@ def _client(bootstrap_servers: str, security: Security | None) -> dict[str, Sett
     }
 
 
+@without_locals()
 def _admin(bootstrap_servers: str, security: Security | None) -> AdminClient:
     return AdminClient(_client(bootstrap_servers, security))
 

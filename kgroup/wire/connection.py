@@ -337,10 +337,7 @@ class Connection:
             on_sent()
         # INVARIANT: until the response is complete, every way out of here breaks the connection.
         try:
-            try:
-                await self._frames.send(body)
-            finally:
-                del body  # the one of a login has a secret; see `_send_login`
+            await self._frames.send(body)
             response = await self._frames.receive(SUPPORTED_REQUESTS[api].max_response)
             (received,) = _CORRELATION_ID.unpack_from(response)
             if received != correlation_id:
@@ -438,10 +435,9 @@ class Connection:
             await self._break(f"the login was not renewed: {error}")
             raise
 
-    async def _send_login(self, api: str, fields: Callable[[], Mapping[str, Any]]) -> Any:
+    async def _send_login(self, api: str, fields: Mapping[str, Any]) -> Any:
         version = self.version(api)
-        # No local variable has the message: a report of an error may show them.
-        response = await self._exchange(api, *self._encode(api, version, lambda _: fields()))
+        response = await self._exchange(api, *self._encode(api, version, fields))
         return await self._decode(api, version, response)
 
     def _lower_version(self, refused: int, response: bytes) -> int:

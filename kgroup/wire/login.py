@@ -10,8 +10,7 @@ Source: KIP-43 and KIP-152 (SaslHandshake v1, SaslAuthenticate), KIP-368 (the se
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, final
 
 import attrs
@@ -25,7 +24,7 @@ from kgroup.security.mechanism import Login, LoginRefusedError
 from kgroup.security.oauthbearer import OauthBearerLogin
 from kgroup.security.plain import PlainLogin
 from kgroup.security.scram import ScramLogin
-from kgroup.security.secret import SecretMessage
+from kgroup.security.secret import without_locals
 from kgroup.security.settings import SaslMechanism, Security, SecurityProtocol
 from kgroup.security.ssl_context_cache import SslContexts
 from kgroup.wire.login_advice import CHECK_PASSWORD, no_login, use_mechanism
@@ -40,9 +39,8 @@ RENEW_AT: Final = 0.85
 SHORTEST_SESSION: Final = 1.1
 """Seconds; a broker refuses a second login within one second of the first."""
 _MOST_ROUNDS: Final = 10
-Send = Callable[[str, Callable[[], dict[str, Any]]], Awaitable[Any]]
-"""Sends a request of a login and returns its response. The arguments are kio's name and what makes
-the fields, which no local variable holds for longer than it takes to encode them."""
+Send = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+"""Sends a request of a login, by kio's name and with these fields, and returns its response."""
 
 
 @final
@@ -139,16 +137,21 @@ class ConnectionSecurity:
 
         Cancellation: the connection is of no use any more.
         """
+        # Every function from here down to the socket has the messages in its variables.
+        with without_locals():
+            return await self._exchange(send, broker, given)
+
+    async def _exchange(self, send: Send, broker: str, given: Token | Credentials) -> Session:
         mechanism = self._security.mechanism
         assert mechanism is not None  # Security has checked it
         login = _login(mechanism, given)
-        answer = await send(_HANDSHAKE, lambda: {"mechanism": mechanism.value})
+        answer = await send(_HANDSHAKE, {"mechanism": mechanism.value})
         if answer.error_code:
             raise _handshake_error(answer, mechanism, broker, self.protocol)
-        message = SecretMessage(login.first())
+        message = login.first()
         lifetime = 0.0
         for _ in range(_MOST_ROUNDS):
-            answer = await send(_AUTHENTICATE, partial(_fields, message))
+            answer = await send(_AUTHENTICATE, {"auth_bytes": message})
             if answer.error_code:
                 refused = _refused(answer, login, given, mechanism, broker)
                 if refused.code != ErrorCode.SASL_AUTHENTICATION_FAILED:
@@ -164,7 +167,7 @@ class ConnectionSecurity:
                 ) from error
             if reply is None:
                 break
-            message = SecretMessage(reply)
+            message = reply
         if not login.done:
             raise _failed(
                 ErrorCode.SASL_AUTHENTICATION_FAILED, mechanism, broker, "the exchange did not end"
@@ -223,10 +226,6 @@ def _handshake_error(
     else:
         reason = use_mechanism(", ".join(sorted(str(name) for name in answer.mechanisms)))
     return _failed(code, mechanism, broker, reason)
-
-
-def _fields(message: SecretMessage) -> dict[str, Any]:
-    return {"auth_bytes": message.reveal()}
 
 
 def _refused(

@@ -284,10 +284,8 @@ class Logins:
                 )
             raise LookupFailedError(late)
         if not isinstance(found, self._kind):
-            # Its repr might have a secret.
-            raise LookupFailedError(
-                f"{self._name} returned {type(found).__name__}, not {self._kind.__name__}"
-            )
+            other, found = type(found).__name__, None  # it may be a secret itself
+            raise LookupFailedError(f"{self._name} returned {other}, not {self._kind.__name__}")
         if isinstance(found, Token) and found.expires_at <= self._now():
             ago = self._now() - found.expires_at
             raise LookupFailedError(f"{self._name} returned a token that expired {ago:.0f} s ago")

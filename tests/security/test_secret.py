@@ -4,15 +4,71 @@ from __future__ import annotations
 
 import copy
 import pickle
+import traceback
 
 import pytest
 
 from kgroup.errors import ConfigError, UsageError
 from kgroup.security.credentials import Credentials, Token
-from kgroup.security.secret import Secret, secret
+from kgroup.security.secret import Secret, secret, without_locals
 from kgroup.security.settings import Security
 
 WORD = "hunter2"
+
+
+def names(error: BaseException) -> list[list[str]]:
+    """The local variables of each function in a traceback."""
+    return [sorted(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__)]
+
+
+def reveal(word: str) -> None:
+    """Fail with a secret in a variable."""
+    raise ValueError(len(word))
+
+
+def fail_in_all_ways(word: str) -> None:
+    """Fail with a cause, a context, and a group that has the first error again."""
+    try:
+        reveal(word)
+    except ValueError as first:
+        try:
+            reveal(word)
+        except ValueError as second:
+            second.__context__ = first
+            raise ExceptionGroup("both", [first, second]) from second
+
+
+def test_errors_lose_the_local_variables_and_keep_the_lines() -> None:
+    """Of all functions that a decorated one has called, and of itself; causes and groups, too."""
+    with pytest.raises(ExceptionGroup) as caught:
+        without_locals()(fail_in_all_ways)(WORD)
+    group = caught.value
+    for error in (group, *group.exceptions):
+        functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        assert "fail_in_all_ways" in functions
+        for variables in names(error):
+            assert "word" not in variables
+
+
+def test_a_block_keeps_its_own_local_variables() -> None:
+    """They are those of a function that still runs, and goes on."""
+    kept = 1
+    with pytest.raises(ValueError, match="7") as caught, without_locals():
+        reveal(WORD)
+    assert kept == 1
+    assert names(caught.value)[-1] == []
+
+
+def test_an_exception_from_before_keeps_its_local_variables() -> None:
+    """The program may be handling one of its own, which is the context of all later ones."""
+    try:
+        reveal(WORD)
+    except ValueError as error:
+        mine = error
+        with pytest.raises(ValueError, match="7") as caught:
+            without_locals()(reveal)(WORD)
+        assert caught.value.__context__ is mine
+    assert names(mine)[-1] == ["word"]
 
 
 def test_only_reveal_returns_it() -> None:

@@ -25,6 +25,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kgroup.cli.demo import DemoError
 from kgroup.records.topic_requests import has_broker
 from kgroup.security.librdkafka import librdkafka_settings
+from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security
 from kgroup.testing.admin import RELIABLE_PRODUCER
 from kgroup.wire.librdkafka_texts import text_of
@@ -74,7 +75,8 @@ class DemoCluster:
             "log_level": 0,
             **librdkafka_settings(security or Security()),
         }
-        self._admin = AdminClient(self._settings)
+        with without_locals():
+            self._admin = AdminClient(self._settings)
 
     def create_topic(self, partitions: int) -> None:
         """Create the topic, with the cluster's default replication.
