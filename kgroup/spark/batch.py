@@ -65,7 +65,7 @@ class BatchLoop(Protocol):
         """Raise StaleGenerationError if the generation has ended."""
         ...
 
-    async def commit_batch(self, batch: MicroBatch) -> None:
+    async def commit_batch(self, batch: MicroBatch, method: str) -> None:
         """Commit the batch's end offsets, once all earlier batches are processed."""
         ...
 
@@ -165,7 +165,7 @@ class MicroBatch:
         """
         await self._loop.refuse_if_ended()
         self.check_allowed("commit")
-        await self._loop.commit_batch(self)
+        await self._loop.commit_batch(self, "commit")
         self.set_stage(BatchStage.COMMITTED)
 
     async def skip(self) -> None:
@@ -178,7 +178,7 @@ class MicroBatch:
         """
         await self._loop.refuse_if_ended()
         self.check_allowed("skip")
-        await self._loop.commit_batch(self)
+        await self._loop.commit_batch(self, "skip")
         self.set_stage(BatchStage.SKIPPED)
 
     def check_allowed(self, method: str) -> None:

@@ -12,14 +12,16 @@ because a driver that was frozen must not start a job for partitions that it has
 
 Batches are committed in order. A commit takes earlier batches that have run along with it, waits
 for those that still run (``in_flight`` above 1), and is refused if one of them failed: its records
-would be skipped without notice.
+would be skipped without notice. In a drain commits still succeed, so the same holds there. It only
+does not wait for a batch that is not run yet, because nothing may begin to run it any more.
 
 All records of a batch are of one log: a topic that is deleted and created again while a batch runs
 has another id afterwards, and the run fails. Neither librdkafka nor Spark's own source sees that;
 they go on at their position in the new log.
 
 INVARIANTS: at most ``in_flight`` batches are handed out and not yet run; offsets are committed in
-the order of the batches; no job starts without a valid lease.
+the order of the batches, and no commit passes a batch that is not processed, whatever the state of
+the generation; no job starts without a valid lease.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from kgroup.errors import (
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed
 from kgroup.functions import is_program_error
 from kgroup.generation.generation import Generation
+from kgroup.generation.states import State
 from kgroup.notifier import Notifier
 from kgroup.spark.batch import PROCESSED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
@@ -179,13 +182,14 @@ class Batches:
         """Raise StaleGenerationError if the generation has ended."""
         await self._generation.commit({})
 
-    async def commit_batch(self, batch: MicroBatch) -> None:
+    async def commit_batch(self, batch: MicroBatch, method: str) -> None:
         """Commit this batch's end, and those of earlier batches; see `MicroBatch.commit`."""
         async with self._committing:
             before = list(takewhile(lambda one: one is not batch, self._open_batches))
             await self._wait_until_processed(batch, before)
             if batch not in self._open_batches:  # a later batch's commit took it along meanwhile
                 return
+            batch.check_allowed(method)  # another task may have begun to run it meanwhile
             began = trio.current_time()
             together = (*before, batch)
             offsets = {name: end for one in together for name, end in one.offsets.items()}
@@ -252,18 +256,31 @@ class Batches:
 
         Raises:
             UsageError: the commit would skip an earlier batch that the sink does not have.
+            StaleGenerationError: it would, and the generation ends.
         """
-        while self._generation.end is None:
+        while self._generation.state is not State.ENDED:  # then the coordinator refuses the commit
             missing = [one for one in before if one.stage not in PROCESSED]
             if not missing:
                 return
-            first = missing[0]
-            if first.stage is BatchStage.FAILED or self._in_flight == 1:
-                raise UsageError(
-                    f"{batch}: its commit would skip {first}, which is {first.stage.value};"
-                    " nothing was sent: run that batch, or call its skip() to give up its records"
-                )
+            for one in missing:
+                self._refuse_to_skip(one, batch)
             await self._changed.wait()
+
+    def _refuse_to_skip(self, missing: MicroBatch, batch: MicroBatch) -> None:
+        """Refuse a commit if the earlier batch that it would skip may never be processed."""
+        end, stage = self._generation.end, missing.stage
+        if end is not None and stage in (BatchStage.FAILED, BatchStage.NEW):
+            raise StaleGenerationError(
+                f"{batch}: nothing was committed, because the generation ends ({end}), and the"
+                f" commit would skip {missing}, which is {stage.value}. The next owners of the"
+                " partitions read the records of both again; continue with the next generation",
+                end,
+            )
+        if stage is BatchStage.FAILED or self._in_flight == 1:
+            raise UsageError(
+                f"{batch}: its commit would skip {missing}, which is {stage.value};"
+                " nothing was sent: run that batch, or call its skip() to give up its records"
+            )
 
     async def _run_while_polling(self, group: str, batch: MicroBatch, fn: Callable[[], T]) -> T:
         topics = {part.topic for part in batch.ranges}
@@ -339,8 +356,11 @@ class Batches:
 
     async def _close_with_generation(self) -> None:
         try:
+            await self._generation.ending.wait()
+            self._changed.notify()
             await trio.sleep_forever()
         finally:
+            self._changed.notify()
             with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_TIMEOUT):
                 await self.aclose()
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import Final, TypeAlias
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from kgroup.error_codes import ErrorCode
@@ -19,7 +23,9 @@ from kgroup.events import (
     PartitionsNotRead,
     RequestFailed,
 )
+from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
+from kgroup.group import ConsumerGroup
 from kgroup.spark.batch import ALLOWED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.batch_loop import Batches
@@ -31,6 +37,9 @@ from tests.program_exceptions import OwnError, UnprintableError
 from tests.spark.fakes import FakeEngine, loop_of
 
 P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
+
+Run: TypeAlias = tuple[float, bool]
+"""How long a run takes, and whether its function raises."""
 
 
 def ranges_of(ranges: tuple[OffsetRange, ...]) -> list[tuple[int, int, int]]:
@@ -214,6 +223,114 @@ async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
             assert await here.committed() == {P0: 6}
 
 
+@pytest.mark.parametrize(
+    ("first", "waits", "committed"),
+    [
+        pytest.param(None, 0.5, {}, id="not run"),
+        pytest.param((3.0, True), 2.0, {}, id="fails"),
+        pytest.param((100.0, False), 5.5, {}, id="cancelled at the deadline"),
+        pytest.param((4.0, False), 3.0, {P0: 6}, id="done before the deadline"),
+    ],
+)
+async def test_a_commit_in_a_drain_skips_no_batch(
+    autojump_clock: MockClock,
+    first: Run | None,
+    waits: float,
+    committed: dict[TopicPartition, int],
+) -> None:
+    """It waits for an earlier batch that runs, and is refused if one fails or is not run."""
+    async with harness() as here:
+        await here.append(6)
+        engine = FakeEngine()
+        async with here.group(drain_timeout=5.0) as group:
+            generation = await group.next()
+            loop = loop_of(generation, engine, Limits(max_records=3), in_flight=2)
+            one, two = await anext(loop), await anext(loop)
+            async with trio.open_nursery() as nursery:
+                if first is not None:
+                    nursery.start_soon(run_once, engine, one, first)
+                    await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(later, 1.5, as_async(group.shutdown))
+                await run_once(engine, two, (1.0, False))
+                assert generation.end is None
+                began = trio.current_time()
+                with generation.scope():
+                    await two.commit()
+                assert trio.current_time() - began == pytest.approx(waits, abs=0.2)
+        assert await here.committed() == committed
+
+
+async def run_once(engine: FakeEngine, batch: MicroBatch, run: Run) -> bool:
+    """Run a batch; whether its function has returned."""
+    seconds, fails = run
+
+    def work(_: object) -> None:
+        if fails:
+            raise LookupError("the sink is away")
+
+    engine.lasts = seconds
+    try:
+        await batch.run(work)
+    except (LookupError, StaleGenerationError):
+        return False
+    return True
+
+
+ENDS: Final[Mapping[str, Callable[[Harness, ConsumerGroup, Generation], Awaitable[object]]]] = {
+    "shutdown": lambda here, group, generation: as_async(group.shutdown)(),
+    "a task returns": lambda here, group, generation: as_async(
+        lambda: generation.start_soon(trio.lowlevel.checkpoint)
+    )(),
+    "lost": lambda here, group, generation: evict(here, generation.member_id),
+    "close": lambda here, group, generation: group.aclose(),
+}
+"""How a generation ends."""
+
+
+@given(
+    runs=st.lists(
+        st.none() | st.tuples(st.sampled_from([0.0, 1.0, 3.0, 50.0]), st.booleans()),
+        min_size=2,
+        max_size=5,
+    ),
+    in_flight=st.integers(1, 3),
+    end=st.sampled_from(sorted(ENDS)),
+    ends_after=st.sampled_from([0.0, 0.5, 2.0, 10.0]),
+)
+@hypothesis_settings(max_examples=100)
+def test_no_commit_passes_a_batch_that_did_not_run(
+    runs: list[Run | None], in_flight: int, end: str, ends_after: float
+) -> None:
+    """Every batch below the committed offset ran, whatever fails and however the group ends."""
+
+    async def scenario() -> None:
+        ran: set[int] = set()
+        async with harness() as here:
+            await here.append(len(runs))
+            engine = FakeEngine()
+
+            async def work(batch: MicroBatch, run: Run) -> None:
+                if await run_once(engine, batch, run):
+                    ran.add(batch.number)
+                    with suppress(KgroupError):
+                        await batch.commit()
+
+            async with here.group(drain_timeout=5.0) as group, trio.open_nursery() as nursery:
+                generation = await group.next()
+                loop = loop_of(generation, engine, Limits(max_records=1), in_flight=in_flight)
+                nursery.start_soon(later, ends_after, partial(ENDS[end], here, group, generation))
+                with suppress(UsageError, StopAsyncIteration):
+                    for run in runs:
+                        batch = await anext(loop)
+                        if run is not None:
+                            nursery.start_soon(work, batch, run)
+                            await trio.testing.wait_all_tasks_blocked()
+                await generation.wait_ended()
+            assert set(range(1, (await here.committed()).get(P0, 0) + 1)) <= ran
+
+    trio.run(scenario, clock=MockClock(autojump_threshold=0))
+
+
 async def test_a_run_continues_in_the_drain_and_is_committed(autojump_clock: MockClock) -> None:
     """When the generation drains, the running batch ends and commits; no other begins."""
     async with harness() as here:
@@ -234,11 +351,11 @@ async def test_a_run_continues_in_the_drain_and_is_committed(autojump_clock: Moc
         assert await here.committed() == {P0: 10}
 
 
-def as_async(fn: object) -> object:
+def as_async(fn: Callable[[], object]) -> Callable[[], Awaitable[None]]:
     """Make an awaitable function of a plain one."""
 
     async def call() -> None:
-        fn()  # type: ignore[operator]
+        fn()
 
     return call
 
