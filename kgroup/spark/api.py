@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kgroup import arguments
 from kgroup.events import JobStillRunning
+from kgroup.functions import check_plain
 from kgroup.generation.generation import Generation
-from kgroup.spark.batch import MicroBatch
+from kgroup.spark.batch import IN_A_THREAD, ON_FRAME, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.batch_loop import Batches
 from kgroup.spark.reader_settings import ReaderSettings, Value
@@ -161,6 +162,7 @@ async def foreach_batch(
     It returns when the generation has ended, also when a refused commit is what showed it.
 
     Raises:
+        ArgumentError: ``fn`` is async, a generator function, or takes other arguments.
         Exception: raised by the function; its batch was not committed.
         FetchError: as ``MicroBatch.run``.
         UsageError, NotOwnedError, ConfigError: as `batches`.
@@ -169,6 +171,7 @@ async def foreach_batch(
 
     Cancellation: the batch's jobs are cancelled, and the call returns when they have stopped.
     """
+    check_plain("fn", fn, ON_FRAME, instead=IN_A_THREAD)
     with generation.scope():
         loop = batches(generation, spark, **settings)
         try:

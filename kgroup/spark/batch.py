@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar, final
 
 from kgroup.errors import UsageError
+from kgroup.functions import check_arguments, check_plain
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.types import TopicPartition
 
@@ -22,6 +23,11 @@ T = TypeVar("T")
 _MAX_DESCRIPTION: Final = 1000
 """Characters of a job's description; hundreds of partitions would fill the jobs page of Spark's
 UI."""
+
+IN_A_THREAD: Final = "it is called in a thread, where nothing awaits it; make it a plain function"
+"""What a program should do with an async function for batches."""
+ON_FRAME: Final = ("df", "batch")
+"""What the function of ``foreach_batch`` is called with."""
 
 
 @final
@@ -143,12 +149,16 @@ class MicroBatch:
             StaleGenerationError: the generation ended before or during the run.
             FetchError: a topic was deleted and created again meanwhile; nothing was committed.
             BrokerError: a broker refused the request for the topics' ids.
-            UsageError: the batch runs already, or was committed or skipped.
+            UsageError: the batch runs already, or was committed or skipped; or the function
+                returned work that is not done, such as a coroutine or a generator.
+            ArgumentError: ``fn`` is async, a generator function, or takes other arguments.
             Exception: raised by the function; run the batch again, `skip` it, or let the
                 exception end the generation.
 
         Cancellation: the jobs are cancelled, and the call returns when they have stopped.
         """
+        check_plain("fn", fn, None, instead=IN_A_THREAD)
+        check_arguments("fn", fn, (self.df, *args))
         self.check_allowed("run")
         return await self._loop.run_batch(self, fn, args)
 

@@ -43,11 +43,11 @@ from kgroup.errors import (
     in_one_line,
 )
 from kgroup.events import BatchCancelled, BatchDone, BatchFailed
-from kgroup.functions import is_program_error
+from kgroup.functions import check_result, is_program_error
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.notifier import Notifier
-from kgroup.spark.batch import PROCESSED, BatchStage, MicroBatch
+from kgroup.spark.batch import IN_A_THREAD, PROCESSED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.engine import BatchEngine, Frame
 from kgroup.spark.offset_poller import OffsetPoller
@@ -158,7 +158,7 @@ class Batches:
         self._offsets.hold(working=True)
         try:
             value = await self._generation.run(
-                partial(self._run_while_polling, group, batch, partial(fn, batch.df, *args))
+                partial(self._run_while_polling, group, batch, partial(_call, fn, batch.df, *args))
             )
         except (StaleGenerationError, trio.Cancelled):
             reason = str(self._generation.end or "the program cancelled it")
@@ -363,6 +363,17 @@ class Batches:
             self._changed.notify()
             with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_TIMEOUT):
                 await self.aclose()
+
+
+def _call(fn: Callable[..., T], *args: Any) -> T:
+    """Call the program's function, in its thread, and check what it returned.
+
+    Raises:
+        UsageError: the result is work that has not been done; it must not be committed.
+    """
+    returned = fn(*args)
+    check_result(fn, returned, IN_A_THREAD)
+    return returned
 
 
 def _refuse_recreated(

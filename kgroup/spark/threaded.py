@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 import trio
 
+from kgroup.functions import check_plain
 from kgroup.spark import api, batch, batch_loop
-from kgroup.spark.batch import BatchStage
+from kgroup.spark.batch import IN_A_THREAD, ON_FRAME, BatchStage
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.threaded.generation import Generation, run_in_loop, slot_of, take_in_loop
 from kgroup.types import TopicPartition
@@ -92,7 +93,9 @@ class MicroBatch:
             StaleGenerationError: the generation ended before or during the run.
             FetchError: a topic was deleted and created again meanwhile; nothing was committed.
             BrokerError: a broker refused the request for the topics' ids.
-            UsageError: the batch runs already, or was committed or skipped.
+            UsageError: the batch runs already, or was committed or skipped; or the function
+                returned work that is not done, such as a coroutine or a generator.
+            ArgumentError: ``fn`` is async, a generator function, or takes other arguments.
             Exception: raised by the function.
         """
         return run_in_loop(self._generation, lambda _: self._batch.run(fn, *args))
@@ -238,10 +241,12 @@ def foreach_batch(
     It returns when the generation has ended, also when a refused commit is what showed it.
 
     Raises:
+        ArgumentError: ``fn`` is async, a generator function, or takes other arguments.
         Exception: raised by the function; its batch was not committed.
         FetchError, BrokerError: as ``MicroBatch.run``.
         UsageError, NotOwnedError, ConfigError: as ``kgroup.spark.batches``.
     """
+    check_plain("fn", fn, ON_FRAME, instead=IN_A_THREAD)
     with generation.scope():
         for one in batches(generation, spark, **settings):
             one.run(fn, one)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 import trio
@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import ConfigError, FetchError, KgroupError, StaleGenerationError, UsageError
+from kgroup.errors import (
+    ArgumentError,
+    ConfigError,
+    FetchError,
+    KgroupError,
+    StaleGenerationError,
+    UsageError,
+)
 from kgroup.events import (
     BatchCancelled,
     BatchDone,
@@ -26,6 +33,7 @@ from kgroup.events import (
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
+from kgroup.spark import api, threaded
 from kgroup.spark.batch import ALLOWED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.batch_loop import Batches
@@ -162,6 +170,64 @@ async def test_a_failed_run_is_not_skipped(
             await batch.skip()
             assert await here.committed() == {P0: 8}
             assert ranges_of((await anext(loop)).ranges) == [(0, 8, 10)]
+
+
+async def asynchronous(_: object) -> None:
+    """A function for a batch that nothing awaits."""
+
+
+def generating(_: object) -> Iterator[int]:
+    """A function for a batch of which a call runs nothing."""
+    yield 1
+
+
+@pytest.mark.parametrize("fn", [asynchronous, generating, partial(asynchronous), "write", pow])
+async def test_a_function_that_would_do_nothing_is_refused(
+    autojump_clock: MockClock, fn: Any
+) -> None:
+    """It is refused before the batch runs, so that nothing can be committed for it."""
+    async with harness() as here:
+        await here.append(10)
+        async with here.group() as group:
+            engine = FakeEngine()
+            batch = await anext(loop_of(await group.next(), engine))
+            with pytest.raises(ArgumentError, match="^fn="):
+                await batch.run(fn)
+            assert batch.stage is BatchStage.NEW
+            assert not engine.groups
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda df: asynchronous([df]),
+        lambda df: generating([df]),
+        lambda df: [asynchronous(df)],
+    ],
+)
+async def test_a_result_that_is_undone_work_fails_the_run(
+    autojump_clock: MockClock, fn: Callable[[object], object]
+) -> None:
+    """What a lambda returns shows only then: the batch is not committed."""
+    async with harness() as here:
+        await here.append(10)
+        async with here.group() as group:
+            batch = await anext(loop_of(await group.next(), FakeEngine()))
+            with pytest.raises(UsageError, match="returned"):
+                await batch.run(fn)
+            assert here.events_of(BatchFailed)
+            with pytest.raises(UsageError, match="run it again"):
+                await batch.commit()
+        assert await here.committed() == {}
+
+
+@pytest.mark.parametrize("foreach", [api.foreach_batch, threaded.foreach_batch])
+@pytest.mark.parametrize("fn", [asynchronous, partial(generating, None), len])
+async def test_foreach_batch_checks_its_function_first(foreach: Any, fn: Any) -> None:
+    """A function that cannot process batches is refused before a loop begins."""
+    with pytest.raises(ArgumentError, match="^fn="):
+        call = foreach(None, None, fn)
+        await call
 
 
 async def test_a_batch_that_is_not_run_is_not_skipped(autojump_clock: MockClock) -> None:
