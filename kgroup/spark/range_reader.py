@@ -16,7 +16,8 @@ INVARIANTS
   lost that offset, another log may take its place at any time, whose records do not follow those
   that were read.
 - Time counts against ``no_progress_timeout`` only while the task waits for Kafka, never while Spark
-  processes a batch.
+  processes a batch. Only a position that moves is progress. An error that may pass is none:
+  librdkafka repeats such errors about every 100 ms, for as long as the brokers answer with them.
 
 Consumers are in ``kgroup.spark.consumer_pool``, columns in ``kgroup.spark.columns``.
 """
@@ -156,6 +157,8 @@ class _Task:
         self._rows = 0
         self._bytes = 0
         self._target = min(FIRST_BATCH_RECORDS, settings.batch_records)
+        self._moved = False
+        """Whether the last chunk has moved a position."""
         self._finished: list[_Part] = []
         self._refetched: list[_Part] = []
 
@@ -174,18 +177,18 @@ class _Task:
             with _no_collection():
                 left = sum(part.left for part in self.parts.values())
                 chunk = consumer.poll(min(self._target - self._rows, left), POLL_TIMEOUT)
-                if chunk:
-                    self._process(chunk, consumer)
+                self._moved = False
+                self._process(chunk, consumer)
+                if self._moved:
                     waits.begin()
                 self._advance(consumer)
-                if self._rows and (not chunk or self._is_full() or not self.parts):
+                if self._rows and (not self._moved or self._is_full() or not self.parts):
                     batch = self._batch()
-                idle = not chunk
                 chunk.clear()  # free the messages while Spark processes the batch
             if batch is not None:
                 yield batch
                 waits.begin()
-            elif idle:
+            elif not self._moved:
                 if waits.is_over(consumer.positions()):
                     raise self._no_progress_error(consumer)
                 if waits.should_check():
@@ -230,10 +233,15 @@ class _Task:
             if wanted:
                 self._append_run(part, messages[:wanted], offsets[:wanted])
             # A record past the end proves that the range is complete.
-            part.position = int(offsets[-1]) + 1
-            part.verifying = False
-            if part.left <= 0:
-                self._finished.append(part)
+            self._move(part, int(offsets[-1]) + 1)
+
+    def _move(self, part: _Part, position: int) -> None:
+        """The log has shown what it has before this position; it may be the old one."""
+        self._moved = self._moved or position > part.position
+        part.position = max(part.position, position)
+        part.verifying = False
+        if part.left <= 0:
+            self._finished.append(part)
 
     def _append_run(self, part: _Part, messages: list[Message], offsets: Offsets) -> None:
         self._runs.append(MessageRun(part.name.topic, part.name.partition, messages, offsets))
@@ -268,10 +276,7 @@ class _Task:
                 raise FetchError(f"no partition of this task can be read: {describe_error(error)}")
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public name
-            part.position = max(part.position, _offset_of(message))
-            part.verifying = False
-            if part.left <= 0:
-                self._finished.append(part)
+            self._move(part, _offset_of(message))
         elif action_for(error) is ErrorAction.RESET:
             self._out_of_range(part, error, consumer)
         elif action_for(error) is ErrorAction.FAIL:

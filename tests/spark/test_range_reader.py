@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ from hypothesis import strategies as st
 
 from kgroup.broker import Acl, BrokerSecurity, serve
 from kgroup.errors import FetchError, OffsetOutOfRangeError, UsageError
+from kgroup.records.librdkafka_messages import ERROR_ACTIONS, ErrorAction
+from kgroup.spark import range_reader
 from kgroup.spark.columns import ALL
 from kgroup.spark.consumer_pool import ConsumerPool
 from kgroup.spark.offset_ranges import OffsetRange, split
@@ -438,6 +442,64 @@ def read_scripted(
         batches = list(read(parts, how, ("partition", "offset"), pool=pool))
     rows = [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
     return rows, consumer.starts
+
+
+class RefusingConsumer(ScriptedConsumer):
+    """A Consumer to which a broker answers with an error each time, after its chunks."""
+
+    def __init__(self, chunks: Sequence[Sequence[Message]], code: int) -> None:
+        super().__init__(chunks)
+        self._error = failure(P0, code)
+        self._polls = 0
+
+    def poll(self, timeout: float) -> Message | None:
+        """Return the next message, or the error."""
+        if self.chunks and self.chunks[0]:
+            return super().poll(timeout)
+        self._polls += 1
+        assert self._polls < 300, "the task still waits"
+        time.sleep(0.01)
+        return self._error
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        """Return more of the chunk."""
+        return super().consume(most, timeout) if self.chunks else []
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        """Return a cluster without this topic."""
+        del topic, timeout
+        return SimpleNamespace(topics={})
+
+
+WAITS = [code for code, action in ERROR_ACTIONS.items() if action is ErrorAction.WAIT]
+NOT_LISTED = [KafkaError.FETCH_SESSION_ID_NOT_FOUND, KafkaError.POLICY_VIOLATION]
+
+
+@pytest.mark.parametrize("code", [*WAITS[:6], KafkaError.UNKNOWN, *NOT_LISTED])
+@pytest.mark.parametrize("read_before", [(), (0, 1)])
+def test_an_error_that_is_repeated_is_no_progress(code: int, read_before: tuple[int, ...]) -> None:
+    """The rows before it are handed out, and ``no_progress_timeout`` fails the task."""
+    consumer = RefusingConsumer([records(*read_before)], code)
+    how = settings("nowhere:1", no_progress_timeout=0.1)
+    rows = 0
+    with (
+        closing(ConsumerPool(lambda _: consumer)) as pool,
+        pytest.raises(FetchError, match=r"t-0\[0:5\].*no progress for 0.1 s.*the last error was"),
+    ):
+        for batch in read([OffsetRange("t", 0, 0, 5)], how, pool=pool):
+            rows += batch.num_rows
+    assert rows == len(read_before)
+
+
+def test_a_partition_that_is_gone_is_noticed_beside_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a partition exists is checked although librdkafka repeats an error."""
+    monkeypatch.setattr(range_reader, "CHECK_AFTER", 0.05)
+    consumer = RefusingConsumer([], KafkaError.INCONSISTENT_TOPIC_ID)
+    with (
+        closing(ConsumerPool(lambda _: consumer)) as pool,
+        pytest.raises(FetchError, match="the cluster has no partition t-0"),
+    ):
+        list(read([OffsetRange("t", 0, 0, 5)], settings("nowhere:1"), pool=pool))
 
 
 @pytest.mark.parametrize(
