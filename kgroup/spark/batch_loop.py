@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final, Self, TypeVar, final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import attrs
 import trio
@@ -95,6 +95,8 @@ class Batches:
         self._plan: BatchPlan | None = None
         self._open_batches: list[MicroBatch] = []
         self._batch_count = 0
+        self._token = uuid4().hex[:12]
+        """Tells this loop's job groups from those of all others that Spark remembers."""
         self._runs = 0
         self._waiting = False
         self._committing = trio.StrictFIFOLock()
@@ -151,8 +153,9 @@ class Batches:
     async def run_batch(self, batch: MicroBatch, fn: Callable[..., T], args: tuple[Any, ...]) -> T:
         """Run a function as the batch's job; see `MicroBatch.run`."""
         self._runs += 1
-        # Each run has a job group of its own: a cancelled group never accepts another job.
-        group = f"kgroup-{batch.group_id}-{self._generation.epoch}-{batch.id[:12]}-{self._runs}"
+        # Each run has a job group of its own: a cancelled group never accepts another job. Epochs
+        # and runs are counted anew in each ConsumerGroup and loop, on one Spark session.
+        group = f"kgroup-{batch.group_id}-{batch.id[:12]}-{self._token}-{self._runs}"
         began = trio.current_time()
         batch.set_stage(BatchStage.RUNNING)
         self._offsets.hold(working=True)

@@ -135,7 +135,23 @@ async def test_the_same_ranges_have_the_same_id(autojump_clock: MockClock) -> No
                 assert "topic-0[0:10]" in engine.descriptions[0]
                 assert "kgroup group" in engine.descriptions[0]
         assert ids[0] == ids[1] == batch_id("group", [OffsetRange("topic", 0, 0, 10)])
-        assert len(set(groups)) == 1  # of two processes: each counts its own epochs
+        assert len(set(groups)) == 2  # although both are run 1 of epoch 1
+
+
+async def test_loops_of_one_generation_share_no_job_group(autojump_clock: MockClock) -> None:
+    """A batch that a second loop runs again has another job group: the first may be cancelled."""
+    async with harness() as here:
+        await here.append(10)
+        engine = FakeEngine(lasts=100.0)
+        async with here.group() as group:
+            generation = await group.next()
+            for seconds in (1.0, 200.0):
+                loop = loop_of(generation, engine)
+                batch = await anext(loop)
+                with trio.move_on_after(seconds):
+                    await batch.run(ranges_of)
+                await loop.aclose()
+        assert len(engine.groups) == len(set(engine.groups)) == 2
 
 
 @pytest.mark.parametrize("error", [LookupError, OwnError, UnprintableError])
