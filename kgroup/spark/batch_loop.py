@@ -17,7 +17,8 @@ does not wait for a batch that is not run yet, because nothing may begin to run 
 
 All records of a batch are of one log: a topic that is deleted and created again while a batch runs
 has another id afterwards, and the run fails. Neither librdkafka nor Spark's own source sees that;
-they go on at their position in the new log.
+they go on at their position in the new log. The end of a batch that was planned before a reset is
+an offset of the log that was lost, so its commit is the position where reading has continued.
 
 INVARIANTS: at most ``in_flight`` batches are handed out and not yet run; offsets are committed in
 the order of the batches, and no commit passes a batch that is not processed, whatever the state of
@@ -101,7 +102,7 @@ class Batches:
         self._waiting = False
         self._committing = trio.StrictFIFOLock()
         self._changed = Notifier()
-        self._measured: dict[MicroBatch, _Measurements] = {}
+        self._details: dict[MicroBatch, _Details] = {}
         self._closed = False
         self._offsets.serve(self._close_with_generation)
 
@@ -195,8 +196,11 @@ class Batches:
             batch.check_allowed(method)  # another task may have begun to run it meanwhile
             began = trio.current_time()
             together = (*before, batch)
-            offsets = {name: end for one in together for name, end in one.offsets.items()}
-            await self._generation.commit(self._poller.offsets_to_commit(offsets))
+            offsets: dict[TopicPartition, int] = {}
+            for one in together:
+                moves = self._details[one].moves
+                offsets.update(self._poller.offsets_to_commit(one.offsets, moves))
+            await self._generation.commit(offsets)
             for one in before:
                 one.set_stage(BatchStage.COMMITTED)
             self._open_batches = [one for one in self._open_batches if one not in together]
@@ -228,7 +232,9 @@ class Batches:
             generation_id=self._generation.generation_id,
         )
         self._open_batches.append(batch)
-        self._measured[batch] = _Measurements(frame, planning=trio.current_time() - began)
+        self._details[batch] = _Details(
+            frame, self._poller.moves(batch.offsets), planning=trio.current_time() - began
+        )
         return batch
 
     async def _wait_for_room(self) -> None:
@@ -314,27 +320,27 @@ class Batches:
 
     def _record_run(self, batch: MicroBatch, began: float) -> None:
         """Record how long the run took, and how large its records were."""
-        measured = self._measured[batch]
-        measured.running = trio.current_time() - began
-        counts = measured.frame.read_counts()
+        details = self._details[batch]
+        details.running = trio.current_time() - began
+        counts = details.frame.read_counts()
         if counts is not None:
             self._poller.record_sizes(batch.ranges, counts)
 
     def _emit_done(self, batch: MicroBatch, committing: float) -> None:
-        measured = self._measured.pop(batch)
-        counts = measured.frame.read_counts()
+        details = self._details.pop(batch)
+        counts = details.frame.read_counts()
         self._generation.emit(
             BatchDone,
             batch_id=batch.id,
             ranges={part.topic_partition: (part.start, part.end) for part in batch.ranges},
             rows=batch.span if counts is None else sum(one.records for one in counts.values()),
             bytes=None if counts is None else sum(one.bytes for one in counts.values()),
-            planning=measured.planning,
-            running=measured.running,
+            planning=details.planning,
+            running=details.running,
             committing=committing,
             lag=self._poller.lag,
         )
-        measured.frame.discard_counts()
+        details.frame.discard_counts()
 
     def _emit_failure(
         self,
@@ -396,9 +402,10 @@ def _refuse_recreated(
 
 @final
 @attrs.define
-class _Measurements:
-    """The measurements of one batch, in seconds."""
+class _Details:
+    """What the loop keeps of one batch: how often resets had moved its partitions, and seconds."""
 
     frame: Frame
+    moves: Mapping[TopicPartition, int]
     planning: float
     running: float = 0.0

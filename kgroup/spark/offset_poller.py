@@ -11,6 +11,7 @@ nor without a valid lease.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, final
 
@@ -69,6 +70,7 @@ class OffsetPoller:
         self._ends: Mapping[TopicPartition, int] = {}
         self._loss_checked_at = -LOSS_CHECK_INTERVAL
         self._reset_positions: dict[TopicPartition, int] = {}
+        self._moves: Counter[TopicPartition] = Counter()
         self._beyond_since: dict[TopicPartition, float] = {}
         self._new_since: float | None = None
         self._unanswered_polls = 0
@@ -125,13 +127,28 @@ class OffsetPoller:
             self._failure = error
             await trio.sleep_forever()
 
-    def offsets_to_commit(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offsets to commit when batches up to these offsets are done.
+    def moves(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """How often ``auto_offset_reset`` has moved each position; a batch keeps those numbers."""
+        return {name: self._moves[name] for name in partitions}
 
-        If ``auto_offset_reset`` has moved a position further since, that position is committed:
-        the records before it are no longer in the log.
+    def offsets_to_commit(
+        self, offsets: Mapping[TopicPartition, int], moves: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """The offsets to commit when a batch up to these offsets is done.
+
+        If ``auto_offset_reset`` has moved a position since, that position is committed, whether it
+        is further or behind: the log has lost the batch's end. After retention the records before
+        the position no longer exist. After a truncation, or if the topic was created again, the
+        batch's end would skip records of the new log.
+
+        Args:
+            offsets: the ends of the batch.
+            moves: what `moves` returned when it was planned.
         """
-        return {name: max(end, self._reset_positions.get(name, 0)) for name, end in offsets.items()}
+        return {
+            name: end if moves[name] == self._moves[name] else self._reset_positions[name]
+            for name, end in offsets.items()
+        }
 
     def record_sizes(
         self, ranges: Iterable[OffsetRange], counts: Mapping[TopicPartition, ReadCounts]
@@ -211,6 +228,7 @@ class OffsetPoller:
     def _found(self, name: TopicPartition, position: int) -> None:
         self._beyond_since.pop(name, None)
         self._positions[name] = self._reset_positions[name] = position
+        self._moves[name] += 1
 
     def _record_beyond(self, beyond: Iterable[PositionBeyondEnd], now: float) -> None:
         found = {one.partition for one in beyond}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any
 
@@ -15,7 +15,7 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, OffsetOutOfRangeError
 from kgroup.events import OffsetReset, RequestFailed
 from kgroup.spark.batch_limits import Limits
-from kgroup.spark.offset_poller import BEYOND_END_TIMEOUT, MAX_PAUSE
+from kgroup.spark.offset_poller import BEYOND_END_TIMEOUT, LOSS_CHECK_INTERVAL, MAX_PAUSE
 from kgroup.types import TopicPartition
 from tests.group.harness import Harness, harness
 from tests.spark.fakes import FakeEngine, loop_of
@@ -46,6 +46,49 @@ async def test_retention_passes_a_position_while_it_is_read(autojump_clock: Mock
             assert await here.committed() == {P0: 10}
             (reset,) = [event for event in here.events_of(OffsetReset) if event.skipped]
             assert (reset.partition, reset.offset) == (P0, 8)
+
+
+async def delete_records(here: Harness) -> None:
+    """Retention deletes the records that the first batch had, and more."""
+    await here.append(10)
+    here.broker.cluster.topics.log("topic", 0).delete_before(55)
+
+
+async def create_again(here: Harness) -> None:
+    """The topic is deleted and created again, with fewer records."""
+    await here.broker.delete_topic("topic")
+    await here.broker.create_topic("topic", 1)
+    await here.append(10)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("lose", "position", "end"), [(delete_records, 55, 60), (create_again, 0, 10)]
+)
+async def test_a_batch_from_before_a_reset_commits_where_reading_goes_on(
+    autojump_clock: MockClock,
+    lose: Callable[[Harness], Awaitable[None]],
+    position: int,
+    end: int,
+    together: bool,
+) -> None:
+    """Its own end is an offset of the log that was lost; later batches commit theirs."""
+    async with harness() as here:
+        await here.append(50)
+        async with here.group(watch_partition_changes=False) as group:
+            loop = loop_of(await group.next(), FakeEngine(), Limits(max_records=50))
+            first = await anext(loop)
+            await first.run(len)
+            await lose(here)
+            await trio.sleep(LOSS_CHECK_INTERVAL)
+            second = await anext(loop)
+            assert [(part.start, part.end) for part in second.ranges] == [(position, end)]
+            if not together:
+                await first.commit()
+                assert await here.committed() == {P0: position}
+            await second.run(len)
+            await second.commit()
+            assert await here.committed() == {P0: end}
 
 
 async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
