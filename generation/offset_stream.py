@@ -6,7 +6,7 @@ read only by the commits.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from typing import Any, final
 from uuid import UUID
 
@@ -44,15 +44,19 @@ class OffsetStream(PartitionStream):
         """Whether new work may begin: the generation runs and the stream is open."""
         return self._is_running()
 
-    def hold(self, *, working: bool) -> None:
+    def hold(self, work: Hashable = None, *, working: bool) -> None:
         """Report that the program processes the offsets that it took, or has processed them.
 
         ``max_processing_time`` counts the time in between.
+
+        Args:
+            work: identifies these offsets, if the program processes others at the same time.
+            working: whether it processes them now.
         """
         if working:
-            self._hold(None)
+            self._hold(work)
         else:
-            self._release(None)
+            self._release(work)
 
     async def begin(self) -> Mapping[TopicPartition, int]:
         """Where each partition starts, as `StartFinder` found it.

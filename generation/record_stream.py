@@ -195,7 +195,7 @@ class RecordStream(PartitionStream):
     def _take_back(self) -> None:
         """The program asks for another batch; in the thread that reads it."""
         if not self._shared:
-            for partition in [one for one in self._held_since if one is not None]:
+            for partition in [one for one in self._held_since if isinstance(one, TopicPartition)]:
                 self._finish(partition)
 
     def _begin(self, batch: Batch) -> None:

@@ -7,6 +7,7 @@ records. `OffsetStream` (``offset_stream``) is for programs that read them by ot
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, final
 
 import attrs
@@ -75,8 +76,8 @@ class PartitionStream(Uncopied):
         self._positions = parts.positions
         self._open_streams = open_streams
         self._closed = False
-        self._held_since: dict[TopicPartition | None, float] = {}
-        """By partition since when the program has had a batch; None for what has no partition."""
+        self._held_since: dict[Hashable, float] = {}
+        """Since when the program has had each batch, by what `_hold` was called with."""
         self.partitions = partitions
         open_streams.add(self)
 
@@ -86,14 +87,14 @@ class PartitionStream(Uncopied):
         since = list(self._held_since.values())  # a copy: threads may change it meanwhile
         return self._member.clock.now() - min(since) if since else 0.0
 
-    def _hold(self, partition: TopicPartition | None) -> None:
-        """The program is given a batch."""
-        self._release(partition)
-        self._held_since[partition] = self._member.clock.now()
+    def _hold(self, work: Hashable) -> None:
+        """The program is given a batch: that of a partition, or another one at the same time."""
+        self._release(work)
+        self._held_since[work] = self._member.clock.now()
 
-    def _release(self, partition: TopicPartition | None) -> float:
+    def _release(self, work: Hashable) -> float:
         """It has processed that batch; the seconds that this took, 0 if it had none."""
-        since = self._held_since.pop(partition, None)
+        since = self._held_since.pop(work, None)
         if since is None:
             return 0.0
         seconds = self._member.clock.now() - since

@@ -20,16 +20,17 @@ has another id afterwards, and the run fails. Neither librdkafka nor Spark's own
 they go on at their position in the new log. The end of a batch that was planned before a reset is
 an offset of the log that was lost, so its commit is the position where reading has continued.
 
-INVARIANTS: at most ``in_flight`` batches are handed out and not yet run; offsets are committed in
-the order of the batches, and no commit passes a batch that is not processed, whatever the state of
-the generation; no job starts without a valid lease.
+INVARIANTS: at most ``in_flight`` batches are handed out and not yet run, and a bounded number waits
+for the commit of an earlier one; offsets are committed in the order of the batches, and no commit
+passes a batch that is not processed, whatever the state of the generation; no job starts without a
+valid lease.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import Any, Final, Self, TypeVar, final
 from uuid import UUID, uuid4
 
@@ -61,6 +62,9 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds that the engine's idle threads may take to end."""
+MOST_BEHIND: Final = 8
+"""The most batches, for each one in flight, from the first that is not processed on. Those that
+have run cannot be committed before it; if it fails, all of them are read again."""
 
 
 @final
@@ -159,7 +163,7 @@ class Batches:
         group = f"kgroup-{batch.group_id}-{batch.id[:12]}-{self._token}-{self._runs}"
         began = trio.current_time()
         batch.set_stage(BatchStage.RUNNING)
-        self._offsets.hold(working=True)
+        self._offsets.hold(batch, working=True)
         try:
             value = await self._generation.run(
                 partial(self._run_while_polling, group, batch, partial(_call, fn, batch.df, *args))
@@ -177,7 +181,7 @@ class Batches:
             batch.set_stage(BatchStage.RAN)
             return value
         finally:
-            self._offsets.hold(working=False)
+            self._offsets.hold(batch, working=False)
             if self._closed:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_TIMEOUT):
                     await self._close_engine()
@@ -256,7 +260,9 @@ class Batches:
                     f"{stuck[0]} is {stuck[0].stage.value}, but the loop was advanced to the next"
                     " batch: run it first, or call batch.skip() to give up its records"
                 )
-            if len(ahead) < self._in_flight or self._generation.end is not None:
+            behind = list(dropwhile(lambda one: one.stage in PROCESSED, self._open_batches))
+            room = len(ahead) < self._in_flight and len(behind) < self._in_flight * MOST_BEHIND
+            if room or self._generation.end is not None:
                 return
             await self._changed.wait()
 

@@ -36,7 +36,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.spark import api, threaded
 from kgroup.spark.batch import ALLOWED, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
-from kgroup.spark.batch_loop import Batches
+from kgroup.spark.batch_loop import MOST_BEHIND, Batches
 from kgroup.spark.offset_ranges import OffsetRange, batch_id
 from kgroup.types import Cause, TopicPartition
 from tests.group.harness import Harness, harness
@@ -303,6 +303,50 @@ async def test_several_batches_in_flight(autojump_clock: MockClock) -> None:
             assert sorted(number for number, _ in order) == [1, 2, 3]
             assert all(committed[P0] >= 2 * number for number, committed in order)
             assert await here.committed() == {P0: 6}
+
+
+async def test_one_slow_batch_bounds_those_behind_it(autojump_clock: MockClock) -> None:
+    """While a batch runs, a limited number of later ones runs; none of them can be committed."""
+    async with harness() as here:
+        await here.append(100)
+        engine = FakeEngine()
+        async with here.group() as group:
+            loop = loop_of(await group.next(), engine, Limits(max_records=1), in_flight=2)
+            slow = await anext(loop)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run_once, engine, slow, (1000.0, False))
+                await trio.testing.wait_all_tasks_blocked()
+                with trio.move_on_after(900):
+                    async for batch in loop:
+                        await run_once(engine, batch, (1.0, False))
+                assert len(engine.groups) == 2 * MOST_BEHIND
+            batch = await anext(loop)
+            assert batch.number == 2 * MOST_BEHIND + 1
+            await run_once(engine, batch, (1.0, False))
+            await batch.commit()
+            assert await here.committed() == {P0: batch.number}
+
+
+@pytest.mark.parametrize("runs", [[5000.0], [5000.0, 5.0], [5.0, 5000.0], [5000.0, 15.0, 15.0]])
+async def test_a_stuck_batch_is_noticed_beside_others(
+    autojump_clock: MockClock, runs: list[float]
+) -> None:
+    """``max_processing_time`` counts for each batch in flight, also when others end or begin."""
+    async with harness() as here:
+        await here.append(3)
+        engine = FakeEngine()
+        async with here.group(max_processing_time=20.0, drain_timeout=5.0) as group:
+            generation = await group.next()
+            loop = loop_of(generation, engine, Limits(max_records=1), in_flight=2)
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                for seconds in runs:
+                    nursery.start_soon(run_once, engine, await anext(loop), (seconds, False))
+                    await trio.testing.wait_all_tasks_blocked()
+                await generation.ending.wait()
+                assert generation.end is not None
+                assert generation.end.cause is Cause.PROCESSING_STUCK
+                assert trio.current_time() - began < 30
 
 
 @pytest.mark.parametrize(
