@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from kgroup.errors import ConfigError
 from kgroup.spark.columns import check_columns
 from kgroup.spark.offset_ranges import OffsetRange, merged
-from kgroup.spark.reader_settings import ReaderSettings, Value
+from kgroup.spark.reader_settings import HIDDEN, ReaderSettings, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +103,7 @@ def _options(settings: ReaderSettings, *, given: bool) -> dict[str, str]:
             client[SAME[name]] = value
         elif not given:
             allowed = "the Java client has no such setting; give its own settings in options"
-            raise ConfigError(f"client[{name!r}]", value, allowed)
+            raise ConfigError(f"client[{name!r}]", HIDDEN, allowed)
     return {
         "kafka.bootstrap.servers": ",".join(settings.bootstrap_servers),
         "kafka.isolation.level": settings.isolation_level.value,

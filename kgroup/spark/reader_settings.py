@@ -4,7 +4,8 @@ It is part of every task, so it contains no live object and no secret: a secret 
 reference, which the executor resolves when it creates a consumer. Executors import this module, so
 it imports nothing heavy.
 
-INVARIANT: no secret is an attribute of anything in this module.
+INVARIANTS: no secret is an attribute of anything in this module; no error and no repr shows a value
+that was given in ``client``, because a secret may have been given there by mistake.
 """
 
 from __future__ import annotations
@@ -64,8 +65,17 @@ FIXED: Final[Mapping[str, str]] = {
     ),
 }
 """librdkafka's settings that cannot be given in ``client`` or ``secrets``, and why."""
-SECRET: Final = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config", "token")
+SECRET: Final = (
+    "password",
+    "passphrase",
+    "secret",
+    "key.pem",
+    "sasl.oauthbearer.config",
+    "token",
+)
 """A setting whose name contains one of these is accepted in ``secrets`` only."""
+HIDDEN: Final = "..."
+"""What an error shows in place of a value."""
 REFERENCES: Final = "it must be 'env:NAME', 'file:/path' or 'call:module:function'"
 CLIENT: Final = (
     "each must be a text without NUL, True, False, or a number from -(2**63-1) to 2**63-1, and not"
@@ -103,7 +113,7 @@ def _pairs(
     except Exception:  # noqa: BLE001 # a caller's object may raise anything when it is read
         # The error shows neither the values nor the cause: a secret may be among them.
         raise ConfigError(
-            field, "...", f"it must be a mapping of at most {MAX_PAIRS} names to values"
+            field, HIDDEN, f"it must be a mapping of at most {MAX_PAIRS} names to values"
         ) from None
 
 
@@ -112,7 +122,7 @@ def _names(pairs: Iterable[tuple[str, Any]]) -> str:
 
 
 def _is_secret(name: str) -> bool:
-    return name == CALLBACK or any(word in name for word in SECRET)
+    return name == CALLBACK or any(word in name.lower() for word in SECRET)
 
 
 def _plain(_: Any, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
@@ -121,16 +131,18 @@ def _plain(_: Any, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any]
         if _is_secret(name):
             raise ConfigError(
                 f"{attribute.name}[{name!r}]",
-                "...",
+                HIDDEN,
                 "it may be a secret, which is never shipped; give a reference to it in secrets,"
                 " such as 'env:NAME' or 'file:/path'",
             )
         if name in FIXED:
-            raise ConfigError(f"{attribute.name}[{name!r}]", value, FIXED[name])
-        _VALUE.check(f"{attribute.name}[{name!r}]", value)
+            raise ConfigError(f"{attribute.name}[{name!r}]", HIDDEN, FIXED[name])
+        if not _is_value(value):
+            raise ConfigError(f"{attribute.name}[{name!r}]", HIDDEN, CLIENT)
         fault = _fault(name, value)
         if f'"{name}"' in fault:  # others may be of this machine, such as a missing library
-            raise ConfigError(f"{attribute.name}[{name!r}]", value, f"librdkafka says: {fault}")
+            why = f"librdkafka says: {_without_value(fault, value)}"
+            raise ConfigError(f"{attribute.name}[{name!r}]", HIDDEN, why)
 
 
 def _check_name(field: str, name: object) -> None:
@@ -157,13 +169,18 @@ def _fault(name: str, value: Value) -> str:
     return ""
 
 
+def _without_value(fault: str, value: Value) -> str:
+    """What librdkafka says, without the value; of a list it repeats one item."""
+    quoted = re.sub(r'^Invalid value ".*" for', "Invalid value for", fault, flags=re.DOTALL)
+    return (
+        re.sub(rf"(?<![\w.]){re.escape(str(value))}(?![\w.])", HIDDEN, quoted) if value else quoted
+    )
+
+
 def _is_value(value: object) -> bool:
     if isinstance(value, str):
         return "\0" not in value and text_fault(value) is None
     return isinstance(value, int | float) and -INT64_MAX <= value <= INT64_MAX
-
-
-_VALUE: Final = bounds.Bound(_is_value, CLIENT)
 
 
 def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
@@ -175,15 +192,15 @@ def _references(_: Any, __: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], 
             # The value is not shown: it may be the secret itself, given by mistake.
             raise ConfigError(
                 f"secrets[{name!r}]",
-                "...",
+                HIDDEN,
                 REFERENCES,
             )
         if name in FIXED:
-            raise ConfigError(f"secrets[{name!r}]", "...", FIXED[name])
+            raise ConfigError(f"secrets[{name!r}]", HIDDEN, FIXED[name])
         if name != CALLBACK and (fault := _fault(name, "")).startswith(f'{_UNKNOWN} "{name}"'):
-            raise ConfigError(f"secrets[{name!r}]", "...", f"librdkafka says: {fault}")
+            raise ConfigError(f"secrets[{name!r}]", HIDDEN, f"librdkafka says: {fault}")
         if name == CALLBACK and kind != "call":
-            raise ConfigError(f"secrets[{name!r}]", "...", "it must be 'call:module:function'")
+            raise ConfigError(f"secrets[{name!r}]", HIDDEN, "it must be 'call:module:function'")
 
 
 _FIELDS_OF_READERS: Final = (
@@ -218,7 +235,7 @@ class ReaderSettings:
         max_buffered_bytes: how much one worker fetches ahead while Spark processes a batch.
 
     Raises:
-        ConfigError: a value is not allowed; the text names the field, the value and the bounds.
+        ConfigError: a value is not allowed; the text names the field and the bounds.
     """
 
     bootstrap_servers: tuple[str, ...] = attrs.field(
@@ -232,7 +249,11 @@ class ReaderSettings:
         validator=bounds.one_of(IsolationLevel),
     )
     client: tuple[tuple[str, Value], ...] = attrs.field(
-        default=(), converter=_client, validator=_plain, metadata={"allowed": CLIENT}
+        default=(),
+        converter=_client,
+        validator=_plain,
+        repr=_names,
+        metadata={"allowed": CLIENT},
     )
     secrets: tuple[tuple[str, str], ...] = attrs.field(
         default=(),
@@ -273,11 +294,11 @@ class ReaderSettings:
                 executors' are given; a field does not exist or is the member's; or a value is
                 not allowed.
         """
-        for name, value in fields.items():
+        for name in fields:
             if name not in _FIELDS_OF_READERS:
                 raise ConfigError(
                     f"reader[{name!r}]",
-                    value,
+                    HIDDEN,
                     f"it must be one of {', '.join(_FIELDS_OF_READERS)}; brokers, isolation level,"
                     " group id and client id are those of the group's settings, and client and"
                     f" secrets are arguments of their own{did_you_mean(name, _FIELDS_OF_READERS)}",
@@ -287,7 +308,7 @@ class ReaderSettings:
         ):
             raise ConfigError(
                 "client",
-                dict(client or {}),
+                HIDDEN,
                 f"the group's connections are {config.security.protocol.value}, and executors are"
                 " sent no secret of GroupConfig; give them client={'security.protocol': ...} and"
                 " secrets={'sasl.password': 'env:NAME'}, as docs/spark.md shows",

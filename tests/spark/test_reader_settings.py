@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
+import re
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
+from confluent_kafka import cimpl
 
 from kgroup.config import GroupConfig
 from kgroup.errors import ConfigError
-from kgroup.spark.reader_settings import ReaderSettings
+from kgroup.security.settings import Security
+from kgroup.spark.reader_settings import ReaderSettings, _is_secret
 from kgroup.types import IsolationLevel
 
 SECRET = "do-not-show"  # noqa: S105 # not a real one
@@ -129,10 +133,10 @@ def test_a_reference_without_a_value_is_an_error(reference: str, reason: str) ->
     [
         (
             {"fetch.wait.mx.ms": 5},
-            r"client\['fetch.wait.mx.ms'\]=5.*No such configuration property",
+            r"client\['fetch.wait.mx.ms'\]='...'.*No such configuration property",
         ),
-        ({"fetch.wait.max.ms": "soon"}, r"client\['fetch.wait.max.ms'\]='soon'.*Invalid value"),
-        ({"fetch.wait.max.ms": -1}, r"client\['fetch.wait.max.ms'\]=-1.*outside allowed range"),
+        ({"fetch.wait.max.ms": "soon"}, r"client\['fetch.wait.max.ms'\]='...'.*Invalid value"),
+        ({"fetch.wait.max.ms": -1}, r"client\['fetch.wait.max.ms'\]='...'.*outside allowed range"),
     ],
 )
 def test_what_librdkafka_does_not_accept_is_refused(settings: dict[str, Any], words: str) -> None:
@@ -153,14 +157,108 @@ def test_a_file_of_the_executors_is_not_looked_for() -> None:
     assert ReaderSettings(bootstrap_servers="a:1", client=client).client
 
 
-@pytest.mark.parametrize(
-    "name", ["sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret", "oauth_cb"]
-)
+def settings_of_librdkafka(folder: Path) -> set[str]:
+    """The names of all settings that the installed librdkafka has."""
+    library, c = ctypes.CDLL(cimpl.__file__), ctypes.CDLL(None)
+    c.fopen.restype = ctypes.c_void_p
+    opened = ctypes.c_void_p(c.fopen(str(folder / "settings").encode(), b"w"))
+    library.rd_kafka_conf_properties_show(opened)
+    c.fclose(opened)
+    rows = (folder / "settings").read_text().splitlines()
+    return {row.split("|")[0].strip() for row in rows if "|" in row}
+
+
+PUBLIC: Final = {
+    "enable.sasl.oauthbearer.unsecure.jwt",
+    "sasl.oauthbearer.assertion.jwt.template.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "https.ca.pem",
+    "ssl.ca.pem",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+}
+"""Settings that have the name of a secret, and are none."""
+SECRETS: Final = {
+    "oauth_cb",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.private.key.pem",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+}
+
+
+def test_the_secrets_are_those_of_librdkafka(tmp_path: Path) -> None:
+    """Each setting of librdkafka with a secret's name is known, and refused if it is one."""
+    suspicious = re.compile(r"pass|secret|cred|token|pem|jwt|oauth_cb|bearer.config|\bkey\b")
+    found = {name for name in settings_of_librdkafka(tmp_path) if suspicious.search(name)}
+    assert len(found) > 10
+    assert found <= PUBLIC | SECRETS | {"oauthbearer_token_refresh_cb"}
+    assert {name for name in found | SECRETS if _is_secret(name)} >= SECRETS
+    assert not any(map(_is_secret, PUBLIC))
+
+
+@pytest.mark.parametrize("name", [*sorted(SECRETS), "SASL.PASSWORD", "Sasl.Password"])
 def test_a_secret_among_plain_settings_is_refused_unseen(name: str) -> None:
     """A secret that was given as a plain setting is refused, and not shown."""
     with pytest.raises(ConfigError, match="secrets") as raised:
         ReaderSettings(bootstrap_servers="a:1", client={name: SECRET})
-    assert SECRET not in str(raised.value)
+    assert SECRET not in str(raised.value) + repr(raised.value.args)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.pasword", SECRET),
+        ("ssl_key", SECRET),
+        ("group.id", SECRET),
+        ("fetch.wait.max.ms", SECRET),
+        ("fetch.wait.max.ms", 777777777),
+        ("security.protocol", SECRET),
+        ("security.protocol", f'a" for {SECRET}'),
+        ("debug", f"{SECRET},all"),
+        ("client.rack", [SECRET]),
+    ],
+)
+def test_no_error_shows_a_value(name: str, value: Any) -> None:
+    """A secret may stand where it does not belong, so errors show names only."""
+    with pytest.raises(ConfigError, match=name) as raised:
+        ReaderSettings(bootstrap_servers="a:1", client={name: value})
+    for secret in (SECRET, "777777777"):
+        assert secret not in str(raised.value) + repr(raised.value)
+
+
+def test_no_error_of_a_member_s_settings_shows_a_value() -> None:
+    """Nor do the errors about the group's security, and about fields that are not the readers'."""
+    config = GroupConfig(
+        bootstrap_servers="a:1",
+        group_id="group",
+        topics=["topic"],
+        security=Security(
+            protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u", password=SECRET
+        ),
+    )
+    given: list[Any] = [
+        {"client": {"sasl.password": SECRET}},
+        {"sasl.password": SECRET},
+    ]
+    for fields in given:
+        with pytest.raises(ConfigError) as raised:
+            ReaderSettings.from_config(config, **fields)
+        assert SECRET not in str(raised.value) + repr(raised.value)
+
+
+def test_the_repr_shows_names_only() -> None:
+    """A value of ``client`` is not in the repr, whatever its setting is."""
+    assert "client=<client.rack>" in repr(
+        ReaderSettings(bootstrap_servers="a:1", client={"client.rack": SECRET})
+    )
 
 
 def test_a_secret_in_place_of_its_reference_is_refused_unseen() -> None:
