@@ -1,7 +1,8 @@
 """The error policy: one table that says how kgroup reacts to each failure of each request.
 
 A row of ``REACTIONS`` is a request and its failure: an error code in the response, or a
-``TransportFailure`` if there is no valid response. The ``Reaction`` says everything that kgroup
+``TransportFailure`` if there is no valid response. A timeout before the request was sent counts as
+a lost connection: the broker cannot act on it later. The ``Reaction`` says everything that kgroup
 does about it, so that no other code branches on error codes. A code that has no row gets the
 request's reaction in ``OTHERWISE``.
 
@@ -469,7 +470,14 @@ def reaction_to(request: Request, error: BrokerError | TransportError) -> Reacti
         return LOGIN_REFUSED[request]
     if isinstance(error, BrokerError):
         return reaction_to_code(request, error.code)
-    return reaction_to_code(request, _TRANSPORT_FAILURES[type(error)])
+    return reaction_to_code(request, _transport_failure(error))
+
+
+def _transport_failure(error: TransportError) -> TransportFailure:
+    failure = _TRANSPORT_FAILURES[type(error)]
+    if failure is TransportFailure.TIMED_OUT and not error.sent:
+        return TransportFailure.LOST
+    return failure
 
 
 def broker_error(request: Request, code: int, about: str = "", hint: str = "") -> BrokerError:

@@ -4,6 +4,8 @@ INVARIANT: a request is sent a second time only if it cannot have been sent the 
 the connection had been open before and ended before the first byte of the response. Brokers close
 idle connections (``connections.max.idle.ms``), which is noticed only when something is sent. Every
 other failure is the caller's decision.
+
+INVARIANT: an error of which ``sent`` is False means that no attempt was sent.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, TypeVar, final
 import trio
 
 from kgroup.addresses import LONGEST_HOST
-from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError
+from kgroup.errors import ConnectionLostError, ProtocolError, RequestTimeoutError, TransportError
 from kgroup.interfaces import Compute, StreamOpener
 from kgroup.wire.byte_streams import MAX_FRAME
 from kgroup.wire.connection import Connection, Fields
@@ -102,8 +104,20 @@ class BrokerConnection:
         except ConnectionLostError as error:
             if error.sent and (error.answer_begun or not reused):
                 raise
-        connection, _ = await self._usable(api, deadline)
-        return await request(connection, timeout=_until(deadline))
+            in_doubt = error.failure if error.sent else None
+        try:
+            connection, _ = await self._usable(api, deadline)
+            return await request(connection, timeout=_until(deadline))
+        except TransportError as error:
+            if in_doubt is None or error.sent:
+                raise
+            # What became of the first attempt counts, also if the second one timed out.
+            raise ConnectionLostError(
+                f"{in_doubt}; the broker may have acted on {kafka_name(api)}, which could not be"
+                f" sent again: {error.failure}",
+                sent=True,
+                hint=error.hint,
+            ) from error
 
     async def request_value(
         self,

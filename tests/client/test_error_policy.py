@@ -210,12 +210,13 @@ def test_a_code_that_no_row_names_follows_otherwise() -> None:
     ("error", "fault"),
     [
         (ConnectionLostError("gone"), TransportFailure.LOST),
-        (RequestTimeoutError("late"), TransportFailure.TIMED_OUT),
+        (RequestTimeoutError("late", sent=True), TransportFailure.TIMED_OUT),
+        (RequestTimeoutError("not connected in time"), TransportFailure.LOST),
         (ProtocolError("what?"), TransportFailure.INVALID),
     ],
 )
 def test_transport_errors_have_their_rows(error: TransportError, fault: TransportFailure) -> None:
-    """Each transport error has the reaction of its transport failure."""
+    """A transport error has its failure's reaction; an unsent timeout is a lost connection."""
     for request in Request:
         assert reaction_to(request, error) is REACTIONS[request][fault]
 

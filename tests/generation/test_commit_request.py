@@ -279,12 +279,18 @@ async def test_an_error_of_the_whole_response_counts_for_each_partition(
 
 
 async def test_a_time_out_before_the_request_was_sent(autojump_clock: MockClock) -> None:
-    """A request that was not sent is known not to be applied."""
+    """A request that was not sent cannot arrive late: it is tried again until the deadline."""
     fake = FakeGeneration()
-    fake.coordinator.replies = [RequestTimeoutError("not connected", sent=False)]
+    fake.coordinator.replies = [RequestTimeoutError("not connected")]
     made = attempt(fake, at(p0=1))
     await made.run()
-    error = made.outcome(at(p0=1))
+    assert made.outcome(at(p0=1)) is None
+    assert fake.committed == [{P0: 1}]
+    fake.coordinator.replies = [RequestTimeoutError("not connected")] * 100
+    made = attempt(fake, at(p0=2))
+    with trio.move_on_after(3):
+        await made.run()
+    error = made.outcome(at(p0=2))
     assert isinstance(error, CommitFailedError)
     assert error.partitions[P0].name == "NETWORK_EXCEPTION"
 

@@ -118,6 +118,21 @@ async def test_it_is_replaced_only_once(nursery: trio.Nursery, autojump_clock: M
     assert broker.opened == 3
 
 
+async def test_an_error_says_sent_if_only_the_first_attempt_was(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """If the second connection does not open, the error is that of the attempt that was sent."""
+    broker = ScriptedBroker(nursery, one_beat, Peer.rest)
+    connection = connection_to(broker)
+    await beat(connection)
+    await trio.testing.wait_all_tasks_blocked()
+    with pytest.raises(ConnectionLostError, match="may have acted on Heartbeat") as caught:
+        await beat(connection)
+    assert caught.value.sent
+    assert "could not be sent again: no response to ApiVersions" in str(caught.value)
+    assert broker.opened == 2
+
+
 @pytest.mark.parametrize(
     ("script", "used", "error"),
     [
