@@ -1,4 +1,4 @@
-"""Broker addresses: checks of hosts and ports, and a parser of ``host:port``.
+"""Broker addresses: checks of hosts and ports, and ``host:port`` to read and to write.
 
 Settings, command lines and responses of brokers all use these checks. A host that passes is safe to
 resolve: for a name such as ``a..b``, Python's resolver raises `UnicodeError`, which no caller of a
@@ -84,6 +84,11 @@ def split_address(address: object, *, least_port: int = 1) -> tuple[str, int]:
     if fault := port_fault(int(digits), least=least_port):
         raise ValueError(f"its port {fault}")
     return host, int(digits)
+
+
+def join_address(host: str, port: int) -> str:
+    """Return ``host:port``, with an IPv6 address in brackets, as `split_address` reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _international_fault(host: str) -> str | None:

@@ -28,6 +28,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
 
 from kgroup import arguments
+from kgroup.addresses import join_address
 from kgroup.client.subscription import Topics
 from kgroup.errors import (
     ArgumentError,
@@ -183,7 +184,9 @@ class DeadLetters:
             # All topics: brokers would create the one that a producer asks for.
             cluster = self._producer.list_topics(timeout=_CHECKED_WITHIN)
             names = set(cluster.topics)
-            self._brokers = frozenset(f"{one.host}:{one.port}" for one in cluster.brokers.values())
+            self._brokers = frozenset(
+                join_address(one.host, one.port) for one in cluster.brokers.values()
+            )
         except Exception:  # noqa: BLE001 # whatever a program's own kind of producer raises
             return None
         if self._topic in names:

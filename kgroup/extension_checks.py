@@ -27,7 +27,7 @@ SOURCE_METHODS: Final = (
     "revoke",
 )
 """The methods that a ``RecordSource`` must have."""
-_OPTIONAL_SOURCE_METHODS: Final = ("prepare",)
+_OPTIONAL_SOURCE_METHODS: Final = ("prepare", "use_addresses")
 """The methods that a ``RecordSource`` may have in addition."""
 _MISSING: Final = object()
 

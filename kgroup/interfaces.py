@@ -274,6 +274,11 @@ class RecordSource(Protocol):
     the join to get ready for them. It must return at once and fetch nothing. No call may rely on
     it: a generation can bring partitions of which no ``prepare`` has named the topic.
 
+    It may have a method ``use_addresses(known)`` too. The member calls it once, before ``prepare``.
+    ``known()`` returns the addresses of the brokers that the member knows by then, as ``host:port``
+    and the bootstrap servers among them; any thread may call it. A source that opens connections
+    later needs them where all brokers have got new addresses meanwhile.
+
     From further optional members `Generation.lag` and metrics learn how far the source is. Any
     thread may use them, and they must return at once:
 

@@ -92,6 +92,8 @@ class Member:
         self._prepare_source: Callable[[Collection[str]], object] | None = getattr(
             source, "prepare", None
         )
+        if (use_addresses := getattr(source, "use_addresses", None)) is not None:
+            use_addresses(lambda: self._cluster.known_addresses)
         self._context = MemberContext(
             config=config,
             runtime=runtime,

@@ -10,6 +10,7 @@ import attrs
 import trio
 import trio.testing
 
+from kgroup.addresses import split_address
 from kgroup.client.cluster import Cluster
 from kgroup.config import GroupConfig
 from kgroup.errors import ConnectionLostError
@@ -122,8 +123,8 @@ def metadata(
         "brokers": [
             {
                 "node_id": number,
-                "host": name.split(":")[0],
-                "port": int(name.split(":")[1]),
+                "host": split_address(name)[0],
+                "port": split_address(name)[1],
                 "rack": None,
             }
             for number, name in brokers.items()

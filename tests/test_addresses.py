@@ -11,7 +11,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgroup.addresses import HIGHEST_PORT, host_fault, port_fault, split_address
+from kgroup.addresses import HIGHEST_PORT, host_fault, join_address, port_fault, split_address
 
 GOOD = [
     "localhost",
@@ -114,3 +114,9 @@ def test_of_an_url_the_error_says_what_to_leave_out(url: str) -> None:
     scheme = url[: url.index("//") + 2]
     with pytest.raises(ValueError, match=f"leave out {re.escape(repr(scheme))}"):
         split_address(url)
+
+
+@pytest.mark.parametrize("address", [("a", 1), ("127.0.0.1", 9092), ("::1", 65535)])
+def test_an_address_that_was_written_can_be_read(address: tuple[str, int]) -> None:
+    """`split_address` returns what `join_address` was given."""
+    assert split_address(join_address(*address)) == address

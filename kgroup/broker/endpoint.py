@@ -14,6 +14,7 @@ from typing import Final, final
 
 import trio
 
+from kgroup.addresses import join_address
 from kgroup.broker.bytes_in_flight import BytesInFlight
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.connection import ClientConnection
@@ -100,8 +101,7 @@ class Endpoint:
     @property
     def bootstrap_server(self) -> str:
         """``host:port``."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return join_address(self.host, self.port)
 
     @property
     def is_listening(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, final
 import attrs
 import trio
 
-from kgroup.addresses import split_address
+from kgroup.addresses import join_address, split_address
 from kgroup.client import responses
 from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
 from kgroup.client.metadata_polls import MetadataPolls, polls_of
@@ -604,7 +604,7 @@ class Cluster:
         if not brokers:
             return []
         self._brokers = brokers
-        named = (f"{one.host}:{one.port}" for one in brokers.values())
+        named = (join_address(one.host, one.port) for one in brokers.values())
         self.known_addresses = frozenset((*self._config.bootstrap_servers, *named))
         known = {*self._bootstrap, *((item.host, item.port) for item in brokers.values())}
         self._failed = {one: when for one, when in self._failed.items() if one in known}

@@ -59,6 +59,8 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   another Consumer.
 - It can lose all its brokers for good, while they are there. The thread then replaces the Consumer
   (``kgroup.records.lost_brokers``).
+- A Consumer begins with ``bootstrap.servers``. All brokers may have got new addresses since the
+  program started, so a Consumer that is made later gets those that are known by then, too.
 
 Source: confluent-kafka 2.16's ``Consumer.c``. The group protocol of librdkafka is not used.
 """
@@ -92,7 +94,7 @@ from kgroup.records.fetcher import (
     count_records,
 )
 from kgroup.records.librdkafka_messages import close_consumer, describe_undecoded
-from kgroup.records.librdkafka_settings import LOG
+from kgroup.records.librdkafka_settings import LOG, with_known
 from kgroup.records.lost_brokers import LostBrokers
 from kgroup.records.topic_requests import has_broker
 from kgroup.security.secret import without_locals
@@ -155,6 +157,8 @@ class ConsumerThread:
         limits: the counts that it shares with the source.
         open_consumer: makes the Consumer.
         lends: whether the event loop may take. If several members share the Consumer, it does not.
+        addresses: returns the brokers' addresses as the control plane knows them by now; it is
+            called in the thread, for each Consumer that it makes.
     """
 
     def __init__(
@@ -165,12 +169,14 @@ class ConsumerThread:
         open_consumer: OpenConsumer,
         *,
         lends: bool = True,
+        addresses: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._settings = dict(settings)
         self._limits = limits
         self._open_consumer = open_consumer
         self._lending = lends
+        self._addresses = addresses
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._unapplied: deque[Callable[[], None]] = deque()
         """The commands that have not taken effect yet; for their number only."""
@@ -410,7 +416,8 @@ class ConsumerThread:
         self._idle_poll_due = monotonic() + IDLE_POLL
         login = {} if self._login is None else self._login.settings()
         callbacks = {"error_cb": self._on_error, "logger": LOG}
-        return self._open_consumer({**self._settings, **login, **callbacks})
+        servers = with_known(self._settings, self._addresses())
+        return self._open_consumer({**self._settings, **servers, **login, **callbacks})
 
     def _apply_login(self) -> None:
         if self._login is not None:

@@ -21,6 +21,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final, final
 
@@ -51,12 +52,13 @@ _GROUP: Final = "group.id"
 @final
 @attrs.define(eq=False)
 class _Shared:
-    """A shared Consumer, its thread, and what is known of the thread's life."""
+    """A shared Consumer, its thread, its members, and what is known of the thread's life."""
 
     consumer: SharedConsumer
     thread: ConsumerThread
-    started: trio.Event
-    ended: trio.Event
+    members: set[LibrdkafkaSource]
+    started: trio.Event = attrs.field(factory=trio.Event)
+    ended: trio.Event = attrs.field(factory=trio.Event)
 
 
 @final
@@ -113,6 +115,7 @@ class LibrdkafkaSource(BufferedSource):
         self._config = config
         self._open_consumer = open_consumer
         self._close_timeout = config.close_timeout
+        self._addresses: Callable[[], Collection[str]] = tuple
         self._begun = True  # before the entry there is nothing to begin
         self._started = trio.Event()
         self._ended: dict[ConsumerThread, trio.Event] = {}
@@ -157,6 +160,10 @@ class LibrdkafkaSource(BufferedSource):
         Cancellation: it waits all the same, up to the same deadline.
         """
         await self._close()
+
+    def use_addresses(self, known: Callable[[], Collection[str]]) -> None:
+        """Let each further Consumer connect to these addresses too; see ``RecordSource``."""
+        self._addresses = known
 
     def prepare(self, topics: Collection[str]) -> None:
         """Request the leaders of these topics while the member joins; see ``RecordSource``."""
@@ -228,7 +235,13 @@ class LibrdkafkaSource(BufferedSource):
         """Make a thread of this member's own, which is not started yet."""
         config = self._config
         name = f"kgroup-records-{config.group_id}"
-        return ConsumerThread(name, consumer_settings(config), limits, self._open_consumer)
+        return ConsumerThread(
+            name,
+            consumer_settings(config),
+            limits,
+            self._open_consumer,
+            addresses=partial(_addresses_of, [self]),
+        )
 
     def _launch_own(self) -> None:
         thread, ended = self._thread, trio.Event()
@@ -268,14 +281,16 @@ class LibrdkafkaSource(BufferedSource):
         shared = self._consumers.shared.get(key)
         if shared is None or shared.consumer.broken is not None or shared.ended.is_set():
             limits = self._new_limits()
+            members = {self}
             thread = ConsumerThread(
                 "kgroup-records-shared",
                 {**wanted, _GROUP: group},
                 limits,
                 self._open_consumer,
                 lends=False,
+                addresses=partial(_addresses_of, members),
             )
-            shared = _Shared(SharedConsumer(thread, limits), thread, trio.Event(), trio.Event())
+            shared = _Shared(SharedConsumer(thread, limits), thread, members)
             self._consumers.shared[key] = shared
             thread.launch(
                 shared.consumer.deliver,
@@ -284,6 +299,7 @@ class LibrdkafkaSource(BufferedSource):
                 self._watched_security(),
             )
             thread.activate()
+        shared.members.add(self)
         self._shared, self._started = shared, shared.started
         self._fetcher = SharedFetcher(shared.consumer, self._limits, self.deliver, self._move_out)
 
@@ -294,6 +310,7 @@ class LibrdkafkaSource(BufferedSource):
             return {}
         assert isinstance(self._fetcher, SharedFetcher)  # `_share` made it
         starts = self._fetcher.leave()
+        shared.members.discard(self)
         if shared.consumer.empty:
             self._consumers.forget(shared)
             self._ended[shared.thread] = shared.ended
@@ -317,6 +334,12 @@ class LibrdkafkaSource(BufferedSource):
         for thread in [thread for thread, ended in self._ended.items() if ended.is_set()]:
             thread.thread.join()
             del self._ended[thread]
+
+
+def _addresses_of(members: Collection[LibrdkafkaSource]) -> frozenset[str]:
+    """The addresses that any of these members knows; any thread may call it."""
+    # A copy, because the event loop adds and removes members meanwhile.
+    return frozenset[str]().union(*(member._addresses() for member in tuple(members)))  # noqa: SLF001
 
 
 def _both(shared: _Shared) -> Callable[[], None]:

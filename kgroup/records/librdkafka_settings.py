@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from typing import Final, final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, final
 
 import attrs
 
+from kgroup.addresses import split_address
 from kgroup.config import GroupConfig
 from kgroup.guarded_log import GuardedLog
 from kgroup.records.buffer import LIBRDKAFKA_PART
@@ -30,6 +31,8 @@ LARGEST_PARTITION_FETCH: Final = 2 * 1024 * 1024
 """Bytes; twice librdkafka's default of ``fetch.message.max.bytes``."""
 SMALLEST_FETCH: Final = 64 * 1024
 """Bytes; with less, every few records cost a request. A larger batch still arrives whole."""
+
+_SERVERS: Final = "bootstrap.servers"
 
 Value = str | int | float | bool
 
@@ -60,9 +63,10 @@ def _queue_bytes(config: GroupConfig) -> int:
 
 SETTINGS: Final = (
     ConsumerSetting(
-        "bootstrap.servers",
+        _SERVERS,
         lambda config: ",".join(config.bootstrap_servers),
-        "The brokers to connect to first.",
+        "The brokers to connect to first. A Consumer that is made later, in place of another one,"
+        " gets the brokers that the control plane knows by then, too.",
     ),
     ConsumerSetting(
         "group.id",
@@ -202,6 +206,25 @@ def consumer_settings(config: GroupConfig) -> dict[str, Value]:
     values = ((setting.name, setting.value(config)) for setting in SETTINGS)
     ours = {name: value for name, value in values if value is not None}
     return ours | librdkafka_settings(config.security)
+
+
+def with_known(settings: Mapping[str, Any], addresses: Collection[str]) -> dict[str, str]:
+    """The setting of the brokers to connect to first, with further addresses.
+
+    A broker can send any text as the host of another one. What is no address is left out:
+    librdkafka would take a comma for the end of one, and refuse other texts.
+    """
+    first = str(settings[_SERVERS]).split(",")
+    further = sorted(one for one in addresses if one not in first and _is_address(one))
+    return {_SERVERS: ",".join([*first, *further])}
+
+
+def _is_address(text: str) -> bool:
+    try:
+        split_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 REPEAT_INTERVAL: Final = 30.0

@@ -195,13 +195,13 @@ async def test_known_brokers_come_before_the_bootstrap_servers(
 async def test_the_addresses_that_are_known(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    """They are the bootstrap servers, and what the brokers call themselves."""
+    """They are the bootstrap servers, and what the brokers call themselves, in the same form."""
     nodes = FakeBrokers(nursery)
-    nodes.add("a:1", metadata=metadata({1: "a:1", 2: "b:2"}, {"t": [1]}))
+    nodes.add("a:1", metadata=metadata({1: "a:1", 2: "b:2", 3: "[::1]:3"}, {"t": [1]}))
     cluster = nodes.cluster()
     assert cluster.known_addresses == {"a:1"}
     await cluster.metadata({"t"})
-    assert cluster.known_addresses == {"a:1", "b:2"}
+    assert cluster.known_addresses == {"a:1", "b:2", "[::1]:3"}
 
 
 async def test_a_broker_that_did_not_respond_is_tried_last(

@@ -1,9 +1,9 @@
-"""``prepare`` of a record source: when a member calls it, and with which topics."""
+"""The optional methods of a record source: when a member calls them, and with what."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast, final
 
 import attrs
@@ -22,11 +22,11 @@ from tests.group.harness import Harness, harness
 
 @final
 class Preparing:
-    """A source with a ``prepare`` that a test gives it; all else is another source's."""
+    """A source with optional methods that a test gives it; all else is another source's."""
 
-    def __init__(self, source: RecordSource, prepare: Any) -> None:
+    def __init__(self, source: RecordSource, methods: Mapping[str, Any]) -> None:
         self._source = source
-        self.prepare = prepare
+        vars(self).update(methods)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
@@ -39,14 +39,17 @@ class Preparing:
         await self._source.__aexit__(*details)
 
 
-def group_with(here: Harness, prepare: Any, **settings: object) -> ConsumerGroup:
-    """A group whose source has this ``prepare``."""
+def group_with(
+    here: Harness, prepare: Any = lambda topics: None, *, methods: Any = None, **settings: object
+) -> ConsumerGroup:
+    """A group whose source has this ``prepare``, and further methods by their names."""
+    given = {"prepare": prepare, **(methods or {})}
     runtime = memory_runtime(here.broker)
 
     def source(
         config: GroupConfig, on_fault: Callable[[TopicPartition | None, str], None]
     ) -> RecordSource:
-        return cast("RecordSource", Preparing(runtime.record_source(config, on_fault), prepare))
+        return cast("RecordSource", Preparing(runtime.record_source(config, on_fault), given))
 
     return ConsumerGroup(
         here.config(**settings),
@@ -98,11 +101,29 @@ async def test_a_prepare_that_raises_ends_the_group(autojump_clock: MockClock) -
         assert here.requests_for("join_group") == []
 
 
-async def test_a_prepare_that_is_no_method_is_refused(autojump_clock: MockClock) -> None:
-    """A ``prepare`` that cannot be called ends the group before it joins, with a reason."""
+@pytest.mark.parametrize("name", ["prepare", "use_addresses"])
+async def test_a_prepare_that_is_no_method_is_refused(name: str, autojump_clock: MockClock) -> None:
+    """An optional method that cannot be called ends the group before it joins, with a reason."""
     async with harness() as here:
-        wrong = pytest.RaisesExc(UsageError, match="its prepare, if it has one, must be a method")
+        wrong = pytest.RaisesExc(UsageError, match=f"its {name}, if it has one, must be a method")
         with pytest.RaisesGroup(wrong):
-            async with group_with(here, 5) as group:
+            async with group_with(here, methods={name: 5}) as group:
                 await group.next()
         assert here.requests_for("join_group") == []
+
+
+async def test_a_source_learns_the_addresses_that_its_member_knows(
+    autojump_clock: MockClock,
+) -> None:
+    """What it is given, once, always returns the brokers that the member knows by then."""
+    async with harness() as here:
+        given: list[Callable[[], Collection[str]]] = []
+        async with group_with(here, methods={"use_addresses": given.append}) as group:
+            await group.next()
+            (known,) = given
+            first = here.broker.bootstrap_servers
+            assert set(known()) == {first}
+            here.broker.cluster.brokers[1].set_address("moved", 9093)
+            await here.broker.add_partitions("topic", 2)
+            await group.next()
+            assert set(known()) == {first, "moved:9093"}

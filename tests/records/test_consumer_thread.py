@@ -248,7 +248,10 @@ async def test_nothing_is_polled_before_a_partition_is_open_nor_after_revoke() -
 
 
 async def test_a_consumer_without_brokers_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another Consumer continues where the old one was, in the same generation; a fault says so."""
+    """Another Consumer continues where the old one was, in the same generation; a fault says so.
+
+    It can connect to all brokers that the member knows by then.
+    """
     monkeypatch.setattr(lost_brokers, "INTERVAL", 0.0)
     monkeypatch.setattr(lost_brokers, "PATIENCE", 0.0)
     first, second = ScriptedConsumer(), ScriptedConsumer()
@@ -260,11 +263,14 @@ async def test_a_consumer_without_brokers_is_replaced(monkeypatch: pytest.Monkey
         source.open(1, [A, B])
         first.feed(record(A, 0), record(A, 1))
         assert (await source.receive(1, [A], 1)).next_offset == 1
+        source.use_addresses(lambda: {"moved:2", "h:1"})
         first.request_error = KafkaException(KafkaError(KafkaError._TRANSPORT))
         first.settings["error_cb"](KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
         await second.until(lambda: bool(second.calls))
         assert first.calls[-1] == ("close", None)
         assert second.calls == [("assign", [(0, 2), (1, 7)])]
+        servers = [each.settings["bootstrap.servers"] for each in (first, second)]
+        assert servers == ["h:1", "h:1,moved:2"]
         second.feed(record(A, 2))
         assert (await source.receive(1, [A], 1)).next_offset == 2
         assert (await source.receive(1, [A], 1)).next_offset == 3

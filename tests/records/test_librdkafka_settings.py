@@ -17,6 +17,7 @@ from kgroup.records.librdkafka_settings import (
     ExplainingFilter,
     RepeatFilter,
     consumer_settings,
+    with_known,
 )
 
 TOO_LARGE: Final = (
@@ -147,3 +148,12 @@ def test_a_line_that_misleads(text: str, expected: str) -> None:
     assert ExplainingFilter().filter(record)
     assert record.getMessage().startswith(f"FAIL [c] {thread}{expected}")
     assert "receive.message.max.bytes" not in record.getMessage()
+
+
+def test_a_later_consumer_gets_the_addresses_that_are_known_by_then() -> None:
+    """They follow the bootstrap servers, each once, and without those that are no addresses."""
+    named = GroupConfig(group_id="g", bootstrap_servers="b:1,a:1", topics=["t"])
+    made = consumer_settings(named)
+    known = ["d:1", "b:1", "[::1]:5", "c:1", "x,y:1", "SSL://e:1", "\0:1", "f" * 300 + ":1"]
+    assert with_known(made, known) == {"bootstrap.servers": "b:1,a:1,[::1]:5,c:1,d:1"}
+    assert with_known(made, ()) == {"bootstrap.servers": "b:1,a:1"}

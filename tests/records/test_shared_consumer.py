@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -454,6 +455,22 @@ async def test_a_consumer_that_cannot_be_made_fails_whoever_enters() -> None:
         with pytest.raises(FetchError, match="impossible settings"):
             await LibrdkafkaSource(config, lambda *_: None, open_consumer=refuse).__aenter__()
     assert threads() == set()
+
+
+async def test_a_shared_consumer_gets_the_addresses_that_its_members_know() -> None:
+    """One that replaces it can connect to each broker that a member knows which still uses it."""
+    opened = Opened()
+    async with members(opened, 3) as (first, second, third):
+        first.use_addresses(lambda: {"gone:1"})
+        second.use_addresses(lambda: {"h:1", "moved:2"})
+        third.use_addresses(lambda: {"moved:2", "new:3"})
+        await first.__aexit__(None, None, None)
+        assert second._shared is not None
+        thread = second._shared.thread
+        thread._post(partial(thread._replace_consumer, "NO_BROKER", "as scripted"))
+        read(second, A)
+        replaced = await opened.second()
+        assert replaced.settings["bootstrap.servers"] == "h:1,moved:2,new:3"
 
 
 class _Shared:
