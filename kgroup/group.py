@@ -71,7 +71,7 @@ from kgroup.running_loop import group_for, replaced_modules, running_library
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase, StatusRecorder
 from kgroup.tracebacks import raise_outside
-from kgroup.types import Cause, End
+from kgroup.types import Cause, End, TopicPartition
 from kgroup.uncopied import MAKE_ANOTHER, Uncopied
 from kgroup.watchers.heartbeat import LATE_PART
 from kgroup.wire.byte_streams import open_tcp
@@ -173,6 +173,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         self._lifecycle: Lifecycle | None = None
         self._runner: GenerationRunner | None = None
         self._source: RecordSource | None = None
+        self._member: Member | None = None
         self._probe: LoopProbe | None = None
         self._subscription = Subscription(config.topics)
         self._joining: trio.CancelScope | None = None
@@ -622,13 +623,13 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
 
     async def _run_member(self, around: trio.CancelScope) -> None:
         """Enter the record source, run the member, leave; `around` is the scope of all this."""
-        source = self._runtime.record_source(self._config, self._emitter.fault)
+        source = self._runtime.record_source(self._config, self._source_failed)
         check_source(source)
         self._source = source
         async with source:
             # From here on closing cancels parts of it only, each in a scope of its own.
             self._cancelled_by_closing = None
-            member = Member(
+            member = self._member = Member(
                 self._config, self._runtime, self._emitter, source, self._subscription, self
             )
             try:
@@ -646,6 +647,12 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                         # alone. The scope around all of this gets the deadline instead.
                         around.shield = True
                         around.deadline = max(self._leave_by, trio.current_time()) + _FORCE
+
+    def _source_failed(self, partition: TopicPartition | None, reason: str) -> None:
+        """Report a fault from which the record source recovers; it may have lost a broker."""
+        self._emitter.fault(partition, reason)
+        if partition is None and self._member is not None:
+            self._member.suspect_brokers()
 
     async def _run(self, member: Member) -> None:
         """The life of a member: one generation after the other, as often as `next()` is called."""

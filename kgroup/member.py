@@ -261,6 +261,10 @@ class Member:
         last = self._previous
         self._previous = PreviousGenerations(assignment=last.assignment) if left else last.lost()
 
+    def suspect_brokers(self) -> None:
+        """The record source has lost a broker: request their addresses again."""
+        self._cluster.suspect_brokers()
+
     async def aclose(self) -> None:
         """Close every connection.
 

@@ -62,7 +62,8 @@ class Runtime:
         clock: measures leases; it counts suspended time.
         random: gives jitter, and the order in which brokers are tried.
         record_source: makes the data plane. The source calls its second argument for each fault
-            from which it recovers by itself, with the partition, or None, and the reason.
+            from which it recovers by itself, with the partition, or None, and the reason. After one
+            without a partition the member requests the brokers' addresses again.
         wall_clock: a time on which all members of a group agree as well as they can: at its
             round values they send their heartbeats together. None means ``clock``, on which the
             members of one process agree.

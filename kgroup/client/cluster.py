@@ -54,6 +54,9 @@ LATEST: Final = -1
 PATIENCE: Final = 3
 """A request that any broker can answer fails after this many times ``request_timeout``, however
 many brokers were tried."""
+REFRESH_WITHIN: Final = 1.0
+"""Seconds within which the brokers are requested; by default that of the leaders' polls, which
+then bring them too."""
 _MOST_NAMED: Final = 3
 """An error names so many of the brokers that did not respond; it is logged at each attempt."""
 _NOT_A_REPLICA: Final = -1
@@ -117,6 +120,8 @@ class Cluster:
         """The addresses that did not respond to their last request; the last one has the greatest
         number."""
         self._failures = count(1)
+        self._suspected = trio.Event()
+        self._suspected.set()
 
     def new_connection(self, host: str, port: int) -> BrokerConnection:
         """Make a new connection to an address, which the caller has to close."""
@@ -182,8 +187,34 @@ class Cluster:
 
         return following
 
+    def suspect_brokers(self) -> None:
+        """The brokers may have other addresses by now, because one of them was lost."""
+        self._suspected.set()
+
+    async def brokers_suspected(self) -> None:
+        """Wait until no Metadata response has come since `suspect_brokers`, or none at all.
+
+        Only one task may wait. Cancellation: nothing changes.
+        """
+        await self._suspected.wait()
+
+    async def refresh_brokers(self) -> None:
+        """Request the brokers, and nothing else, together with the other members of this loop.
+
+        Raises:
+            TransportError | BrokerError: as for `metadata`.
+
+        Cancellation: nothing changes.
+        """
+        polls = self._shared_polls(min(self._config.partition_watch_interval, REFRESH_WITHIN))
+        no_topics = frozenset[str]()
+        answer = await polls.wait(no_topics, None, self._request_metadata)
+        await self._take_in(answer, no_topics, no_topics)
+
     async def find_coordinator(self, group_id: str) -> BrokerAddress:
         """Request the group's coordinator from any broker.
+
+        Its address counts as that of the broker from then on.
 
         Raises:
             TransportError: no broker responded.
@@ -191,11 +222,15 @@ class Cluster:
 
         Source: KIP-699 for the form with several keys.
         """
-        return await self.request_from_any(
+        found = await self.request_from_any(
             "find_coordinator",
             partial(_coordinator_fields, group_id),
             partial(responses.coordinator, group_id),
         )
+        if self._brokers:  # before, the next request goes to the bootstrap server that is connected
+            last = self._brokers.get(found.node_id, found)
+            self._know({**self._brokers, found.node_id: attrs.evolve(found, rack=last.rack)})
+        return found
 
     async def list_offsets(
         self,
@@ -603,12 +638,17 @@ class Cluster:
         # A starting broker may list no brokers; then the known ones are better than none.
         if not brokers:
             return []
-        self._brokers = brokers
-        named = (join_address(one.host, one.port) for one in brokers.values())
-        self.known_addresses = frozenset((*self._config.bootstrap_servers, *named))
+        self._know(brokers)
+        if self._suspected.is_set():
+            self._suspected = trio.Event()
         known = {*self._bootstrap, *((item.host, item.port) for item in brokers.values())}
         self._failed = {one: when for one, when in self._failed.items() if one in known}
         return [self._connections.pop(address) for address in self._connections.keys() - known]
+
+    def _know(self, brokers: dict[int, BrokerAddress]) -> None:
+        self._brokers = brokers
+        named = (join_address(one.host, one.port) for one in brokers.values())
+        self.known_addresses = frozenset((*self._config.bootstrap_servers, *named))
 
     def _leader(self, partition: TopicPartition) -> BrokerAddress | None:
         """The leader's address, if both the leader and its address are known."""

@@ -105,6 +105,8 @@ class CoordinatorClient:
     async def find(self) -> None:
         """See `Coordinator.find`."""
         found = await self._cluster.find_coordinator(self._config.group_id)
+        if self._broker is not None:  # it was lost, or has moved; so may other brokers
+            self._cluster.suspect_brokers()
         if found != self._broker:
             # INVARIANT: no checkpoint between this check and the change, since two tasks may be in
             # `find` at the same time.

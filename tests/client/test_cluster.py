@@ -204,6 +204,68 @@ async def test_the_addresses_that_are_known(
     assert cluster.known_addresses == {"a:1", "b:2", "[::1]:3"}
 
 
+async def test_a_coordinator_s_address_is_a_broker_s(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """If FindCoordinator names a new address of a broker, requests go there, not to the old one."""
+    nodes = FakeBrokers(nursery)
+    old = nodes.add("a:1", metadata=metadata({1: "a:1", 3: "c:3"}, {"t": [1]}))
+    nodes.add("c:3", find_coordinator=coordinator_of)
+    nodes.add("b:9", metadata=metadata({3: "b:9"}), find_coordinator=coordinator_of)
+    cluster = nodes.cluster()
+    await cluster.metadata({"t"})
+    old.up = False
+    await cluster.aclose()
+    assert await cluster.find_coordinator("g") == BrokerAddress(3, "b", 9)
+    assert cluster.known_addresses == {"a:1", "b:9"}
+    await cluster.metadata(set())
+    assert nodes.addresses("metadata")[1:] == ["b:9"]
+    await cluster.aclose()
+
+
+async def test_the_brokers_are_refreshed_by_one_request_for_all(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Members of a process send one request without topics, and all learn the new addresses."""
+    nodes = FakeBrokers(nursery)
+    nodes.add("a:1", metadata=metadata({1: "b:2"}))
+    clusters = [nodes.cluster() for _ in range(5)]
+    async with trio.open_nursery() as members:
+        for cluster in clusters:
+            members.start_soon(cluster.refresh_brokers)
+    assert [request.topics for request in nodes.requests("metadata")] == [()]
+    assert {cluster.known_addresses for cluster in clusters} == {frozenset({"a:1", "b:2"})}
+    for cluster in clusters:
+        await cluster.aclose()
+
+
+async def test_brokers_are_suspected_until_the_next_metadata(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """A suspicion lasts until a response lists brokers; before the first one there is one too."""
+    nodes = FakeBrokers(nursery)
+    node = nodes.add("a:1", metadata=metadata({}))
+    cluster = nodes.cluster()
+
+    async def suspected() -> bool:
+        with trio.move_on_after(1):
+            await cluster.brokers_suspected()
+            return True
+        return False
+
+    assert await suspected()
+    await cluster.metadata(None)
+    assert await suspected()
+    node.answers["metadata"] = metadata(ALONE)
+    await cluster.metadata(None)
+    assert not await suspected()
+    cluster.suspect_brokers()
+    assert await suspected()
+    await cluster.metadata(None)
+    assert not await suspected()
+    await cluster.aclose()
+
+
 async def test_a_broker_that_did_not_respond_is_tried_last(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

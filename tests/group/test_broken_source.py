@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import attrs
 import pytest
+import trio
 from trio.testing import MockClock
 
 from kgroup.config import GroupConfig
@@ -56,3 +57,37 @@ async def test_the_next_generation_reads(autojump_clock: MockClock) -> None:
         (fault,) = here.events_of(RecordSourceFailed)
         assert "another one takes its place" in str(fault)
     assert len(made) == 1
+
+
+async def test_a_source_that_lost_a_broker_lets_a_member_request_the_brokers(
+    autojump_clock: MockClock,
+) -> None:
+    """A fault of no partition does, and none of a partition, also in a quiet follower."""
+    async with harness(2) as here, here.group() as leader:
+        await leader.next()
+        runtime = memory_runtime(here.broker)
+        report: Callable[[TopicPartition | None, str], None] | None = None
+
+        def source(
+            config: GroupConfig, on_fault: Callable[[TopicPartition | None, str], None]
+        ) -> RecordSource:
+            nonlocal report
+            report = on_fault
+            return runtime.record_source(config, on_fault)
+
+        group = ConsumerGroup(
+            here.config(client_id="of its own"),  # and so no poll of the leader
+            runtime=attrs.evolve(runtime, record_source=source),
+        )
+        async with trio.open_nursery() as nursery, group:
+            nursery.start_soon(leader.next)
+            await group.next()
+            await trio.sleep(10)
+            assert report is not None
+            for partition, requests in ((P0, 0), (None, 1)):
+                before = here.now
+                report(partition, "_TRANSPORT: as scripted")
+                await trio.sleep(5)
+                sent = here.requests_for("metadata", since=before)
+                assert len([one for _, one in sent if not one.topics]) == requests
+            nursery.cancel_scope.cancel()

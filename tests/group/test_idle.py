@@ -14,6 +14,7 @@ from kgroup.broker import in_memory
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import config_for, memory_runtime
+from kgroup.watchers.brokers import MAX_AGE
 from kgroup.wire.codec import encode_request
 
 MEMBERS = 50
@@ -63,6 +64,44 @@ async def test_idle_groups_of_a_process_send_heartbeats_and_one_poll_a_second(
     assert idle.keys() == {"heartbeat", "metadata"}
     assert abs(idle["metadata"] - MINUTE) <= 1
     assert abs(idle["heartbeat"] - MINUTE * MEMBERS) <= MEMBERS
+
+
+async def test_followers_request_the_brokers_together_and_rarely(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty followers send one Metadata in `MAX_AGE`, and one when all look up the coordinator."""
+    sent: list[float] = []
+
+    def counting(api: str, version: int, fields: Mapping[str, Any], **named: Any) -> bytes:
+        if api == "metadata" and named["client_id"] == "followers":
+            sent.append(trio.current_time())
+        return encode_request(api, version, fields, **named)
+
+    monkeypatch.setattr("kgroup.wire.connection.encode_request", counting)
+    async with in_memory(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+        await broker.create_topic("topic", 21)
+
+        async def member(client_id: str) -> None:
+            config = config_for(broker, client_id=client_id, heartbeat_interval=5.0)
+            async with ConsumerGroup(config, runtime=memory_runtime(broker)) as group:
+                async for generation in group:
+                    async for _ in generation.records():
+                        raise AssertionError
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member, "leader")
+            await trio.sleep(1)
+            for _ in range(20):
+                nursery.start_soon(member, "followers")
+            await trio.sleep_until(MAX_AGE - 10)
+            sent.clear()
+            await trio.sleep_until(2 * MAX_AGE + 10)
+            assert [round(at) for at in sent] == [MAX_AGE + 1, 2 * MAX_AGE + 1]
+            sent.clear()
+            broker.inject("heartbeat", "NOT_COORDINATOR", times=21)
+            await trio.sleep_until(3 * MAX_AGE - 10)
+            assert len(sent) == 1
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_join_needs_no_more_requests_than_its_steps(

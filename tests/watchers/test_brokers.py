@@ -1,0 +1,53 @@
+"""The broker watcher: when it requests the brokers."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from kgroup.client.error_policy import POLL_AGAIN, Reaction, Request
+from kgroup.errors import BrokerError, ConnectionLostError, TransportError
+from kgroup.watchers.brokers import MAX_AGE, RETRY, broker_watcher
+
+
+async def test_it_requests_them_now_and_then_and_once_they_are_suspected(
+    autojump_clock: MockClock,
+) -> None:
+    """A request at each multiple of `MAX_AGE`, one for a suspicion, and one soon after a failure.
+
+    Members that began at different times request at the same ones.
+    """
+    suspected = trio.Event()
+    fails = False
+    times: list[float] = []
+    reports: list[tuple[Request, BrokerError | TransportError, Reaction]] = []
+    gone = ConnectionLostError("gone")
+
+    async def suspicion() -> None:
+        await suspected.wait()
+
+    async def refresh() -> None:
+        nonlocal suspected
+        times.append(trio.current_time())
+        await trio.sleep(1)
+        suspected = trio.Event()
+        if fails:
+            raise gone
+
+    await trio.sleep(17)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            broker_watcher, suspicion, refresh, lambda *failed: reports.append(failed)
+        )
+        await trio.sleep_until(2 * MAX_AGE + 50)
+        assert times == [MAX_AGE, 2 * MAX_AGE]
+        suspected.set()
+        await trio.sleep_until(3 * MAX_AGE - 10)
+        assert times[2:] == [2 * MAX_AGE + 50]
+        fails = True
+        await trio.sleep_until(3 * MAX_AGE + RETRY - 10)
+        fails = False
+        await trio.sleep_until(4 * MAX_AGE + RETRY)
+        assert times[3:] == [3 * MAX_AGE, 3 * MAX_AGE + RETRY, 4 * MAX_AGE]
+        nursery.cancel_scope.cancel()
+    assert reports == [(Request.METADATA, gone, POLL_AGAIN)]

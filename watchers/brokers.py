@@ -1,0 +1,57 @@
+"""The broker watcher: it keeps the addresses of the cluster's brokers up to date.
+
+The brokers of a cluster can get new addresses one after the other. Only a member that requests
+metadata from time to time can follow all of them: one that knows none of the last addresses has
+lost the cluster for good, unless a bootstrap server is still there. A leader polls the metadata of
+topics anyway; other members may send nothing but heartbeats for weeks.
+
+So every member requests the brokers every ``MAX_AGE`` seconds, and once they are suspected: the
+coordinator was lost, or the record source has lost a broker. Members of one process share the
+request (``kgroup.client.metadata_polls``): their waits end together, and the poll of a leader among
+them is enough for all.
+
+Source: Java's ``metadata.max.age.ms``, and its requests after a disconnect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NoReturn
+
+import trio
+
+from kgroup.client.error_policy import POLL_AGAIN, Request
+from kgroup.client.retry import Report
+from kgroup.errors import BrokerError, TransportError
+
+MAX_AGE: Final = 300.0
+"""Seconds between two requests, as in Java's client by default."""
+RETRY: Final = 30.0
+"""Seconds after which a request that failed is repeated."""
+
+
+async def broker_watcher(
+    suspected: Callable[[], Awaitable[object]],
+    refresh: Callable[[], Awaitable[object]],
+    report: Report,
+) -> NoReturn:
+    """Refresh the brokers for as long as the generation runs; it ends none.
+
+    Args:
+        suspected: waits until the addresses may be outdated.
+        refresh: requests the brokers.
+        report: called for a failure.
+
+    Cancellation: at any time.
+    """
+    interval = MAX_AGE
+    while True:
+        # Until a multiple of the interval, so that the members of a process request together.
+        with trio.move_on_after(interval - trio.current_time() % interval):
+            await suspected()
+        interval = MAX_AGE
+        try:
+            await refresh()
+        except (BrokerError, TransportError) as error:
+            report(Request.METADATA, error, POLL_AGAIN)
+            interval = RETRY
