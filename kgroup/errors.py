@@ -357,10 +357,12 @@ class AuthenticationError(FatalGroupError):
     """The client and a broker do not accept each other: the TLS certificates, or the login.
 
     ``code`` and ``name`` are Kafka's for a refused login, and ``TLS_CODE`` and TLS_REFUSED for
-    certificates, which Kafka has no code for.
+    certificates, which Kafka has no code for. ``request`` is the step that failed: `LOOKUP` if the
+    program's own function gave nothing to log in with.
     """
 
     TLS_CODE: Final = -100
+    LOOKUP: Final = "login lookup"
 
     @classmethod
     def in_tls(cls, message: str) -> AuthenticationError:

@@ -13,7 +13,7 @@ import trio.testing
 from kgroup.addresses import split_address
 from kgroup.client.cluster import Cluster
 from kgroup.config import GroupConfig
-from kgroup.errors import ConnectionLostError
+from kgroup.errors import AuthenticationError, ConnectionLostError
 from kgroup.wire.codec import RequestFrame
 from tests.wire.scripted import NO_TIME, RANGES, Peer
 
@@ -26,11 +26,12 @@ SILENCE: Final[Mapping[str, Any]] = {"nothing": "is answered"}
 @final
 @attrs.define
 class FakeBroker:
-    """One broker: how it answers each API, and in which versions it does."""
+    """One broker: how it answers each API, in which versions, and why it refuses connections."""
 
     answers: dict[str, Answer]
     ranges: dict[str, tuple[int, int]] = attrs.field(factory=lambda: dict(RANGES))
     up: bool = True
+    refusal: AuthenticationError | None = None
 
 
 @final
@@ -41,6 +42,8 @@ class FakeBrokers:
         self._nursery = nursery
         self._nodes: dict[str, FakeBroker] = {}
         self.received: list[tuple[str, RequestFrame]] = []
+        self.refused: list[str] = []
+        """The addresses that refused a connection by a ``refusal``."""
         self.open_now = 0
         self.opened = 0
 
@@ -67,6 +70,9 @@ class FakeBrokers:
         node = self._nodes.get(f"{host}:{port}")
         if node is None or not node.up:
             raise ConnectionRefusedError(f"no broker listens on {host}:{port}")
+        if node.refusal is not None:
+            self.refused.append(f"{host}:{port}")
+            raise node.refusal
         ours, theirs = trio.testing.memory_stream_pair()
         self._nursery.start_soon(self._serve, f"{host}:{port}", node, theirs)
         return ours

@@ -27,7 +27,8 @@ from kgroup.errors import BrokerError, TransportError
 MAX_AGE: Final = 300.0
 """Seconds between two requests, as in Java's client by default."""
 RETRY: Final = 30.0
-"""Seconds after which a request that failed is repeated."""
+"""Seconds after which a request is repeated if no broker responded. What was refused is repeated
+later: an account may be locked after some logins with a wrong password."""
 
 
 async def broker_watcher(
@@ -54,4 +55,4 @@ async def broker_watcher(
             await refresh()
         except (BrokerError, TransportError) as error:
             report(Request.METADATA, error, POLL_AGAIN)
-            interval = RETRY
+            interval = RETRY if isinstance(error, TransportError) else MAX_AGE

@@ -1,7 +1,8 @@
 """The cluster as a member uses it: its brokers, its topics, its partition leaders and offsets.
 
 A request that any broker can answer is sent to a known broker, and to the next one if there is no
-response; brokers that did not respond last time are tried last. A request about a partition is sent
+response, or if one side refuses the connection; brokers with which that failed last time are tried
+last. A request about a partition is sent
 to its leader. There are no other retries: the error policy decides about errors. No request lets
 the broker create topics.
 
@@ -10,22 +11,30 @@ The coordinator's requests are in ``kgroup.client.coordinator``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count, zip_longest
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeAlias, TypeVar, final
 
 import attrs
 import trio
 
 from kgroup.addresses import join_address, split_address
 from kgroup.client import responses
-from kgroup.client.error_policy import Action, Request, broker_error, reaction_to_code
+from kgroup.client.error_policy import (
+    Action,
+    Request,
+    broker_error,
+    others_to_ask,
+    reaction_to_code,
+)
 from kgroup.client.metadata_polls import MetadataPolls, polls_of
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
+    AuthenticationError,
     BrokerError,
     RequestTimeoutError,
     TransportError,
@@ -65,6 +74,7 @@ _ISOLATION: Final = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COM
 _GROUP: Final = 0
 
 T = TypeVar("T")
+_Failure: TypeAlias = TransportError | UnsupportedVersionError | AuthenticationError
 
 
 @final
@@ -120,6 +130,8 @@ class Cluster:
         """The addresses that did not respond to their last request; the last one has the greatest
         number."""
         self._failures = count(1)
+        self._answered = False
+        """Whether any broker has answered: then the settings for TLS and the login are right."""
         self._suspected = trio.Event()
         self._suspected.set()
 
@@ -369,29 +381,42 @@ class Cluster:
                 class of the last one's error, which decides what the error policy does.
             UnsupportedVersionError: no broker responded, and the last one has no version in
                 common with kgroup.
+            AuthenticationError: no broker responded, and what was refused by one of them, or by the
+                client, is probably refused everywhere (`_decisive`).
             BrokerError: `read` raised it.
         """
         longest = self._config.request_timeout
         deadline = trio.current_time() + PATIENCE * longest
-        failures: list[TransportError | UnsupportedVersionError] = []
+        failures: list[_Failure] = []
+        others = math.inf
         for host, port in self._addresses():
             left = deadline - trio.current_time()
             if failures and isinstance(failures[-1], RequestTimeoutError) and left <= 0:
                 break
             try:
                 answer = await self._connection(host, port).request_value(
-                    read, api, fields, timeout=min(longest, max(left, 0.0))
+                    read,
+                    api,
+                    fields,
+                    timeout=min(longest, max(left, 0.0)),
+                    login_again=others == math.inf,
                 )
-            except (TransportError, UnsupportedVersionError) as error:
+            except (TransportError, UnsupportedVersionError, AuthenticationError) as error:
                 failures.append(error)
                 self._failed[host, port] = next(self._failures)
+                others -= 1
+                if isinstance(error, AuthenticationError):
+                    others = min(others, others_to_ask(error))
+                if others <= 0:
+                    break
             else:
                 self._failed.pop((host, port), None)
+                self._answered = True
                 return answer
-        last = failures[-1]  # there is at least one bootstrap address
+        decisive = _decisive(failures, worked=self._answered)
         if len(failures) == 1:
-            raise last
-        raise _together(failures) from last
+            raise decisive
+        raise _together(failures, decisive) from decisive
 
     async def aclose(self) -> None:
         """Close every connection.
@@ -688,20 +713,39 @@ class Cluster:
         return self._connections[host, port]
 
 
-def _together(
-    failures: Sequence[TransportError | UnsupportedVersionError],
-) -> TransportError | UnsupportedVersionError:
-    """What failed at each broker, as one error of the last one's class, with each hint once."""
+def _decisive(failures: Sequence[_Failure], *, worked: bool) -> _Failure:
+    """The failure whose class counts for all of them; there is at least one.
+
+    A refused connection does if all were refused. It also does if no broker has answered before, or
+    if the broker's reason may be a wrong password, which must not be sent again and again.
+    Otherwise the brokers that were not reached may answer later, as they did before.
+
+    Args:
+        failures: what failed at each address.
+        worked: whether any broker has answered before.
+    """
+    refused = [error for error in failures if isinstance(error, AuthenticationError)]
+    final = [error for error in refused if others_to_ask(error) < math.inf]
+    rest = [error for error in failures if not isinstance(error, AuthenticationError)]
+    if final:
+        return final[-1]
+    return rest[-1] if rest and (worked or not refused) else refused[-1]
+
+
+def _together(failures: Sequence[_Failure], decisive: _Failure) -> _Failure:
+    """What failed at each broker, as one error of the decisive one's class, each hint once."""
     transport = [error for error in failures if isinstance(error, TransportError)]
     hint = ". ".join(dict.fromkeys(error.hint for error in transport if error.hint))
     texts = dict.fromkeys(
         error.failure if isinstance(error, TransportError) else str(error) for error in failures
     )
     text = f"no broker responded: {short_list(texts, between='; ', most=_MOST_NAMED)}"
-    last = failures[-1]
-    if isinstance(last, TransportError):
-        return type(last)(text, sent=last.sent, hint=hint)
-    return UnsupportedVersionError(f"{text}. {hint}" if hint else text, last.request)
+    if isinstance(decisive, TransportError):
+        return type(decisive)(text, sent=decisive.sent, hint=hint)
+    text = f"{text}. {hint}" if hint else text
+    if isinstance(decisive, AuthenticationError):
+        return AuthenticationError(decisive.code, decisive.name, decisive.request, text)
+    return UnsupportedVersionError(text, decisive.request)
 
 
 async def _close(connections: Iterable[BrokerConnection]) -> None:

@@ -19,6 +19,7 @@ another way.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from typing import Final, final
 
@@ -427,6 +428,15 @@ LOGIN_REFUSED: Final[Mapping[Request, Reaction]] = {
     Request.EPOCH_ENDS: _IGNORE,
 }
 
+#: To how many other addresses a request that any broker can answer is still sent, once the
+#: connection to one was refused in this step with this code; in other cases to all. The refusal
+#: may concern that one only: another program has its port by now, its certificate has expired.
+_MOST_OTHERS: Final[Mapping[tuple[str, int], int]] = {
+    # Some services lock an account after a few logins with a wrong password.
+    ("SASL login", ErrorCode.SASL_AUTHENTICATION_FAILED): 1,
+    (AuthenticationError.LOOKUP, ErrorCode.SASL_AUTHENTICATION_FAILED): 0,
+}
+
 POLL_AGAIN: Final = Reaction(Action.RETRY, wait=Wait.YES)
 """What a watcher does after any failure: it polls again an interval later. Even an authorization
 error does not end the generation: those who read the topic get the error from the fetches."""
@@ -478,6 +488,11 @@ def _transport_failure(error: TransportError) -> TransportFailure:
     if failure is TransportFailure.TIMED_OUT and not error.sent:
         return TransportFailure.LOST
     return failure
+
+
+def others_to_ask(error: AuthenticationError) -> float:
+    """To how many other addresses a request that any broker can answer is sent after this error."""
+    return _MOST_OTHERS.get((error.request, error.code), math.inf)
 
 
 def broker_error(request: Request, code: int, about: str = "", hint: str = "") -> BrokerError:

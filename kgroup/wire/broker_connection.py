@@ -80,11 +80,13 @@ class BrokerConnection:
         timeout: float,  # noqa: ASYNC109 # the error says whether the request was sent
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
+        login_again: bool = True,
     ) -> Any:
         """Send a request and wait for its response, as `Connection.request` does.
 
         `timeout` includes opening the connection. `on_sent` is called again if the request is
-        sent again because the connection was found closed.
+        sent again because the connection was found closed. `login_again` is as for
+        `Connection.open`.
 
         Raises:
             TransportError: as `Connection.request` and `Connection.open`.
@@ -98,7 +100,7 @@ class BrokerConnection:
         request = partial(
             Connection.request, api=api, fields=fields, max_version=max_version, on_sent=on_sent
         )
-        connection, reused = await self._usable(api, deadline)
+        connection, reused = await self._usable(api, deadline, login_again=login_again)
         try:
             return await request(connection, timeout=_until(deadline))
         except ConnectionLostError as error:
@@ -106,7 +108,7 @@ class BrokerConnection:
                 raise
             in_doubt = error.failure if error.sent else None
         try:
-            connection, _ = await self._usable(api, deadline)
+            connection, _ = await self._usable(api, deadline, login_again=login_again)
             return await request(connection, timeout=_until(deadline))
         except TransportError as error:
             if in_doubt is None or error.sent:
@@ -128,6 +130,7 @@ class BrokerConnection:
         timeout: float,  # noqa: ASYNC109 # as in `request`
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
+        login_again: bool = True,
         long: Callable[[Any], bool] | None = None,
     ) -> T:
         """Send a request, as `request` does, and convert its response to a value.
@@ -139,6 +142,7 @@ class BrokerConnection:
             timeout: as in `request`.
             max_version: as in `request`.
             on_sent: as in `request`.
+            login_again: as in `request`.
             long: whether the conversion of this response takes long, so that `compute` does it.
 
         Raises:
@@ -149,7 +153,12 @@ class BrokerConnection:
         Cancellation: as in `request`.
         """
         response = await self.request(
-            api, fields, timeout=timeout, max_version=max_version, on_sent=on_sent
+            api,
+            fields,
+            timeout=timeout,
+            max_version=max_version,
+            on_sent=on_sent,
+            login_again=login_again,
         )
         try:
             if long is None or not long(response):
@@ -201,7 +210,9 @@ class BrokerConnection:
         state = repr(self._connection) if self._connection is not None else "not connected"
         return f"<BrokerConnection to {self._broker}, {'closed' if self._closed else state}>"
 
-    async def _usable(self, api: str, deadline: float) -> tuple[Connection, bool]:
+    async def _usable(
+        self, api: str, deadline: float, *, login_again: bool = True
+    ) -> tuple[Connection, bool]:
         """A connection that is not known to be broken, and whether it was in use before."""
         if (connection := self._sound_connection()) is not None and not self._closed:
             return connection, True
@@ -216,7 +227,7 @@ class BrokerConnection:
             self._refuse_if_closed(api)
             if (connection := self._sound_connection()) is not None:
                 return connection, True
-            self._connection = await self._opened(api, deadline)
+            self._connection = await self._opened(api, deadline, login_again=login_again)
             return self._connection, False
         finally:
             self._opening.release()
@@ -227,7 +238,7 @@ class BrokerConnection:
             return None
         return connection
 
-    async def _opened(self, api: str, deadline: float) -> Connection:
+    async def _opened(self, api: str, deadline: float, *, login_again: bool) -> Connection:
         host, port = self._address
         connection = await Connection.open(
             self._opener,
@@ -239,6 +250,7 @@ class BrokerConnection:
             max_frame=self._max_frame,
             compute=self._compute,
             security=self._security,
+            login_again=login_again,
         )
         if self._closed:
             await connection.aclose()

@@ -119,6 +119,7 @@ class Connection:
         max_frame: int = MAX_FRAME,
         compute: Compute = compute_inline,
         security: ConnectionSecurity = PLAINTEXT,
+        login_again: bool = True,
     ) -> Connection:
         """Open a stream, secure it, request the versions that the broker supports, and log in.
 
@@ -132,10 +133,10 @@ class Connection:
             max_frame: the size of the largest response, in bytes.
             compute: decodes responses of `LARGE_RESPONSE` bytes and more.
             security: makes the TLS handshake and the login.
+            login_again: whether a login that was refused is tried once more.
 
         Raises:
-            AuthenticationError: the certificates or the login were not accepted; a login that was
-                refused is tried once more.
+            AuthenticationError: the certificates or the login were not accepted.
             ConfigError: a certificate or key cannot be read.
             ConnectionLostError: the connection could not be opened, or ended.
             RequestTimeoutError: it took longer than `timeout`.
@@ -147,7 +148,6 @@ class Connection:
         """
         name = broker or f"{host}:{port}"
         version = SUPPORTED_REQUESTS[_NEGOTIATION].highest
-        tried = False
         with trio.move_on_after(timeout):
             while True:
                 step, hint = "no connection to", _no_hint
@@ -182,9 +182,9 @@ class Connection:
                 except LoginRejectedError as rejected:
                     await connection.aclose()
                     left = trio.current_effective_deadline() - trio.current_time()
-                    if tried or left < LOGIN_WAIT:
+                    if not login_again or left < LOGIN_WAIT:
                         raise rejected.error from rejected
-                    tried = True
+                    login_again = False
                     await trio.sleep(LOGIN_WAIT)
                     continue
                 except BaseException as error:

@@ -240,7 +240,7 @@ class Logins:
             raise AuthenticationError(
                 code,
                 code_name(code),
-                "SASL login",
+                AuthenticationError.LOOKUP,
                 f"there is nothing to log in with: {error}; {state}",
             ) from error.__cause__
 

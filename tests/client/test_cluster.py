@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,9 +13,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.broker import BrokerSecurity, in_memory_cluster
 from kgroup.client.cluster import EARLIEST, LATEST, Cluster
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
+    AuthenticationError,
     AuthorizationError,
     BrokerError,
     ConnectionLostError,
@@ -22,6 +26,7 @@ from kgroup.errors import (
     UnsupportedVersionError,
 )
 from kgroup.security.settings import Security, SecurityProtocol
+from kgroup.testing.memory import config_for
 from kgroup.types import BrokerAddress, EpochEnd, IsolationLevel, TopicInfo, TopicPartition
 from kgroup.wire.codec import RequestFrame
 from kgroup.wire.port_hints import login_expected
@@ -809,6 +814,103 @@ async def test_addresses_of_every_form(
     with pytest.raises(ConnectionLostError):
         await cluster.metadata(None)
     assert opened[0] == address
+
+
+WEB_SERVER = AuthenticationError.in_tls("a:1 does not speak TLS on this port")
+NO_MECHANISM = AuthenticationError(33, "UNSUPPORTED_SASL_MECHANISM", "SASL login", "no PLAIN")
+WRONG_PASSWORD = AuthenticationError(58, "SASL_AUTHENTICATION_FAILED", "SASL login", "wrong")
+NO_TOKEN = AuthenticationError(
+    58, "SASL_AUTHENTICATION_FAILED", AuthenticationError.LOOKUP, "Security.token raised"
+)
+WRONG = "wrong"
+EACH = ["a:1", "b:1", "c:1"]
+
+
+@pytest.mark.parametrize("refusal", [WEB_SERVER, NO_MECHANISM, WRONG_PASSWORD])
+async def test_what_one_address_refuses_is_requested_from_another(
+    nursery: trio.Nursery, autojump_clock: MockClock, refusal: AuthenticationError
+) -> None:
+    """It fails like an address that does not respond, and is tried last from then on."""
+    nodes = FakeBrokers(nursery)
+    nodes.add("a:1").refusal = refusal
+    nodes.add("b:1", metadata=metadata({1: "a:1", 2: "b:1"}))
+    cluster = nodes.cluster(bootstrap_servers="a:1,b:1")
+    for _ in range(3):
+        await cluster.metadata(None)
+    assert nodes.addresses("metadata") == ["b:1"] * 3
+    assert nodes.refused == ["a:1"]
+    await cluster.aclose()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "refused"),
+    [(WEB_SERVER, EACH), (NO_MECHANISM, EACH), (WRONG_PASSWORD, EACH[:2]), (NO_TOKEN, EACH[:1])],
+)
+async def test_a_refusal_by_all_is_raised(
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    refusal: AuthenticationError,
+    refused: list[str],
+) -> None:
+    """A wrong password is sent to one other broker; if there is nothing to log in with, to none."""
+    nodes = FakeBrokers(nursery)
+    for address in EACH:
+        nodes.add(address).refusal = refusal
+    with pytest.raises(AuthenticationError, match=re.escape(str(refusal))) as caught:
+        await nodes.cluster(bootstrap_servers=",".join(EACH)).metadata(None)
+    assert nodes.refused == refused
+    assert (caught.value.code, caught.value.request) == (refusal.code, refusal.request)
+
+
+@pytest.mark.parametrize("worked", [False, True])
+@pytest.mark.parametrize("refusal", [WEB_SERVER, WRONG_PASSWORD])
+async def test_a_refusal_while_the_other_brokers_are_down(
+    nursery: trio.Nursery, autojump_clock: MockClock, refusal: AuthenticationError, *, worked: bool
+) -> None:
+    """If the settings have worked before, the others may answer later.
+
+    A password that may be wrong must not be sent again and again: it is final.
+    """
+    nodes = FakeBrokers(nursery)
+    other = nodes.add("b:1", metadata=metadata({}))
+    nodes.add("a:1").refusal = refusal
+    cluster = nodes.cluster(bootstrap_servers="b:1,a:1")
+    if worked:
+        await cluster.metadata(None)
+    other.up = False
+    await cluster.aclose()
+    lasting = refusal is WEB_SERVER and worked
+    with pytest.raises(ConnectionLostError if lasting else AuthenticationError) as caught:
+        await cluster.metadata(None)
+    assert str(refusal) in str(caught.value)
+    assert "no connection to b:1" in str(caught.value)
+
+
+async def test_a_wrong_password_is_sent_three_times_at_most(autojump_clock: MockClock) -> None:
+    """Twice to the first broker, which may not know a new user yet, and once to another one."""
+    sent = []
+
+    def note(request: Any) -> bool:
+        sent.append(trio.current_time())
+        return False
+
+    security = BrokerSecurity(users={"alice": "right"})
+    async with in_memory_cluster(3, security=security) as brokers:
+        for node in brokers.nodes.values():
+            node.slow(0.0, "sasl_authenticate", match=note)
+        config = config_for(
+            brokers,
+            security=Security(
+                protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="alice", password=WRONG
+            ),
+        )
+        cluster = Cluster(config, brokers.open_stream, random.Random(1))
+        began = trio.current_time()
+        with pytest.raises(AuthenticationError, match="SASL_AUTHENTICATION_FAILED"):
+            await cluster.metadata(None)
+        assert trio.current_time() - began < 2
+        await cluster.aclose()
+    assert len(sent) == 3
 
 
 def silent_cluster(nodes: FakeBrokers, brokers: int) -> FakeBroker:

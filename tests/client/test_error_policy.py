@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from kgroup.client.error_policy import (
@@ -13,11 +15,13 @@ from kgroup.client.error_policy import (
     TransportFailure,
     broker_error,
     failed_request,
+    others_to_ask,
     reaction_to,
     reaction_to_code,
 )
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
+    AuthenticationError,
     AuthorizationError,
     BrokerError,
     ConnectionLostError,
@@ -248,3 +252,16 @@ def test_an_error_belongs_to_the_request_that_it_answers() -> None:
     versions = BrokerError(-1, "UNKNOWN_SERVER_ERROR", "ApiVersions")
     assert failed_request(versions, Request.HEARTBEAT) is Request.HEARTBEAT
     assert failed_request(ConnectionLostError("gone"), Request.SYNC) is Request.SYNC
+
+
+def test_how_many_other_addresses_are_tried_after_a_refused_connection() -> None:
+    """Only what may be a wrong password, or the program's own failure, is limited."""
+    code = int(ErrorCode.SASL_AUTHENTICATION_FAILED)
+    for request, number, others in (
+        ("SASL login", code, 1),
+        (AuthenticationError.LOOKUP, code, 0),
+        ("SASL login", int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), math.inf),
+    ):
+        error = AuthenticationError(number, "NAME", request, "as scripted")
+        assert others_to_ask(error) == others
+    assert others_to_ask(AuthenticationError.in_tls("as scripted")) == math.inf

@@ -98,8 +98,11 @@ async def test_a_provider_that_is_away_is_asked_again_with_a_back_off(
     )
     await trio.sleep(0.1 * LIFETIME)
     assert logins.for_renewal() is None
-    with pytest.raises(AuthenticationError, match="nothing to log in with: Security.token raised"):
+    with pytest.raises(
+        AuthenticationError, match="nothing to log in with: Security.token raised"
+    ) as caught:
         await logins.for_new_connection()
+    assert caught.value.request == AuthenticationError.LOOKUP
     provider.away = False
     assert await logins.for_new_connection() != old
 
