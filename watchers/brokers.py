@@ -45,14 +45,21 @@ async def broker_watcher(
 
     Cancellation: at any time.
     """
-    interval = MAX_AGE
     while True:
-        # Until a multiple of the interval, so that the members of a process request together.
-        with trio.move_on_after(interval - trio.current_time() % interval):
+        # Until a multiple of the age, so that the members of a process request together.
+        with trio.move_on_after(MAX_AGE - trio.current_time() % MAX_AGE):
             await suspected()
-        interval = MAX_AGE
-        try:
-            await refresh()
-        except (BrokerError, TransportError) as error:
+        while (error := await _failure(refresh)) is not None:
             report(Request.METADATA, error, POLL_AGAIN)
-            interval = RETRY if isinstance(error, TransportError) else MAX_AGE
+            # The brokers stay suspected, so only this keeps the request from being repeated at once.
+            await trio.sleep(RETRY if isinstance(error, TransportError) else MAX_AGE)
+
+
+async def _failure(
+    refresh: Callable[[], Awaitable[object]],
+) -> BrokerError | TransportError | None:
+    try:
+        await refresh()
+    except (BrokerError, TransportError) as error:
+        return error
+    return None
