@@ -51,7 +51,7 @@ async def broker_watcher(
             await suspected()
         while (error := await _failure(refresh)) is not None:
             report(Request.METADATA, error, POLL_AGAIN)
-            # The brokers stay suspected, so only this keeps the request from being repeated at once.
+            # The brokers stay suspected, so only this keeps it from being repeated at once.
             await trio.sleep(RETRY if isinstance(error, TransportError) else MAX_AGE)
 
 
