@@ -21,10 +21,13 @@ import trio
 
 from kgroup.addresses import host_fault, port_fault
 from kgroup.errors import AuthenticationError, ConnectionLostError, ProtocolError
+from kgroup.wire.host_addresses import failed_addresses, open_in_order
 
 
 async def open_tcp(host: str, port: int) -> trio.SocketStream:
     """Open a TCP connection to the first of the host's addresses that accepts it (RFC 8305).
+
+    Those on which a connection has failed later, before its first request, are tried last.
 
     Small requests are sent at once (TCP_NODELAY, which trio sets).
 
@@ -41,6 +44,8 @@ async def open_tcp(host: str, port: int) -> trio.SocketStream:
         await trio.lowlevel.checkpoint()
         raise OSError(f"the port {port} of {host} {fault}")
     try:
+        if (host, port) in failed_addresses():
+            return await open_in_order(host, port)
         return await trio.open_tcp_stream(host, port)
     except UnicodeError as error:  # an international name that IDNA 2008 does not allow
         raise OSError(f"the host {host!r:.80} cannot be resolved: {error}") from error

@@ -43,6 +43,7 @@ from kgroup.version import VERSION
 from kgroup.wire.byte_streams import MAX_FRAME, FrameStream, discard_unsent
 from kgroup.wire.codec import decode_response, encode_request
 from kgroup.wire.entities import LostFieldError
+from kgroup.wire.host_addresses import Peer
 from kgroup.wire.login import (
     NO_SESSION,
     PLAINTEXT,
@@ -148,15 +149,17 @@ class Connection:
         """
         name = broker or f"{host}:{port}"
         version = SUPPORTED_REQUESTS[_NEGOTIATION].highest
-        with trio.move_on_after(timeout):
+        with trio.move_on_after(timeout) as waiting:
             while True:
                 step, hint = "no connection to", _no_hint
                 try:
                     transport = await opener(host, port)
                 except OSError as error:
                     raise ConnectionLostError(f"no connection to {name}: {_why(error)}") from error
+                peer = Peer(host, port, transport)
                 step, hint = "no TLS handshake with", _no_tls
-                stream = await security.secure(transport, host, name)
+                with peer.failing(waiting.deadline):
+                    stream = await security.secure(transport, host, name)
                 connection = cls(
                     stream,
                     transport=transport,
@@ -168,7 +171,8 @@ class Connection:
                 )
                 step, hint = "no response to ApiVersions from", connection._hint
                 try:
-                    await connection._identify(version)
+                    with peer.failing(waiting.deadline):
+                        await connection._identify(version)
                     if security.protocol.sasl:
                         if security.looks_up:
                             step = (
@@ -177,7 +181,9 @@ class Connection:
                         hint = _no_hint
                         given = await security.look_up()
                         step = "no login at"
-                        await connection._log_in(given)
+                        with peer.failing(waiting.deadline):
+                            await connection._log_in(given)
+                    peer.works()
                     return connection
                 except LoginRejectedError as rejected:
                     await connection.aclose()
