@@ -31,13 +31,18 @@ def named(text: str) -> str:
     return found[1] if found else "?"
 
 
+def fill(kafka: EmbeddedKafka) -> EmbeddedKafka:
+    """Make the topic of the page, with records."""
+    kafka.create_topic("orders", 2)
+    for partition in range(2):
+        kafka.append("orders", partition, [b"%d" % n for n in range(RECORDS)])
+    return kafka
+
+
 @pytest.fixture
 def kafka(embedded_kafka: EmbeddedKafka) -> EmbeddedKafka:
     """A broker with the topic of the page."""
-    embedded_kafka.create_topic("orders", 2)
-    for partition in range(2):
-        embedded_kafka.append("orders", partition, [b"%d" % n for n in range(RECORDS)])
-    return embedded_kafka
+    return fill(embedded_kafka)
 
 
 def run(text: str, kafka: EmbeddedKafka, folder: Path) -> None:
@@ -47,15 +52,10 @@ def run(text: str, kafka: EmbeddedKafka, folder: Path) -> None:
     exec(compile(text, "docs/spark.md", "exec"), {})  # noqa: S102 # our own text
 
 
-@pytest.mark.parametrize("text", GROUPS, ids=named)
-def test_a_program_with_a_group_runs(
-    spark: SparkSession,
-    kafka: EmbeddedKafka,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    text: str,
+def run_until_committed(
+    text: str, kafka: EmbeddedKafka, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program commits everything, and a shutdown ends it."""
+    """Run a program until it has committed everything, and shut its group down."""
     made: list[tuple[ConsumerGroup, trio.lowlevel.TrioToken]] = []
     enter = ConsumerGroup.__aenter__
 
@@ -70,12 +70,35 @@ def test_a_program_with_a_group_runs(
         for group, token in made:
             trio.from_thread.run_sync(group.shutdown, trio_token=token)
 
-    monkeypatch.setattr(ConsumerGroup, "__aenter__", entered)
-    watch = threading.Thread(target=end_it)
-    watch.start()
-    run(text, kafka, tmp_path)
-    watch.join()
+    with monkeypatch.context() as patch:
+        patch.setattr(ConsumerGroup, "__aenter__", entered)
+        watch = threading.Thread(target=end_it)
+        watch.start()
+        run(text, kafka, folder)
+        watch.join()
     assert _committed(kafka) == 2 * RECORDS
+
+
+@pytest.mark.parametrize("text", GROUPS, ids=named)
+def test_a_program_with_a_group_runs(
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+) -> None:
+    """The program commits everything, and a shutdown ends it."""
+    run_until_committed(text, kafka, tmp_path, monkeypatch)
+
+
+def test_the_shortest_program_writes_a_batch_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its driver died before the commit, the next one replaces what was written."""
+    for _ in range(2):  # the second broker has the same records, and no commit
+        with EmbeddedKafka() as kafka:
+            run_until_committed(GROUPS[0], fill(kafka), tmp_path, monkeypatch)
+    assert spark.read.parquet(str(tmp_path)).count() == 2 * RECORDS
 
 
 def test_the_other_programs_run(
