@@ -81,8 +81,9 @@ def test_a_store_that_returns_old_offsets_is_found() -> None:
     with pytest.raises(SimulationError) as raised:
         check(SCENARIO, range(3), partial(wrong, by=-3), processes=1, most_runs=0)
     assert re.search(
-        r"invariant 15 broken at .*: m\d in generation \d+ processed the record \d+ of \S+ again,"
-        r" which m\d in generation \d+ had processed at \S+ s; its `starts` had returned \d+\. ",
+        r"invariant 15 broken at .*: m\d in generation \d+ processed the record at offset \d+ of"
+        r" \S+ again, which m\d in generation \d+ had processed at \S+ s; its"
+        r" `starts` had returned \d+\. ",
         str(raised.value),
     )
 
@@ -92,8 +93,8 @@ def test_a_store_that_returns_later_offsets_is_found() -> None:
     with pytest.raises(SimulationError) as raised:
         check(SCENARIO, range(3), partial(wrong, by=1), processes=1, most_runs=0)
     assert re.search(
-        r"invariant 7 broken at .*the record \d+ has not been processed: m\d in generation \d+"
-        r" began at \d+, which its `starts` had returned",
+        r"invariant 7 broken at .*the record at offset \d+ has not been processed: m\d in"
+        r" generation \d+ began at \d+, which its `starts` had returned",
         str(raised.value),
     )
 

@@ -128,8 +128,8 @@ class Handovers(Check):
         if held.member_id not in group.members and held.member_id not in group.replaced:
             self.report(
                 entry.at,
-                f"{held} processed the record {entry.offset} of {entry.partition} after it had been"
-                " evicted",
+                f"{held} processed the record at offset {entry.offset} of {entry.partition} after"
+                " it had been evicted",
                 partition=entry.partition,
                 offset=entry.offset,
             )

@@ -218,7 +218,7 @@ class Losses(Check):
                 self.report(
                     entry.at,
                     f"{entry.process or request.member_id} committed {partition} at {offset},"
-                    f" but the record {log.upto} has not been processed"
+                    f" but the record at offset {log.upto} has not been processed"
                     f"{self._passed(request.group_id, partition)}",
                     partition=partition,
                     offset=log.upto,
@@ -250,8 +250,8 @@ class Losses(Check):
             if upto < end:
                 self.report(
                     entry.at,
-                    f"{partition} ends at {end}, but the record {upto} has not been processed"
-                    f"{self._passed(entry.group_id, partition)}",
+                    f"{partition} ends at {end}, but the record at offset {upto} has not been"
+                    f" processed{self._passed(entry.group_id, partition)}",
                     partition=partition,
                     offset=upto,
                 )

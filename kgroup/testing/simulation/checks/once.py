@@ -62,10 +62,10 @@ class ProcessedOnce(Check):
         first, at = before
         self.report(
             entry.at,
-            f"{held} processed the record {entry.offset} of {partition} again, which {first} had"
-            f" processed at {at:.3f} s; {self._start(held, partition)}. A program that keeps"
-            " offsets of its own changes result and offset in one transaction, and starts there;"
-            " one that may process a record again is simulated with exactly_once=False"
+            f"{held} processed the record at offset {entry.offset} of {partition} again, which"
+            f" {first} had processed at {at:.3f} s; {self._start(held, partition)}. A program that"
+            " keeps offsets of its own changes result and offset in one transaction, and starts"
+            " there; one that may process a record again is simulated with exactly_once=False"
             " (--no-exactly-once)",
             partition=partition,
             offset=entry.offset,

@@ -205,7 +205,7 @@ class Repetitions(Check):
         if programs.has_old_commit(entry.group_id, partition):
             return
         acknowledged = programs.acknowledged[entry.group_id].get(partition, 0)
-        who = f"{entry.process} got the record {entry.first} of {partition} in generation"
+        who = f"{entry.process} got the record at offset {entry.first} of {partition} in generation"
         if entry.first < acknowledged:
             self.report(
                 entry.at,

@@ -44,8 +44,8 @@ class Transactions(Check):
                 how = "is open" if log.is_open(offset) else "was aborted"
                 self.report(
                     entry.at,
-                    f"{held} was handed out the record {offset} of {entry.partition}, whose"
-                    f" transaction {how}",
+                    f"{held} was handed out the record at offset {offset} of {entry.partition},"
+                    f" whose transaction {how}",
                     partition=entry.partition,
                     offset=offset,
                 )

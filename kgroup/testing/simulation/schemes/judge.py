@@ -135,7 +135,7 @@ class Judge:
         self._report(
             2,
             entry.at,
-            f"{entry.process} {did} the record {offset} of {partition}, which {whose}",
+            f"{entry.process} {did} the record at offset {offset} of {partition}, which {whose}",
             life,
             partition,
             taken_at,
@@ -150,8 +150,8 @@ class Judge:
             self._report(
                 8,
                 entry.at,
-                f"{entry.process} got the record {entry.first} of {partition}, although {highest}"
-                " had been stored",
+                f"{entry.process} got the record at offset {entry.first} of {partition}, although"
+                f" {highest} had been stored",
                 partition,
                 entry.first,
                 entry.at,
@@ -206,8 +206,8 @@ class Judge:
             self._report(
                 7,
                 at,
-                f"{process} stored {partition} at {offset}, but the record {upto} has not been"
-                " processed",
+                f"{process} stored {partition} at {offset}, but the record at offset {upto} has"
+                " not been processed",
                 partition,
                 offset,
             )
@@ -223,7 +223,8 @@ class Judge:
                 self._report(
                     7,
                     entry.at,
-                    f"{partition} ends at {end}, but the record {upto} has not been processed",
+                    f"{partition} ends at {end}, but the record at offset {upto} has not been"
+                    " processed",
                     partition,
                     "end",
                 )

@@ -54,7 +54,7 @@ def test_records_of_the_deleted_topic_do_not_count_for_the_new_one() -> None:
     story.process("a", P0, 0, 5, creation=1)
     story.commit("a", P0, 5)
     assert story.broken(Losses) == [
-        "a committed orders-0 at 5, but the record 0 has not been processed"
+        "a committed orders-0 at 5, but the record at offset 0 has not been processed"
     ]
 
 

@@ -186,7 +186,7 @@ def test_work_of_an_evicted_member_breaks_it() -> None:
     story.process("a", P0, 0, 1)
     (what,) = story.broken(Handovers)
     assert what == (
-        "a in generation 1 processed the record 0 of orders-0 after it had been evicted"
+        "a in generation 1 processed the record at offset 0 of orders-0 after it had been evicted"
     )
 
 

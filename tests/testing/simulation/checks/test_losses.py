@@ -17,7 +17,7 @@ def test_a_commit_before_processing_breaks_it() -> None:
     story.commit("a", P0, 5)
     story.commit("a", P0, 5)
     (what,) = story.broken(Losses)
-    assert what == "a committed orders-0 at 5, but the record 3 has not been processed"
+    assert what == "a committed orders-0 at 5, but the record at offset 3 has not been processed"
 
 
 def test_a_start_that_passes_a_record_is_named() -> None:
@@ -33,8 +33,8 @@ def test_a_start_that_passes_a_record_is_named() -> None:
     story.settle({P0: 5, P1: 3})
     why = "has not been processed: a in generation 1 began at 3, which its `starts` had returned"
     assert story.broken(Losses) == [
-        f"a committed orders-0 at 5, but the record 0 {why}",
-        "orders-1 ends at 3, but the record 2 has not been processed",
+        f"a committed orders-0 at 5, but the record at offset 0 {why}",
+        "orders-1 ends at 3, but the record at offset 2 has not been processed",
     ]
 
 
@@ -68,9 +68,9 @@ def test_what_is_not_processed_or_not_committed_at_the_end_breaks_it() -> None:
     story.work("a", P0, 0, 5)
     story.settle({P0: 6, P1: 2})
     assert story.broken(Losses) == [
-        "orders-0 ends at 6, but the record 5 has not been processed",
+        "orders-0 ends at 6, but the record at offset 5 has not been processed",
         "orders-0 ends at 6, but is committed only at 5",
-        "orders-1 ends at 2, but the record 0 has not been processed",
+        "orders-1 ends at 2, but the record at offset 0 has not been processed",
         "orders-1 ends at 2, but is committed only at 0",
     ]
 
@@ -82,8 +82,8 @@ def test_a_program_that_reports_nothing_loses_everything() -> None:
     story.commit("a", P0, 5)
     story.settle({P0: 5, P1: 1})
     assert story.broken(Losses) == [
-        "a committed orders-0 at 5, but the record 0 has not been processed",
-        "orders-1 ends at 1, but the record 0 has not been processed",
+        "a committed orders-0 at 5, but the record at offset 0 has not been processed",
+        "orders-1 ends at 1, but the record at offset 0 has not been processed",
         "orders-1 ends at 1, but is committed only at 0",
     ]
 
@@ -96,7 +96,7 @@ def test_the_first_commit_is_checked() -> None:
     story.work("b", P1, 0, 1)
     story.delete()
     (what,) = story.broken(Losses)
-    assert what == "a committed orders-0 at 5, but the record 0 has not been processed"
+    assert what == "a committed orders-0 at 5, but the record at offset 0 has not been processed"
 
 
 def test_where_nothing_can_be_read_nothing_is_lost() -> None:
@@ -113,7 +113,7 @@ def test_a_group_that_was_left_by_all_has_to_process_what_it_read() -> None:
     story.group("Empty", {}, topics={})
     story.settle({P0: 6})
     assert story.broken(Losses) == [
-        "orders-0 ends at 6, but the record 5 has not been processed",
+        "orders-0 ends at 6, but the record at offset 5 has not been processed",
         "orders-0 ends at 6, but is committed only at 5",
     ]
 

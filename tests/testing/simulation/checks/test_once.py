@@ -48,7 +48,9 @@ def test_a_repeated_record_breaks_it(
 def test_one_violation_is_reported_for_a_generation_and_a_partition() -> None:
     """It names the first record, both owners, and the start."""
     (what,) = repeated(own_starts=True, exactly_once=None).broken(ProcessedOnce)
-    assert "b in generation 2 processed the record 3 of orders-0 again, which a in " in what
+    assert (
+        "b in generation 2 processed the record at offset 3 of orders-0 again, which a in " in what
+    )
     assert "started at 3" in what
 
 

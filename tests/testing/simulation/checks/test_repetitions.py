@@ -42,7 +42,7 @@ def test_a_record_before_an_acknowledged_commit_breaks_it() -> None:
     story.work("a", P0, 0, 5)
     story.hand_out("a", P0, 4, 6)
     (what,) = story.broken(Repetitions)
-    assert "got the record 4 of orders-0 in generation 1, although a commit at 5" in what
+    assert "got the record at offset 4 of orders-0 in generation 1, although a commit at 5" in what
 
 
 def test_an_unacknowledged_commit_promises_nothing() -> None:

@@ -137,5 +137,8 @@ def test_what_a_frozen_program_holds_is_nobodys_fault() -> None:
     assert judge(entries).twice == 1
     found = judge([*entries, handed(8.0, "m1", 2, 3)])
     assert [str(one) for one in found.violations] == [
-        "invariant 2 broken at 8.000 s: m1 was handed the record 2 of orders-0, which m2 has taken"
+        (
+            "invariant 2 broken at 8.000 s: m1 was handed the record at offset 2 of orders-0, which"
+            " m2 has taken"
+        )
     ]
