@@ -976,6 +976,22 @@ class BatchCancelled(_BatchEvent):
 
 
 @attrs.frozen(kw_only=True)
+class UnsafeInterruptHandler(Event):
+    """Ctrl-C in a Spark program on trio would break its event loop: PySpark handles SIGINT."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    def message(self) -> str:
+        """See ``Event``."""
+        return (
+            "SIGINT has PySpark's handler, which raises KeyboardInterrupt in whatever code runs,"
+            " trio's included: at Ctrl-C the member would not leave the group. Make the session"
+            " before trio.run(), and then call signal.signal(signal.SIGINT,"
+            " signal.default_int_handler); or receive the signal by trio.open_signal_receiver()"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class JobStillRunning(Event):
     """A cancelled batch is still running: its function, or tasks of its Spark jobs.
 

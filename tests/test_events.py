@@ -53,6 +53,7 @@ from kgroup.events import (
     TaskStillRunning,
     TopicsMissing,
     TopicsRefused,
+    UnsafeInterruptHandler,
 )
 from kgroup.types import Assignment, Cause, End, TopicPartition
 
@@ -113,6 +114,17 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         (
             "job group g was cancelled 5 s ago and is still running; the generation cannot end"
             " before it"
+        ),
+    ),
+    (
+        UnsafeInterruptHandler,
+        {},
+        WARNING,
+        (
+            "SIGINT has PySpark's handler, which raises KeyboardInterrupt in whatever code runs,"
+            " trio's included: at Ctrl-C the member would not leave the group. Make the session"
+            " before trio.run(), and then call signal.signal(signal.SIGINT,"
+            " signal.default_int_handler); or receive the signal by trio.open_signal_receiver()"
         ),
     ),
     (Joining, {"reason": "because"}, INFO, "joining: because"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kgroup import arguments
-from kgroup.events import JobStillRunning
+from kgroup.events import JobStillRunning, UnsafeInterruptHandler
 from kgroup.functions import check_plain
 from kgroup.generation.generation import Generation
 from kgroup.spark.batch import IN_A_THREAD, ON_FRAME, MicroBatch
@@ -122,6 +124,7 @@ def batches(
         backend=backend,
         parallelism=parallelism,
     )
+    _report_interrupt_handler(generation)
     name = f"kgroup-spark-{generation.group_id}-{generation.epoch}"
     engine = SparkEngine(
         spark,
@@ -138,6 +141,18 @@ def batches(
         ),
     )
     return Batches(generation, engine, limits, pace, partitions)
+
+
+def _report_interrupt_handler(generation: Generation) -> None:
+    """Report PySpark's handler of SIGINT, beside which trio does not install its own.
+
+    Source: PySpark's ``SparkContext._do_init``; trio's ``KIManager.install``.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return  # signal handlers run in the main thread only
+    handler = signal.getsignal(signal.SIGINT)
+    if (getattr(handler, "__module__", None) or "").startswith("pyspark."):
+        generation.emit(UnsafeInterruptHandler)
 
 
 async def foreach_batch(

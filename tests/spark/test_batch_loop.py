@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -29,6 +31,7 @@ from kgroup.events import (
     BatchFailed,
     PartitionsNotRead,
     RequestFailed,
+    UnsafeInterruptHandler,
 )
 from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
@@ -244,6 +247,31 @@ async def test_foreach_batch_checks_its_function_first(foreach: Any, fn: Any) ->
     with pytest.raises(ArgumentError, match="^fn="):
         call = foreach(None, None, fn)
         await call
+
+
+def of_pyspark(*_: object) -> None:
+    """A handler of SIGINT, as a SparkContext sets it."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("module", "reported"), [("pyspark.core.context", 1), ("pyspark.context", 1), ("__main__", 0)]
+)
+async def test_pyspark_s_handler_of_ctrl_c_is_reported(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, module: str, reported: int
+) -> None:
+    """Beside it trio does not protect the event loop; a program's own handler is its own affair."""
+    monkeypatch.setattr(of_pyspark, "__module__", module)
+    jobs: Any = SimpleNamespace(running_tasks=len)
+    spark: Any = None
+    before = signal.signal(signal.SIGINT, of_pyspark)
+    try:
+        async with harness() as here:
+            async with here.group() as group:
+                api.batches(await group.next(), spark, backend="jvm", jobs=jobs)
+            assert len(here.events_of(UnsafeInterruptHandler)) == reported
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def test_a_batch_that_is_not_run_is_not_skipped(autojump_clock: MockClock) -> None:

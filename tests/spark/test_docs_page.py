@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import signal
 import threading
 import time
 from pathlib import Path
@@ -46,10 +49,21 @@ def kafka(embedded_kafka: EmbeddedKafka) -> EmbeddedKafka:
 
 
 def run(text: str, kafka: EmbeddedKafka, folder: Path) -> None:
-    """Run a program in this process."""
+    """Run a program in this process; what it does with SIGINT is undone."""
     text = text.replace("localhost:9092", kafka.bootstrap_servers)
     text = text.replace("/data/orders", str(folder))
-    exec(compile(text, "docs/spark.md", "exec"), {})  # noqa: S102 # our own text
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        exec(compile(text, "docs/spark.md", "exec"), {})  # noqa: S102 # our own text
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def wait_until_committed(kafka: EmbeddedKafka) -> None:
+    """Wait for the commit of all records, or for a deadline."""
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline and _committed(kafka) < 2 * RECORDS:
+        time.sleep(0.05)
 
 
 def run_until_committed(
@@ -64,9 +78,7 @@ def run_until_committed(
         return await enter(group)
 
     def end_it() -> None:
-        deadline = time.monotonic() + TIMEOUT
-        while time.monotonic() < deadline and _committed(kafka) < 2 * RECORDS:
-            time.sleep(0.05)
+        wait_until_committed(kafka)
         for group, token in made:
             trio.from_thread.run_sync(group.shutdown, trio_token=token)
 
@@ -99,6 +111,35 @@ def test_the_shortest_program_writes_a_batch_again(
         with EmbeddedKafka() as kafka:
             run_until_committed(GROUPS[0], fill(kafka), tmp_path, monkeypatch)
     assert spark.read.parquet(str(tmp_path)).count() == 2 * RECORDS
+
+
+def test_ctrl_c_ends_the_program_on_trio(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its member leaves, and Ctrl-C surfaces, although a session has set a handler of its own."""
+
+    def interrupt() -> None:
+        wait_until_committed(kafka)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    (text,) = (text for text in GROUPS if "trio.run" in text)
+    caplog.set_level(logging.INFO, "kgroup")
+    before = signal.signal(signal.SIGINT, of_pyspark)
+    try:
+        watch = threading.Thread(target=interrupt)
+        watch.start()
+        with pytest.raises(KeyboardInterrupt):
+            run(text, kafka, tmp_path)
+        watch.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "left the group" in caplog.text
+    assert "SIGINT" not in caplog.text
+
+
+def of_pyspark(*_: object) -> None:
+    """A handler like a new SparkContext's."""
+    raise KeyboardInterrupt
 
 
 def test_the_other_programs_run(
