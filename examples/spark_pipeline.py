@@ -45,7 +45,7 @@ def parse(lines: DataFrame, batch: MicroBatch) -> DataFrame:
         "partition",
         F.create_map(*map(F.lit, began))[F.col("partition")].alias("began"),
         value.alias("line"),
-        F.to_timestamp(part(1)).alias("time"),
+        F.try_to_timestamp(part(1)).alias("time"),
         part(2).alias("user"),
         part(3).alias("page"),
         part(4).cast("int").alias("milliseconds"),

@@ -29,6 +29,9 @@ MOST_CANCELLED: Final = 1000
 """So many cancelled groups are remembered, as by Spark itself
 (``spark.scheduler.numCancelledJobGroupsToTrack``). A group's call begins soon or never."""
 
+STOPPED: Final = "the Spark session was stopped; make a new one"
+"""What is said of a session that runs nothing any more."""
+
 
 def forget_oldest(cancelled: dict[str, float]) -> None:
     """Forget all but the last `MOST_CANCELLED` groups that were cancelled; in any thread."""

@@ -35,6 +35,7 @@ from kgroup.spark.cancellable_jobs import (
     KILL_TIMEOUT,
     KILL_TIMEOUT_DEFAULT,
     MONITOR_PERIOD,
+    STOPPED,
     JobGroupCancelledError,
     forget_oldest,
 )
@@ -84,7 +85,7 @@ class ClassicJobs:
                 " SparkContext is created"
             )
         if context._jsc is None:  # noqa: SLF001
-            raise UsageError("the Spark session was stopped; make a new one")
+            raise UsageError(STOPPED)
         self._context = context
         self._cancelled: dict[str, float] = {}
         self._calls: set[str] = set()
@@ -121,7 +122,10 @@ class ClassicJobs:
 
         Raises:
             JobGroupCancelledError: the group was cancelled; the function was not called.
+            UsageError: the session was stopped; the function was not called.
         """
+        if not self._alive():
+            raise UsageError(STOPPED)
         with self._in_group(group, description):
             if group in self._cancelled:
                 raise JobGroupCancelledError(group)

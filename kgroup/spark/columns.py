@@ -139,7 +139,8 @@ TABLE: Final[Mapping[str, Column]] = {
             lambda run: pyarrow.repeat(pyarrow.scalar(run.partition, _INT), len(run.messages)),
         ),
         Column("offset", "bigint", _LONG, lambda run: pyarrow.array(run.offsets)),
-        Column("timestamp", "timestamp", _TIMESTAMP, _timestamps),
+        # Not "timestamp", to which spark.sql.timestampType may give the type without a time zone.
+        Column("timestamp", "timestamp_ltz", _TIMESTAMP, _timestamps),
         Column("timestampType", "int", _INT, _timestamp_types),
         Column("headers", "array<struct<key:string,value:binary>>", _HEADERS, _headers),
     )
@@ -191,7 +192,7 @@ def spark_schema(columns: Iterable[str]) -> StructType:
         "string": StringType(),
         "int": IntegerType(),
         "bigint": LongType(),
-        "timestamp": TimestampType(),
+        "timestamp_ltz": TimestampType(),
         TABLE["headers"].spark: ArrayType(pair),
     }
     return StructType([StructField(name, types[TABLE[name].spark]) for name in columns])

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 import attrs
 import pyarrow
 
-from kgroup.errors import ConfigError
+from kgroup.errors import ConfigError, UsageError
+from kgroup.spark.cancellable_jobs import STOPPED
 from kgroup.spark.columns import DEFAULT, check_columns, ddl
 from kgroup.spark.jvm import jvm_frame
 from kgroup.spark.offset_ranges import PARALLELISM, OffsetRange, in_order, pack, split
@@ -95,9 +96,10 @@ def frame(
             not count.
 
     Raises:
-        UsageError: two ranges overlap.
+        UsageError: two ranges overlap, or the session was stopped.
         ConfigError: an unknown column or backend; or a setting that the backend cannot use.
     """
+    refuse_stopped(spark)
     names = check_columns(columns)
     if backend not in BACKENDS:
         raise ConfigError("backend", backend, f"it must be one of {', '.join(BACKENDS)}")
@@ -137,11 +139,12 @@ def read_ranges(
         parallelism: how many tasks read; by default as many as Spark runs at once.
 
     Raises:
-        UsageError: two ranges overlap.
+        UsageError: two ranges overlap, or the session was stopped.
         ConfigError: an unknown column; or ``parallelism`` is not allowed.
     """
     from kgroup.spark.source import NAME, KgroupSource, options_of
 
+    refuse_stopped(spark)
     PARALLELISM.check("parallelism", parallelism)
     options = options_of(
         in_order(ranges),
@@ -151,6 +154,17 @@ def read_ranges(
     )
     spark.dataSource.register(KgroupSource)
     return spark.read.format(NAME).options(**options).load()
+
+
+def refuse_stopped(spark: SparkSession) -> None:
+    """Refuse a classic session that was stopped; PySpark raises an AttributeError for it.
+
+    Raises:
+        UsageError: it was stopped.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is not None and context._jsc is None:  # noqa: SLF001 # no public way
+        raise UsageError(STOPPED)
 
 
 def slots_of(spark: SparkSession) -> int | None:

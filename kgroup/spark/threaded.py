@@ -7,11 +7,13 @@ rebalance can cancel its jobs; the program's thread waits for it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 import trio
 
+from kgroup.errors import StaleGenerationError
 from kgroup.functions import check_plain
 from kgroup.spark import api, batch, batch_loop
 from kgroup.spark.batch import IN_A_THREAD, ON_FRAME, BatchStage
@@ -248,6 +250,11 @@ def foreach_batch(
     """
     check_plain("fn", fn, ON_FRAME, instead=IN_A_THREAD)
     with generation.scope():
-        for one in batches(generation, spark, **settings):
-            one.run(fn, one)
-            one.commit()
+        loop = batches(generation, spark, **settings)
+        try:
+            for one in loop:
+                one.run(fn, one)
+                one.commit()
+        finally:
+            with suppress(StaleGenerationError):  # the group is closed, and the loop with it
+                loop.close()

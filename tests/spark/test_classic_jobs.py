@@ -313,3 +313,7 @@ def test_a_session_that_was_stopped_is_refused_and_runs_nothing(
     assert jobs.running_tasks("stopped") == 0
     with pytest.raises(UsageError, match="was stopped"):
         ClassicJobs(spark)
+    called: list[int] = []
+    with pytest.raises(UsageError, match="was stopped"):
+        jobs.call("next", "a batch", called.append, 1)
+    assert not called

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 BEGIN: Final = datetime(2026, 11, 21, 10, 15, tzinfo=UTC)
 PAGES: Final = {"/": "home", "/basket": "shop", "/pay": "shop", "/help": "service", "/new": None}
-NO_VISITS: Final = ("", "no visit", "2026-11-21T10:15:03Z alice /basket soon", "2026-21-11T")
+NO_VISITS: Final = (
+    "",
+    "no visit",
+    "2026-11-21T10:15:03Z alice /basket soon",
+    "2026-21-11T",
+    "2026-13-45T99:99:99Z alice /basket 34",
+)
 
 pytestmark = pytest.mark.timeout(1000)
 

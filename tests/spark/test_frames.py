@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from kgroup.errors import ConfigError
+from kgroup.errors import ConfigError, UsageError
 from kgroup.spark.columns import ALL, DEFAULT, spark_schema
 from kgroup.spark.frames import frame, read_counter, read_ranges
 from kgroup.spark.offset_ranges import OffsetRange
@@ -54,6 +55,28 @@ def topic(real_kafka: Any) -> str:
 def rows(frame: DataFrame) -> list[Any]:
     """All rows in the order of the log."""
     return frame.orderBy("partition", "offset").collect()
+
+
+@pytest.mark.parametrize("ranges", [[], [OffsetRange("t", 0, 0, 1)]])
+def test_the_types_do_not_depend_on_the_session(
+    spark: SparkSession, ranges: list[OffsetRange]
+) -> None:
+    """A timestamp is that of Spark's own source, whatever ``timestamp`` means in its SQL."""
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        settings = ReaderSettings(bootstrap_servers="127.0.0.1:1")
+        assert frame(spark, ranges, settings, columns=ALL).schema == spark_schema(ALL)
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+
+
+def test_a_frame_of_a_stopped_session_is_refused() -> None:
+    """The error says what happened; PySpark's is about an attribute of None."""
+    stopped: Any = SimpleNamespace(_sc=SimpleNamespace(_jsc=None))
+    settings = ReaderSettings(bootstrap_servers="127.0.0.1:1")
+    for make in (frame, read_ranges):
+        with pytest.raises(UsageError, match="the Spark session was stopped; make a new one"):
+            make(stopped, [OffsetRange("t", 0, 0, 1)], settings, parallelism=1)
 
 
 @pytest.mark.parametrize(

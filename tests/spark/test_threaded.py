@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 
 from kgroup.background.event_loop import Call
+from kgroup.errors import StaleGenerationError
+from kgroup.spark import threaded
 from kgroup.spark.threaded import Batches
 from tests.brokers import EMBEDDED, Kafka
 from tests.threaded.harness import SOON, Harness
@@ -64,3 +68,42 @@ def test_an_interrupted_wait_loses_no_batch(kafka: Kafka, monkeypatch: pytest.Mo
         interrupt()
         batches.close()
         assert list(batches) == []
+
+
+class FailingLoop:
+    """A loop of one batch; the batch, whose run fails; and the generation of both."""
+
+    def __init__(self, group_is_closed: bool) -> None:
+        self.closed = 0
+        self._group_is_closed = group_is_closed
+
+    def __iter__(self) -> Iterator[FailingLoop]:
+        """The only batch."""
+        return iter([self])
+
+    def run(self, fn: object, *args: object) -> None:
+        """Fail."""
+        del fn, args
+        raise LookupError("the sink is away")
+
+    def close(self) -> None:
+        """Count the call."""
+        self.closed += 1
+        if self._group_is_closed:
+            raise StaleGenerationError("the group is closed", None)
+
+    def scope(self) -> AbstractContextManager[None]:
+        """A block."""
+        return nullcontext()
+
+
+@pytest.mark.parametrize("group_is_closed", [False, True])
+def test_foreach_batch_closes_its_loop(
+    monkeypatch: pytest.MonkeyPatch, group_is_closed: bool
+) -> None:
+    """If the function raises, the partitions are released, and its error is what surfaces."""
+    loop: Any = FailingLoop(group_is_closed)
+    monkeypatch.setattr(threaded, "batches", lambda *_: loop)
+    with pytest.raises(LookupError):
+        threaded.foreach_batch(loop, loop, lambda df, batch: None)
+    assert loop.closed == 1
