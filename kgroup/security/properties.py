@@ -44,7 +44,7 @@ _OBJECTS: Final[Mapping[str, str]] = {
     "offset_commit_cb": f"{_IN_AN_EVENT}: Committed and CommitRefused among them",
     "error_cb": f"{_IN_AN_EVENT}: RequestFailed and RecordSourceFailed among them",
     "background_event_cb": _IN_AN_EVENT,
-    "throttle_cb": "kgroup waits by itself for as long as a broker says",
+    "throttle_cb": "kgroup slows down by itself where a broker throttles it",
     "stats_cb": "kgroup has metrics of its own (docs/metrics.md)",
     "oauth_cb": _LOGIN,
     "oauthbearer_token_refresh_cb": _LOGIN,

@@ -420,7 +420,7 @@ def test_a_token_that_the_program_gives() -> None:
         ({"client.id": ["hunter2"]}, "the value of 'client.id' must be a text"),
         ({"on_commit": print}, "'on_commit' is no .* leave it out: .*on_event=.* CommitRefused"),
         ({"error_cb": print}, "'error_cb' .* leave it out: .*on_event=.* RequestFailed"),
-        ({"throttle_cb": print}, "'throttle_cb' .* leave it out: kgroup waits by itself"),
+        ({"throttle_cb": print}, "'throttle_cb' .* leave it out: kgroup slows down by itself"),
         ({"stats_cb": print}, "'stats_cb' .* leave it out: .*docs/metrics.md"),
         ({"oauth_cb": print}, "'oauth_cb' .* leave it out: .*Security.*token=function"),
         ({"logger": logging.getLogger("x")}, "'logger' .* the logger 'kgroup.librdkafka'"),
