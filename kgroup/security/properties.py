@@ -34,16 +34,16 @@ _LOGGER: Final = logging.getLogger("kgroup.security.properties")
 _PROVIDER_SETTINGS: Final = "config.providers."
 _STORES: Final = {"truststore": "ca", "keystore": "certificate"}
 _LONGEST_NAME: Final = 1000
-_IN_AN_EVENT: Final = "a function that is given as on_event= gets every event (docs/events.md)"
-_LOG: Final = "librdkafka's messages go to the logger 'kgroup.librdkafka': configure that one"
+_EVENTS: Final = "on_event= takes a function that is called with every event (docs/events.md)"
+_LOG: Final = "librdkafka's messages go to the logger 'kgroup.librdkafka'"
 _LOGIN: Final = "give GroupConfig.from_properties(..., security=Security(..., token=function))"
 _LOOP: Final = "each rebalance ends a generation, and begins another one (docs/coming_from.md)"
 _PRODUCER: Final = "it is a producer's"
 _OBJECTS: Final[Mapping[str, str]] = {
-    "on_commit": f"{_IN_AN_EVENT}: Committed and CommitRefused among them",
-    "offset_commit_cb": f"{_IN_AN_EVENT}: Committed and CommitRefused among them",
-    "error_cb": f"{_IN_AN_EVENT}: RequestFailed and RecordSourceFailed among them",
-    "background_event_cb": _IN_AN_EVENT,
+    "on_commit": f"{_EVENTS}, Committed and CommitRefused among them",
+    "offset_commit_cb": f"{_EVENTS}, Committed and CommitRefused among them",
+    "error_cb": f"{_EVENTS}, RequestFailed and RecordSourceFailed among them",
+    "background_event_cb": _EVENTS,
     "throttle_cb": "kgroup slows down by itself where a broker throttles it",
     "stats_cb": "kgroup has metrics of its own (docs/metrics.md)",
     "oauth_cb": _LOGIN,
