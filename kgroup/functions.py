@@ -31,6 +31,8 @@ ON_RECORD: Final = ("generation", "message")
 """What a function for single records is called with."""
 ON_FAILURE: Final = ("message", "error")
 """What a function that puts a record aside is called with."""
+_MOST_ITEMS: Final = 1000
+"""How many items of a collection are looked at; a function may return a million rows."""
 _ON_EVENT: Final = ("event",)
 _PLAIN_HANDLER: Final = (
     "nothing awaits it, because events are emitted in the middle of other work; give a plain"
@@ -201,9 +203,9 @@ def check_result(fn: Callable[..., object], returned: object, instead: str) -> N
     """
     items: Iterable[object] = ()
     if isinstance(returned, (list, tuple, set, frozenset)):
-        items = returned
+        items = itertools.islice(returned, _MOST_ITEMS)
     elif isinstance(returned, dict):
-        items = returned.values()
+        items = itertools.islice(returned.values(), _MOST_ITEMS)
     if faults := [fault for one in (returned, *items) if (fault := _undone(one, instead))]:
         raise UsageError(f"{name_of(fn)} returned {short_repr(returned)}{faults[0]}")
 

@@ -20,15 +20,14 @@ from typing import Final, NoReturn
 
 import trio
 
-from kgroup.client.error_policy import POLL_AGAIN, Request
+from kgroup.client.error_policy import POLL_AGAIN, Request, until_next_login
 from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError
 
 MAX_AGE: Final = 300.0
 """Seconds between two requests, as in Java's client by default."""
 RETRY: Final = 30.0
-"""Seconds after which a request is repeated if no broker responded. What was refused is repeated
-later: an account may be locked after some logins with a wrong password."""
+"""Seconds after which a request that failed is repeated, or later if the login was refused."""
 
 
 async def broker_watcher(
@@ -52,7 +51,7 @@ async def broker_watcher(
         while (error := await _failure(refresh)) is not None:
             report(Request.METADATA, error, POLL_AGAIN)
             # The brokers stay suspected, so only this keeps it from being repeated at once.
-            await trio.sleep(RETRY if isinstance(error, TransportError) else MAX_AGE)
+            await trio.sleep(max(RETRY, until_next_login(error)))
 
 
 async def _failure(

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import trio
 
-from kgroup.client.error_policy import POLL_AGAIN, Request
+from kgroup.client.error_policy import POLL_AGAIN, Request, until_next_login
 from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError, short_list
 from kgroup.types import Cause, End, TopicInfo
@@ -99,6 +99,8 @@ async def partition_watcher(
             if str(error) != reported:
                 reported = str(error)
                 report(Request.METADATA, error, POLL_AGAIN)
+            if wait := until_next_login(error):
+                await trio.sleep(wait)
             continue
         reported = ""
         found = changes(baseline, now)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from kgroup.client.error_policy import POLL_AGAIN, Request
+from kgroup.client.error_policy import POLL_AGAIN, Request, until_next_login
 from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError, short_list
 from kgroup.types import Cause, End
@@ -46,6 +46,8 @@ async def subscription_watcher(
             if str(error) != reported:
                 reported = str(error)
                 report(Request.METADATA, error, POLL_AGAIN)
+            if wait := until_next_login(error):
+                await trio.sleep(wait)
             continue
         reported = ""
         # A topic counts as deleted only after two consecutive polls miss it: a broker that has

@@ -82,13 +82,17 @@ class Bridge:
     # In asyncio's loop.
 
     async def call(
-        self, fn: Callable[[], Awaitable[T]], take_back: Callable[[T], object] | None = None
+        self,
+        fn: Callable[[], Awaitable[T]],
+        take_back: Callable[[T], object] | None = None,
+        on_cancelled: Callable[[], object] = lambda: None,
     ) -> T:
         """Call an async function in the background thread, and wait for its result.
 
         Args:
             fn: the function.
             take_back: called with the result if the task was cancelled meanwhile.
+            on_cancelled: called when the task learns that it was cancelled.
 
         Raises:
             LoopEndedError: the background thread ended before the call did.
@@ -100,7 +104,7 @@ class Bridge:
             a result that can be taken back is, in place of that.
         """
         self.check_loop()
-        call, cancelled = await self._settled(fn)
+        call, cancelled = await self._settled(fn, on_cancelled)
         try:
             value = call.result()
             if cancelled is None or take_back is None:
@@ -117,7 +121,7 @@ class Bridge:
         raise again
 
     async def _settled(
-        self, fn: Callable[[], Awaitable[T]]
+        self, fn: Callable[[], Awaitable[T]], on_cancelled: Callable[[], object]
     ) -> tuple[Call[T], asyncio.CancelledError | None]:
         """Begin a call, and wait until it has ended; with the last cancellation of the task."""
         future: asyncio.Future[None] = self._loop.create_future()
@@ -133,6 +137,7 @@ class Bridge:
             await future
         except asyncio.CancelledError as error:
             cancelled = error
+            on_cancelled()
         finally:  # also if the task is closed, and cannot wait
             if not call.settled:
                 self._background.post(call.cancel)

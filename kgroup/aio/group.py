@@ -220,7 +220,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         while True:
             bridge.check_loop()
             # INVARIANT: nothing is kept while a call waits in the background.
-            await calls.turn()
+            await calls.wait_for_cancelled()
             try:
                 if self._kept is None:
                     generation = await calls(self._next_generation)

@@ -1,10 +1,10 @@
 """Calls of which there is one at a time, such as those of `next()`: the next waits for the last.
 
-Theory of operation. A call of asyncio has two ends: it has a result in the background thread, and
-later its task continues with that, or takes it back because it was cancelled. In between, for the
-background thread nobody waits. A task that was cancelled and that nobody awaited is still there
-when the program calls again. If that call began at once, it would get what comes after the result
-that is about to be taken back: batches out of order, or no generation at all.
+Theory of operation. A call of asyncio ends twice: first it has a result in the background thread,
+then its task continues with that, or takes it back because it was cancelled. In between, the
+background thread believes that the call is over. A task that was cancelled and that nobody awaited
+may be in that state when the program calls again. If that call began at once, it would get what
+comes after the result that is about to be taken back: batches out of order, or no generation.
 
 INVARIANT: when a call begins, the result of the last one has reached its task, or was taken back.
 """
@@ -33,7 +33,9 @@ class _Outstanding(Generic[T]):
     """How often the task had been cancelled when the call began."""
     results: list[T] = attrs.field(factory=list)
     taken_back: bool = False
-    over: asyncio.Event = attrs.field(factory=asyncio.Event)
+    learnt: bool = False
+    """Whether the task has learnt that it was cancelled."""
+    finished: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     def __attrs_post_init__(self) -> None:
         if self.task is not None:
@@ -41,8 +43,11 @@ class _Outstanding(Generic[T]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether its task was cancelled since."""
-        return self.task is not None and self.task.cancelling() > self.requests
+        """Whether its task was cancelled since.
+
+        The count alone does not tell if an earlier cancellation was delivered only now.
+        """
+        return self.learnt or (self.task is not None and self.task.cancelling() > self.requests)
 
 
 @final
@@ -85,7 +90,7 @@ class OneCall(Generic[T]):
         Cancellation: a result that has come nevertheless is taken back.
         """
         self._bridge.check_loop()
-        await self.turn()
+        await self.wait_for_cancelled()
         mine = self._outstanding = _Outstanding[T]()
 
         async def noted() -> T:
@@ -97,14 +102,17 @@ class OneCall(Generic[T]):
             if not mine.taken_back:
                 self._take_back(value)
 
+        def learn() -> None:
+            mine.learnt = True
+
         try:
-            value = await self._bridge.call(noted, take_back)
+            value = await self._bridge.call(noted, take_back, learn)
             return None if mine.taken_back else value
         finally:
             self._outstanding = None
-            mine.over.set()
+            mine.finished.set()
 
-    async def turn(self) -> None:
+    async def wait_for_cancelled(self) -> None:
         """Wait for calls that were cancelled; no checkpoint if there is none.
 
         Raises:
@@ -113,7 +121,7 @@ class OneCall(Generic[T]):
         while (earlier := self._outstanding) is not None:
             if not earlier.cancelled:
                 raise self._refuse()
-            await earlier.over.wait()
+            await earlier.finished.wait()
 
     def take_back_now(self) -> None:
         """Take back a result that is there and that no task has got yet."""

@@ -70,7 +70,8 @@ class Records(Uncopied):
                 batch = await self._calls(self._next)
             except LoopEndedError:
                 batch = None
-            if batch is None:
+            if batch is None or self._ended:  # another thread may have closed it
+                self._take_back(batch)
                 break
             # INVARIANT: nothing runs between these checks and the hand-over. Since the batch left
             # the background thread, other tasks may have kept asyncio's loop busy for long.

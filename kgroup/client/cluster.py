@@ -1,10 +1,9 @@
 """The cluster as a member uses it: its brokers, its topics, its partition leaders and offsets.
 
-A request that any broker can answer is sent to a known broker, and to the next one if there is no
-response, or if one side refuses the connection; brokers with which that failed last time are tried
-last. A request about a partition is sent
-to its leader. There are no other retries: the error policy decides about errors. No request lets
-the broker create topics.
+A request that any broker can answer is sent to a known broker. If there is no response, or if one
+side refuses the connection, it is sent to the next one; a broker with which it failed last time
+comes last. A request about a partition is sent to its leader. There are no other retries: the error
+policy decides about errors. No request lets the broker create topics.
 
 The coordinator's requests are in ``kgroup.client.coordinator``.
 """
@@ -204,7 +203,9 @@ class Cluster:
         self._suspected.set()
 
     async def brokers_suspected(self) -> None:
-        """Wait until no Metadata response has come since `suspect_brokers`, or none at all.
+        """Wait until `suspect_brokers` is called; at once until the next Metadata response.
+
+        The brokers are suspected from the beginning, because no response has come yet.
 
         Only one task may wait. Cancellation: nothing changes.
         """
@@ -404,9 +405,8 @@ class Cluster:
             except (TransportError, UnsupportedVersionError, AuthenticationError) as error:
                 failures.append(error)
                 self._failed[host, port] = next(self._failures)
-                others -= 1
                 if isinstance(error, AuthenticationError):
-                    others = min(others, others_to_ask(error))
+                    others = min(others - 1, others_to_ask(error))
                 if others <= 0:
                     break
             else:

@@ -437,6 +437,10 @@ _MOST_OTHERS: Final[Mapping[tuple[str, int], int]] = {
     (AuthenticationError.LOOKUP, ErrorCode.SASL_AUTHENTICATION_FAILED): 0,
 }
 
+LOGIN_INTERVAL: Final = 300.0
+"""Seconds after which a watcher, which would request each second, logs in again with what a broker
+has refused: an account may be locked after a few logins with a wrong password."""
+
 POLL_AGAIN: Final = Reaction(Action.RETRY, wait=Wait.YES)
 """What a watcher does after any failure: it polls again an interval later. Even an authorization
 error does not end the generation: those who read the topic get the error from the fetches."""
@@ -493,6 +497,12 @@ def _transport_failure(error: TransportError) -> TransportFailure:
 def others_to_ask(error: AuthenticationError) -> float:
     """To how many other addresses a request that any broker can answer is sent after this error."""
     return _MOST_OTHERS.get((error.request, error.code), math.inf)
+
+
+def until_next_login(error: BrokerError | TransportError) -> float:
+    """For how many seconds a watcher waits after this error, besides its interval."""
+    refused = isinstance(error, AuthenticationError) and 0 < others_to_ask(error) < math.inf
+    return LOGIN_INTERVAL if refused else 0.0
 
 
 def broker_error(request: Request, code: int, about: str = "", hint: str = "") -> BrokerError:

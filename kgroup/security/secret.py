@@ -146,7 +146,8 @@ def _clear_locals(error: BaseException, before: BaseException | None) -> None:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        # This changes nothing in a function that still runs.
+        # This changes nothing in a function that still runs. It closes a generator or coroutine of
+        # these frames that is suspended; those on the way of an exception have ended.
         traceback.clear_frames(one.__traceback__)
         left += (one.__cause__, one.__context__)
         if isinstance(one, BaseExceptionGroup):

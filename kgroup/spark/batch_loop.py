@@ -204,6 +204,12 @@ class Batches:
             for one in together:
                 moves = self._details[one].moves
                 offsets.update(self._poller.offsets_to_commit(one.offsets, moves))
+            # A reset may have moved a position into a later batch.
+            for later in self._open_batches[len(together) :]:
+                if later.stage not in PROCESSED:
+                    for part in later.ranges:
+                        if (name := part.topic_partition) in offsets:
+                            offsets[name] = min(offsets[name], part.start)
             await self._generation.commit(offsets)
             for one in before:
                 one.set_stage(BatchStage.COMMITTED)
@@ -249,19 +255,23 @@ class Batches:
         """
         while True:
             ahead = [one for one in self._open_batches if one.stage not in PROCESSED]
+            behind = list(dropwhile(lambda one: one.stage in PROCESSED, self._open_batches))
+            full = len(behind) >= self._in_flight * MOST_BEHIND
+            # Nothing else would end the wait than the batch that the program has forgotten.
+            forgotten = len(ahead) >= self._in_flight == 1 or (
+                full and all(one.stage is BatchStage.NEW for one in ahead)
+            )
             stuck = [
                 one
                 for one in ahead
-                if one.stage is BatchStage.FAILED
-                or (one.stage is BatchStage.NEW and len(ahead) >= self._in_flight == 1)
+                if one.stage is BatchStage.FAILED or (one.stage is BatchStage.NEW and forgotten)
             ]
             if stuck and self._generation.end is None:
                 raise UsageError(
                     f"{stuck[0]} is {stuck[0].stage.value}, but the loop was advanced to the next"
                     " batch: run it first, or call batch.skip() to give up its records"
                 )
-            behind = list(dropwhile(lambda one: one.stage in PROCESSED, self._open_batches))
-            room = len(ahead) < self._in_flight and len(behind) < self._in_flight * MOST_BEHIND
+            room = len(ahead) < self._in_flight and not full
             if room or self._generation.end is not None:
                 return
             await self._changed.wait()

@@ -186,6 +186,7 @@ class Connection:
                     peer.works()
                     return connection
                 except LoginRejectedError as rejected:
+                    peer.failed()
                     await connection.aclose()
                     left = trio.current_effective_deadline() - trio.current_time()
                     if not login_again or left < LOGIN_WAIT:

@@ -105,18 +105,19 @@ class Peer:
         try:
             yield
         except (TransportError, BrokerError):
-            self._failed()
+            self.failed()
             raise
         except trio.Cancelled:
             if trio.current_time() >= deadline:
-                self._failed()
+                self.failed()
             raise
 
     def works(self) -> None:
         """Forget that it has failed."""
         failed_addresses().discard(self._host, self._address)
 
-    def _failed(self) -> None:
+    def failed(self) -> None:
+        """Remember that the connection has failed."""
         if self._address != self._host[0]:
             failed_addresses().add(self._host, self._address)
 
@@ -125,7 +126,9 @@ def _address_of(stream: trio.abc.Stream) -> str | None:
     """The other side's IP address, if it is a TCP connection that has not been reset already."""
     if isinstance(stream, trio.SocketStream):
         with suppress(OSError):
-            return str(stream.socket.getpeername()[0])
+            address, _, *zone = stream.socket.getpeername()
+            # Without its zone, a link-local address cannot be connected to.
+            return None if any(zone) else str(address)
     return None
 
 
@@ -138,6 +141,10 @@ async def open_in_order(host: str, port: int) -> trio.SocketStream:
     Cancellation: nothing is left open.
     """
     found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if any(any(zone) for *_, (_, _, *zone) in found):
+        return await trio.open_tcp_stream(
+            host, port
+        )  # a link-local address is none without its zone
     addresses = [str(sockaddr[0]) for *_, sockaddr in found]
     order = failed_addresses().in_order((host, port), addresses)
     opened: list[trio.SocketStream] = []

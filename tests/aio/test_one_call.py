@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trio
 
 from kgroup import aio
+from kgroup.aio.bridge import deliver_again
 from kgroup.errors import UsageError
 from kgroup.generation.states import State
 from tests.aio.test_group import Here, forever, in_asyncio, offsets
@@ -144,6 +146,41 @@ def test_two_tasks_that_wait(kafka: Kafka) -> None:
             with pytest.raises(UsageError, match="another task waits in next"):
                 await group.next()
             group.shutdown(promptly=True)
+            assert await waiting is None
+
+    in_asyncio(main)
+
+
+def test_a_cancellation_that_a_call_before_has_delivered(kafka: Kafka) -> None:
+    """It counts as well: a commit that was sent returns, and cancels the task in its next call."""
+    here = Here(kafka, records=0)
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            records = generation.records()
+
+            async def commit_and_read() -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()  # as if it had come while the commit was on its way
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
+                deliver_again(asyncio.CancelledError())
+                await anext(records)
+
+            reading = asyncio.ensure_future(commit_and_read())
+            while not reading.done():
+                await asyncio.sleep(0)
+                call = records._calls._outstanding
+                if call is not None and call.learnt:
+                    waiting = asyncio.ensure_future(anext(records, None))
+                    await asyncio.sleep(0)
+                    assert not waiting.done()  # it was not refused
+                    break
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            records.close()
             assert await waiting is None
 
     in_asyncio(main)

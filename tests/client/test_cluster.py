@@ -862,6 +862,20 @@ async def test_a_refusal_by_all_is_raised(
     assert (caught.value.code, caught.value.request) == (refusal.code, refusal.request)
 
 
+async def test_brokers_that_are_down_are_none_of_the_others_that_are_asked(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """One broker may not know a new user yet, another one may be down: the third one answers."""
+    nodes = FakeBrokers(nursery)
+    nodes.add("a:1").refusal = WRONG_PASSWORD
+    nodes.add("b:1").up = False
+    nodes.add("c:1", metadata=metadata({1: "c:1"}))
+    cluster = nodes.cluster(bootstrap_servers=",".join(EACH))
+    await cluster.metadata(None)
+    assert nodes.refused == ["a:1"]
+    await cluster.aclose()
+
+
 @pytest.mark.parametrize("worked", [False, True])
 @pytest.mark.parametrize("refusal", [WEB_SERVER, WRONG_PASSWORD])
 async def test_a_refusal_while_the_other_brokers_are_down(

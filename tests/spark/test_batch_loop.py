@@ -355,6 +355,20 @@ async def test_one_slow_batch_bounds_those_behind_it(autojump_clock: MockClock) 
             assert await here.committed() == {P0: batch.number}
 
 
+async def test_a_batch_that_the_program_forgot_is_named(autojump_clock: MockClock) -> None:
+    """Nothing would ever end the wait for room: the program has neither run nor skipped it."""
+    async with harness() as here:
+        await here.append(3 * MOST_BEHIND)
+        engine = FakeEngine()
+        async with here.group() as group:
+            generation = await group.next()
+            loop = loop_of(generation, engine, Limits(max_records=1), in_flight=2)
+            forgotten = await anext(loop)
+            with pytest.raises(UsageError, match=f"{forgotten.id[:8]}.* is not run"):
+                async for batch in loop:
+                    await run_once(engine, batch, (1.0, False))
+
+
 @pytest.mark.parametrize("runs", [[5000.0], [5000.0, 5.0], [5.0, 5000.0], [5000.0, 15.0, 15.0]])
 async def test_a_stuck_batch_is_noticed_beside_others(
     autojump_clock: MockClock, runs: list[float]

@@ -5,8 +5,13 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import POLL_AGAIN, Reaction, Request
-from kgroup.errors import BrokerError, ConnectionLostError, TransportError
+from kgroup.client.error_policy import LOGIN_INTERVAL, POLL_AGAIN, Reaction, Request
+from kgroup.errors import (
+    AuthenticationError,
+    BrokerError,
+    ConnectionLostError,
+    TransportError,
+)
 from kgroup.watchers.brokers import MAX_AGE, RETRY, broker_watcher
 
 
@@ -52,3 +57,28 @@ async def test_it_requests_them_now_and_then_and_once_they_are_suspected(
         assert times[3:] == [3 * MAX_AGE - 10, 3 * MAX_AGE - 9 + RETRY, 4 * MAX_AGE]
         nursery.cancel_scope.cancel()
     assert reports == [(Request.METADATA, gone, POLL_AGAIN)]
+
+
+async def test_what_a_broker_answers_with_an_error_is_requested_again_soon(
+    autojump_clock: MockClock,
+) -> None:
+    """Only a refused login waits for longer, because an account may be locked."""
+    times: list[float] = []
+    errors: list[BrokerError] = [
+        BrokerError(129, "REBOOTSTRAP_REQUIRED", "Metadata"),
+        AuthenticationError(58, "SASL_AUTHENTICATION_FAILED", "SASL login", "wrong password"),
+    ]
+
+    async def suspicion() -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def refresh() -> None:
+        times.append(trio.current_time())
+        await trio.lowlevel.checkpoint()
+        if errors:
+            raise errors.pop(0)
+        await trio.sleep_forever()
+
+    with trio.move_on_after(1000):
+        await broker_watcher(suspicion, refresh, lambda *_: None)
+    assert times == [0, RETRY, RETRY + LOGIN_INTERVAL]

@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import Action, Reaction, Request
-from kgroup.errors import BrokerError, ConnectionLostError, TransportError
+from kgroup.client.error_policy import LOGIN_INTERVAL, Action, Reaction, Request
+from kgroup.errors import AuthenticationError, BrokerError, ConnectionLostError, TransportError
 from kgroup.types import Cause, End, TopicInfo
 from kgroup.watchers.partitions import changes, has_grown, partition_watcher
 
@@ -151,3 +151,12 @@ async def test_a_failure_that_lasts_is_reported_once(autojump_clock: MockClock) 
     polls = Polls(refused, refused, refused, lost, refused, topic(1), refused, topic(2))
     await watch(polls, topic(1), 1.0)
     assert len(polls.reports) == 4
+
+
+async def test_a_refused_login_is_not_repeated_each_second(autojump_clock: MockClock) -> None:
+    """An account may be locked after a few logins with a wrong password; certificates lock none."""
+    wrong = AuthenticationError(58, "SASL_AUTHENTICATION_FAILED", "SASL login", "wrong password")
+    polls = Polls(wrong, wrong, AuthenticationError.in_tls("expired"), topic(2))
+    began = trio.current_time()
+    await watch(polls, topic(1), 1.0)
+    assert trio.current_time() - began == pytest.approx(4 + 2 * LOGIN_INTERVAL)
