@@ -203,7 +203,7 @@ class Cluster:
         self._suspected.set()
 
     async def brokers_suspected(self) -> None:
-        """Wait until `suspect_brokers` is called; at once until the next Metadata response.
+        """Wait until `suspect_brokers` is called; not at all until the next Metadata response.
 
         The brokers are suspected from the beginning, because no response has come yet.
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import functools
 import hmac
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, final
+from types import FrameType
+from typing import Any, Final, NoReturn, TypeVar, final
 
 import attrs
 
 from kgroup.errors import UsageError
 
 T = TypeVar("T")
+
+_MAY_WAIT: Final = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+_OF_LOGINS: Final = ("kgroup.wire.", "kgroup.security.", "trio.")
+"""The modules whose coroutines have secrets in their variables while a connection logs in."""
 
 
 @final
@@ -146,12 +152,26 @@ def _clear_locals(error: BaseException, before: BaseException | None) -> None:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        # This changes nothing in a function that still runs. It closes a generator or coroutine of
-        # these frames that is suspended; those on the way of an exception have ended.
-        traceback.clear_frames(one.__traceback__)
+        for frame, _ in traceback.walk_tb(one.__traceback__):
+            if _may_clear(frame):
+                with suppress(RuntimeError):  # the function still runs; nothing changes
+                    frame.clear()
         left += (one.__cause__, one.__context__)
         if isinstance(one, BaseExceptionGroup):
             left += one.exceptions
+
+
+def _may_clear(frame: FrameType) -> bool:
+    """Whether a frame is none of a coroutine or generator that may still be waiting.
+
+    Clearing such a frame would close it. An exception that was stored, and is raised elsewhere, has
+    passed through functions that have not ended: those of the program, and of nurseries. On the way
+    of a login none is stored.
+    """
+    if not frame.f_code.co_flags & _MAY_WAIT:
+        return True
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith(_OF_LOGINS) and not module.startswith("trio._core")
 
 
 def encodable(text: str) -> bool:

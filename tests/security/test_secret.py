@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import traceback
+from collections.abc import Iterator
 
 import pytest
 
@@ -123,3 +124,23 @@ def test_reprs_show_no_secret() -> None:
     )
     assert WORD not in shown
     assert "alice" in shown
+
+
+def test_a_function_that_waits_goes_on() -> None:
+    """Only what an exception has left for good is cleared, and no function that is suspended."""
+    stored: list[BaseException] = []
+
+    def waiting() -> Iterator[str]:
+        text = "still here"
+        try:
+            raise KeyError(text)
+        except KeyError as error:
+            stored.append(error)
+            yield "waits"
+        yield text
+
+    steps = waiting()
+    assert next(steps) == "waits"
+    with pytest.raises(ValueError, match="later"), without_locals():
+        raise ValueError("later") from stored[0]
+    assert next(steps) == "still here"

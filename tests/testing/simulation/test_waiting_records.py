@@ -120,7 +120,7 @@ def test_clocks_that_disagree_make_records_wait() -> None:
         )
         stops = tuple(Stop(at=30.0 * n, process=f"m{n}", seconds=5.0) for n in (1, 2, 3))
         plan = attrs.evolve(
-            generate_plan(scenario, seed=4),
+            generate_plan(scenario, seed=8),
             records_every=0.1,
             records_at_once=1,
             work=(0.0, 0.001),
