@@ -292,6 +292,11 @@ def without_text(error: BaseException) -> str:
     return f"{kind} ({error.name})" if isinstance(error, BrokerError) else kind
 
 
+def block_left(error: BaseException | None) -> str:
+    """Why a group closes whose block was left, by an exception or without one."""
+    return "the block was left" if error is None else f"the block was left by {without_text(error)}"
+
+
 @final
 class NotSentError(BrokerError):
     """A commit was not sent, because the coordinator could not be reached in time.

@@ -46,6 +46,7 @@ from kgroup.errors import (
     GroupClosedError,
     KgroupError,
     UsageError,
+    block_left,
     entered_again,
     in_one_line,
     short_list,
@@ -577,12 +578,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                     body_error = error
                 self._body_runs = False
                 self.release()
-                self.shutdown(
-                    "the block was left"
-                    if body_error is None
-                    else f"the block was left by {without_text(body_error)}",
-                    promptly=body_error is not None,
-                )
+                self.shutdown(block_left(body_error), promptly=body_error is not None)
         except BaseException as error:
             # A cancellation from outside must not replace a task's exception.
             if not self._errors:

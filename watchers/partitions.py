@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 import trio
 
-from kgroup.client.error_policy import POLL_AGAIN, Request, until_next_login
 from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError, short_list
 from kgroup.types import Cause, End, TopicInfo
+from kgroup.watchers.poll_failures import PollFailures
 
 DELETED_AFTER: Final = 5.0
 """About the seconds after which a topic that no poll has found counts as deleted."""
@@ -74,8 +74,7 @@ async def partition_watcher(
 
     A topic counts as deleted only after all polls of about `DELETED_AFTER` seconds, and at least
     two, miss it: a broker that has just started may lack metadata. A failed poll is reported, and
-    the next one follows. The same failure is not reported again before a poll succeeds: a topic
-    that may not be described would otherwise be reported every second.
+    the next one follows (``PollFailures``).
 
     Args:
         poll: waits for the next poll and returns the metadata.
@@ -90,19 +89,15 @@ async def partition_watcher(
     """
     suspected: list[str] = []
     suspected_at = 0.0
-    reported = ""
+    failures = PollFailures(report)
     while True:
         try:
             # INVARIANT: what may be let pass is only what was compared and is no change.
             now = await poll(only_changed=not suspected)
         except (BrokerError, TransportError) as error:
-            if str(error) != reported:
-                reported = str(error)
-                report(Request.METADATA, error, POLL_AGAIN)
-            if wait := until_next_login(error):
-                await trio.sleep(wait)
+            await failures.failed(error)
             continue
-        reported = ""
+        failures.succeeded()
         found = changes(baseline, now)
         if found != suspected:
             suspected, suspected_at = found, trio.current_time()

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from kgroup.client.error_policy import POLL_AGAIN, Request, until_next_login
 from kgroup.client.retry import Report
 from kgroup.errors import BrokerError, TransportError, short_list
 from kgroup.types import Cause, End
+from kgroup.watchers.poll_failures import PollFailures
 
 
 async def subscription_watcher(
@@ -37,19 +37,15 @@ async def subscription_watcher(
     Cancellation: at any time.
     """
     suspected = baseline
-    reported = ""
+    failures = PollFailures(report)
     while True:
         await trio.sleep(interval)
         try:
             now = await resolve()
         except (BrokerError, TransportError) as error:
-            if str(error) != reported:
-                reported = str(error)
-                report(Request.METADATA, error, POLL_AGAIN)
-            if wait := until_next_login(error):
-                await trio.sleep(wait)
+            await failures.failed(error)
             continue
-        reported = ""
+        failures.succeeded()
         # A topic counts as deleted only after two consecutive polls miss it: a broker that has
         # just started may lack metadata.
         if now != baseline and (now - baseline or now == suspected):

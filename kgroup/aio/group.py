@@ -27,7 +27,7 @@ from kgroup.background.event_loop import Call, LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.block_syntax import AsyncBlocks
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError, entered_again, without_text
+from kgroup.errors import GroupClosedError, UsageError, block_left, entered_again
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
@@ -162,10 +162,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
             self._background.cancel()
         else:
-            reason = "the block was left"
-            if error is not None:
-                reason = f"{reason} by {without_text(error)}"
-            self.shutdown(reason, promptly=error is not None)
+            self.shutdown(block_left(error), promptly=error is not None)
         self._background.leave()
         if isinstance(error, GeneratorExit):
             return  # a coroutine that is closed cannot wait; the thread ends by itself
@@ -209,7 +206,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         Cancellation: nothing is lost; the next call continues the wait, or returns the generation
             that came just then.
         """
-        bridge = self._program_tasks().bridge
+        self._program_tasks()
         if self._group in inside_of.get():
             raise UsageError(
                 f"group {self._config.group_id!r}: next() was called by a task of one of its own"
@@ -218,7 +215,6 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         calls = self._next_calls
         assert calls is not None  # it is made when the group is entered
         while True:
-            bridge.check_loop()
             # INVARIANT: nothing is kept while a call waits in the background.
             await calls.wait_for_cancelled()
             try:
@@ -316,7 +312,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         return f"<aio {text[1:]}"
 
     def _keep(self, generation: Generation) -> None:
-        # Nobody works in it, so its drain has nobody to wait for.
+        # No body of the loop works in it, so its drain does not wait for one.
         self._kept = generation
         self._loop.post(self._group.release)
 

@@ -2,9 +2,9 @@
 
 Theory of operation. A call of asyncio ends twice: first it has a result in the background thread,
 then its task continues with that, or takes it back because it was cancelled. In between, the
-background thread believes that the call is over. A task that was cancelled and that nobody awaited
-may be in that state when the program calls again. If that call began at once, it would get what
-comes after the result that is about to be taken back: batches out of order, or no generation.
+call has ended for the background thread only. A program that cancels a task and does not await it
+may call again in that moment. If its new call began at once, it would get what comes after the
+result that is about to be taken back: batches out of order, or no generation.
 
 INVARIANT: when a call begins, the result of the last one has reached its task, or was taken back.
 """
@@ -28,8 +28,8 @@ T = TypeVar("T")
 class _Outstanding(Generic[T]):
     """A call whose task has not continued yet."""
 
-    task: asyncio.Task[Any] | None = attrs.field(factory=asyncio.current_task)
-    requests: int = 0
+    task: asyncio.Task[Any]
+    requests: int
     """How often the task had been cancelled when the call began."""
     results: list[T] = attrs.field(factory=list)
     taken_back: bool = False
@@ -37,17 +37,13 @@ class _Outstanding(Generic[T]):
     """Whether the task has learnt that it was cancelled."""
     finished: asyncio.Event = attrs.field(factory=asyncio.Event)
 
-    def __attrs_post_init__(self) -> None:
-        if self.task is not None:
-            self.requests = self.task.cancelling()
-
     @property
     def cancelled(self) -> bool:
         """Whether its task was cancelled since.
 
         The count alone does not tell if an earlier cancellation was delivered only now.
         """
-        return self.learnt or (self.task is not None and self.task.cancelling() > self.requests)
+        return self.learnt or self.task.cancelling() > self.requests
 
 
 @final
@@ -89,9 +85,10 @@ class OneCall(Generic[T]):
 
         Cancellation: a result that has come nevertheless is taken back.
         """
-        self._bridge.check_loop()
         await self.wait_for_cancelled()
-        mine = self._outstanding = _Outstanding[T]()
+        task = asyncio.current_task()
+        assert task is not None  # only tasks run async functions
+        mine = self._outstanding = _Outstanding[T](task, task.cancelling())
 
         async def noted() -> T:
             value = await fn()
@@ -116,8 +113,9 @@ class OneCall(Generic[T]):
         """Wait for calls that were cancelled; no checkpoint if there is none.
 
         Raises:
-            UsageError: another task waits that was not cancelled.
+            UsageError: another task waits that was not cancelled, or another event loop runs here.
         """
+        self._bridge.check_loop()
         while (earlier := self._outstanding) is not None:
             if not earlier.cancelled:
                 raise self._refuse()

@@ -18,7 +18,7 @@ from kgroup.background.event_loop import LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.block_syntax import PlainBlocks
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError, without_text
+from kgroup.errors import GroupClosedError, UsageError, block_left, without_text
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
@@ -120,12 +120,7 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
         if self._loop.forked:
             return  # only the parent process may leave the group
         self._check_entered()
-        self.shutdown(
-            "the block was left"
-            if error is None
-            else f"the block was left by {without_text(error)}",
-            promptly=error is not None,
-        )
+        self.shutdown(block_left(error), promptly=error is not None)
         self._wait_until_left()
         self._background.raise_errors(error)
 
