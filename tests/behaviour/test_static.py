@@ -101,7 +101,8 @@ async def test_a_topic_that_a_returning_follower_adds_is_read(kafka: Kafka) -> N
         async with here.group(topics=[here.topic, more], **settings) as group:
             after = await group.next()
             assert after.assignment.topics() == (here.topic, more)
-            assert after.generation_id == before.generation_id + 1
+            # If the other member has joined in between, it had a generation of its own.
+            assert after.generation_id - before.generation_id in {1, 2}
 
 
 async def test_a_twin_fences_the_member_before(kafka: Kafka) -> None:
