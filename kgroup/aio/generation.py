@@ -100,6 +100,7 @@ class Generation(GenerationTwin):
             UsageError: another event loop runs here.
         """
         check_task("fn", fn, args, instead=_PLAIN)
+        self._called()
         started_call = StartedCall(fn, args, self._membership)
         task = self._task(fn, *args, around=started_call, alone=True)
 
@@ -163,6 +164,7 @@ class Generation(GenerationTwin):
         if membership is lost. This cancellation, and a `StaleGenerationError` of this generation,
         end the block and are not raised, so that the loop continues with the next generation.
         """
+        self._called()
         return may_end_early(self._scope())
 
     def records(
@@ -300,7 +302,7 @@ class Generation(GenerationTwin):
         which has ended. The body is then taken to be where the group was entered.
         """
         task = self._body_task
-        return self._tasks.owner if task is None or task.done() else task
+        return self._tasks.body.entered if task is None or task.done() else task
 
     def _in_body(self) -> bool:
         """Whether the caller is the body of the loop."""
@@ -342,6 +344,11 @@ class Generation(GenerationTwin):
                 yield
         finally:
             self._blocks.discard(block)
+
+    def _called(self) -> None:
+        """Note that the caller may be the body, if it is no task of a generation."""
+        if self._bridge.is_here and self._owner not in inside_of.get():
+            self._tasks.body.called()
 
     def _cancel_blocks(self) -> None:
         self._work_cancelled = True

@@ -17,7 +17,7 @@ from typing import Any, Final, Self, final
 import trio
 
 from kgroup import arguments, functions
-from kgroup.aio.blocks import CancellableBlock
+from kgroup.aio.body import Body
 from kgroup.aio.bridge import Bridge, deliver_again
 from kgroup.aio.callbacks import in_asyncio
 from kgroup.aio.generation import Generation
@@ -111,7 +111,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         )
         self._group, self._loop = self._background.trio, self._background.loop
         self._tasks: Tasks | None = None
-        self._block = CancellableBlock()
+        self._body = Body()
         self._current: Generation | None = None
         self._next_calls: OneCall[Generation] | None = None
         self._kept: Generation | None = None
@@ -130,7 +130,8 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         if self._tasks is not None:
             raise entered_again(self._config.group_id)
         bridge = Bridge(self._loop, self._config.group_id)
-        self._tasks = Tasks(bridge, self._loop, asyncio.current_task())
+        self._body.enter()
+        self._tasks = Tasks(bridge, self._loop, self._body)
         self._next_calls = OneCall(bridge, self._keep, self._group._two_tasks_wait)  # noqa: SLF001
         try:
             self._background.start()
@@ -139,7 +140,6 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
                 self._tasks = None
             raise
         self._entered()
-        self._block.__enter__()
         return self
 
     async def __aexit__(
@@ -158,7 +158,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
                 " the block in the same loop"
             )
         # If the group has cancelled the body, its errors are raised in place of that.
-        absorbed = self._block.__exit__(kind, error, traceback)
+        absorbed = self._body.leave(error)
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
             self._background.cancel()
         else:
@@ -227,6 +227,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
             # Other tasks may have kept asyncio's loop busy since the generation was handed over.
             if generation is not None and generation.state is State.RUNNING:
                 generation._body_task = asyncio.current_task()  # noqa: SLF001
+                self._body.called()
                 return generation
 
     def release(self) -> None:
@@ -359,14 +360,14 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         self._program_tasks().bridge.post(partial(self._handlers, event), context)
 
     def _on_group_failed(self) -> None:
-        self._program_tasks().bridge.post(self._block.cancel)
+        self._program_tasks().bridge.post(self._body.cancel)
 
     def _on_loop_end(self) -> None:
         """Wake what waits for the end; if the loop died, nothing else does."""
         self._has_left()  # also if the block never is, because its coroutine or loop was closed
         bridge = self._program_tasks().bridge
         if self._loop.error is not None:
-            bridge.post(self._block.cancel)
+            bridge.post(self._body.cancel)
         if self._current is not None:
             bridge.post(self._current.ending.set)
         bridge.post(self._ended.set)

@@ -30,6 +30,7 @@ from typing import Any, Final, Generic, TypeVar, final
 
 import trio
 
+from kgroup.aio.body import Body
 from kgroup.aio.bridge import Bridge
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.errors import UsageError
@@ -57,17 +58,13 @@ class Tasks:
     Args:
         bridge: the group's.
         background: the background thread's loop.
-        owner: the task that has entered the group's block; None outside of a task.
+        body: the body of the group's block.
     """
 
-    def __init__(
-        self, bridge: Bridge, background: BackgroundLoop, owner: asyncio.Task[Any] | None
-    ) -> None:
+    def __init__(self, bridge: Bridge, background: BackgroundLoop, body: Body) -> None:
         self.bridge = bridge
         self.background = background
-        self.owner = owner
-        # Not 0 after an exception that a TaskGroup of Python 3.11 has raised, and the task caught.
-        self.owner_requests = 0 if owner is None else owner.cancelling()
+        self.body = body
         self.running: set[ProgramTask[Any]] = set()
         self.loop_blocked = False
         """Whether it was reported that asyncio's loop does not run, and it has not run since."""
@@ -144,7 +141,7 @@ class ProgramTask(Generic[T]):
         alone: whether the task has no caller that awaits it. Then a CancelledError of the function
             is an error, unless the task itself was cancelled: it comes from another task or a
             future, which the function awaited. The cancellation of the task itself is an error too,
-            unless the generation asked for it, or the task that owns the group is cancelled as
+            unless the generation asked for it, or the task of the block's body is cancelled as
             well, as at the end of ``asyncio.run``.
 
     Attributes:
@@ -246,11 +243,8 @@ class ProgramTask(Generic[T]):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._drop_call()  # it may have been cancelled before its first step
         self.cancelled = task.cancelled()
-        owner = self._tasks.owner
-        both = owner is not None and (
-            owner.cancelled() or owner.cancelling() > self._tasks.owner_requests
-        )
-        if self.cancelled and self._alone and not self._asked and not both:
+        by_itself = self.cancelled and self._alone and not self._asked
+        if by_itself and not self._tasks.body.cancelled:
             self._error = UsageError(
                 f"the task of {self.name} was cancelled, and not by kgroup: the function itself, or"
                 " another part of the program, has called its cancel()"

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from kgroup.aio import tasks as tasks_module
+from kgroup.aio.body import Body
 from kgroup.aio.ending import Ending
 from kgroup.aio.tasks import ProgramTask, Tasks
 from kgroup.errors import UsageError
@@ -25,7 +26,8 @@ class Program:
 
     def __init__(self, here: Running) -> None:
         self.here = here
-        self.tasks = Tasks(here.bridge, here.loop, asyncio.current_task())
+        self.tasks = Tasks(here.bridge, here.loop, Body())
+        self.tasks.body.enter()
         self.begun = asyncio.Event()
         self.stragglers: list[Event] = []
 

@@ -1,0 +1,263 @@
+"""Which task runs the body of a group's block, and how it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from kgroup import aio
+from kgroup.aio.body import Body
+from kgroup.errors import GroupClosedError
+from kgroup.types import TopicPartition
+from tests.aio.test_group import Here, in_asyncio
+from tests.brokers import EMBEDDED, Kafka
+from tests.threaded.harness import SOON
+
+on_broker = pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
+
+
+def in_task(body: Callable[[Body], Awaitable[None]]) -> None:
+    """Run a test in a task that does not enter the block: one that has ended does."""
+
+    async def main() -> None:
+        async def enter() -> None:
+            known.enter()
+
+        known = Body()
+        await asyncio.create_task(enter())
+        async with asyncio.timeout(SOON):
+            await body(known)
+
+    asyncio.run(main())
+
+
+def test_the_task_that_entered_the_block_runs_the_body() -> None:
+    """As long as it runs, no call of another task changes that."""
+
+    async def main() -> None:
+        known = Body()
+        known.enter()
+        task = asyncio.current_task()
+
+        async def call() -> None:
+            known.called()
+            assert known.task is task
+
+        await asyncio.create_task(call())
+        assert known.task is task
+
+    asyncio.run(main())
+
+
+def test_of_tasks_that_called_the_last_that_runs_is_taken() -> None:
+    """A call in a short task, as `wait_for` of Python 3.11 makes, does not hide the body's task."""
+
+    async def test(known: Body) -> None:
+        assert known.task is None
+        known.called()
+        found: list[object] = []
+
+        async def call(*, stay: bool) -> None:
+            known.called()
+            if stay:
+                await asyncio.sleep(SOON)
+
+        await asyncio.create_task(call(stay=False))
+        found.append(known.task)
+        other = asyncio.create_task(call(stay=True))
+        await asyncio.sleep(0)
+        found.append(known.task)
+        other.cancel()
+        await asyncio.wait([other])
+        found.append(known.task)
+        here = asyncio.current_task()
+        assert found == [here, other, here]
+
+    in_task(test)
+
+
+def test_a_body_that_is_not_known_is_not_cancelled() -> None:
+    """Neither then nor when it calls later, and a cancellation by others is one of theirs."""
+
+    async def test(known: Body) -> None:
+        known.cancel()
+        known.called()
+        known.cancel()
+        await asyncio.sleep(0)
+        assert not known.leave(asyncio.CancelledError())
+
+    in_task(test)
+
+
+def test_a_cancellation_by_others_at_the_same_time_is_not_lost() -> None:
+    """The block does not absorb it."""
+
+    async def test(known: Body) -> None:
+        known.called()
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        known.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await asyncio.sleep(SOON)
+        assert not known.leave(caught.value)
+        assert task.uncancel() == 0
+
+    in_task(test)
+
+
+def test_a_block_that_was_left_is_not_cancelled() -> None:
+    """A failure that comes later cancels nothing."""
+
+    async def test(known: Body) -> None:
+        known.called()
+        assert not known.leave(None)
+        known.cancel()
+        await asyncio.sleep(0)
+
+    in_task(test)
+
+
+async def next_here(group: aio.ConsumerGroup, fail: Callable[..., Any]) -> None:
+    """The body calls `next` itself."""
+    (await group.next()).start_soon(fail)
+
+
+async def start_here(group: aio.ConsumerGroup, fail: Callable[..., Any]) -> None:
+    """The body starts its tasks itself."""
+    (await asyncio.create_task(group.next())).start_soon(fail)
+
+
+async def scope_here(group: aio.ConsumerGroup, fail: Callable[..., Any]) -> None:
+    """The body opens a scope itself."""
+
+    async def begin() -> aio.Generation:
+        generation = await group.next()
+        generation.start_soon(fail)
+        return generation
+
+    with (await asyncio.create_task(begin())).scope():
+        await asyncio.sleep(0)
+
+
+async def nothing_here(group: aio.ConsumerGroup, fail: Callable[..., Any]) -> None:
+    """Another task makes all calls, and ends."""
+    await asyncio.create_task(next_here(group, fail))
+
+
+@on_broker
+@pytest.mark.parametrize("begin", [next_here, start_here, scope_here])
+def test_a_failure_cancels_the_body_of_a_block_that_an_ended_task_has_entered(
+    kafka: Kafka, begin: Callable[[aio.ConsumerGroup, Callable[..., Any]], Awaitable[None]]
+) -> None:
+    """`asyncio.wait_for` of Python 3.11 enters it in a task of its own."""
+    here = Here(kafka)
+    reached: list[str] = []
+    may_fail = asyncio.Event()
+
+    async def fail() -> None:
+        await may_fail.wait()
+        raise LookupError("broken handler")
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with AsyncExitStack() as stack:
+                group = here.group(drain_timeout=1.0)
+                await asyncio.create_task(stack.enter_async_context(group))
+                await begin(group, fail)
+                may_fail.set()
+                try:
+                    await asyncio.sleep(SOON)
+                except asyncio.CancelledError:
+                    reached.append("cancelled")
+                    raise
+        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+
+    in_asyncio(main)
+    assert reached == ["cancelled"]
+
+
+@on_broker
+def test_a_body_that_is_not_known_learns_of_the_failure_at_its_next_call(kafka: Kafka) -> None:
+    """No task is cancelled; `next` raises, and leaving the block raises the exception."""
+    here = Here(kafka)
+
+    async def fail() -> None:
+        raise LookupError("broken handler")
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with AsyncExitStack() as stack:
+                group = here.group(drain_timeout=1.0)
+                await asyncio.create_task(stack.enter_async_context(group))
+                await nothing_here(group, fail)
+                await asyncio.create_task(group.wait_closed())
+                await asyncio.sleep(0.1)  # a cancellation would be raised here
+                with pytest.raises(GroupClosedError):
+                    await group.next()
+        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+
+    in_asyncio(main)
+
+
+@on_broker
+def test_a_body_in_another_task_than_the_one_that_leaves_the_block(kafka: Kafka) -> None:
+    """The task that waits for it gets its CancelledError, of which the block raises none."""
+    here = Here(kafka)
+
+    async def fail() -> None:
+        raise LookupError("broken handler")
+
+    async def consume(group: aio.ConsumerGroup) -> None:
+        await next_here(group, fail)
+        await asyncio.sleep(SOON)
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with AsyncExitStack() as stack:
+                group = here.group(drain_timeout=1.0)
+                await asyncio.create_task(stack.enter_async_context(group))
+                await asyncio.create_task(consume(group))
+        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+
+    in_asyncio(main)
+
+
+@on_broker
+def test_a_handler_may_be_cancelled_with_such_a_body(kafka: Kafka) -> None:
+    """As at the end of `asyncio.run`, where all tasks are: that is no error of the program's."""
+    here = Here(kafka)
+    handlers: list[asyncio.Task[Any] | None] = []
+    begun = asyncio.Event()
+
+    async def handle(_: TopicPartition) -> None:
+        handlers.append(asyncio.current_task())
+        begun.set()
+        await asyncio.sleep(SOON)
+
+    async def member() -> None:
+        async with AsyncExitStack() as stack:
+            group = here.group()
+            await asyncio.create_task(stack.enter_async_context(group))
+            generation = await group.next()
+            generation.start_soon(handle, here.harness.partition(0))
+            await asyncio.sleep(SOON)
+
+    async def main() -> None:
+        body = asyncio.create_task(member())
+        await begun.wait()
+        for task in (*handlers, body):
+            assert task is not None
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await body
+
+    in_asyncio(main)
