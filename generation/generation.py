@@ -336,7 +336,8 @@ class Generation(MembershipView):
         self._check_thread("seek")
         self._refuse_if_over("nothing was done")
         self._positions.check_owned(partition)
-        position = arguments.whole(f"{partition}: offset", offset, 0)
+        committed = "the group's committed offset, as Consumer.committed returns it"
+        position = arguments.position(f"{partition}: offset", offset, "seek to", committed)
         source = self._member.source
         # What a thread gets lies on one side of the seek.
         with undisturbed(source):

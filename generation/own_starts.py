@@ -20,17 +20,10 @@ from kgroup.events import OwnStartsDelayed
 from kgroup.functions import name_of
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
-from kgroup.types import TopicPartition, as_int
+from kgroup.types import TopicPartition
 
 REPORTED_AFTER: Final = 10.0
 """Seconds after which, again and again, a function that does not return is reported."""
-_LOGICAL: Final = {
-    -1: ("OFFSET_END", "the end of the log, as Consumer.get_watermark_offsets returns it"),
-    -2: ("OFFSET_BEGINNING", "the first offset of the log, as it returns it, too"),
-    -1000: ("OFFSET_STORED", "None, for the group's committed offset"),
-    -1001: ("OFFSET_INVALID", "None, for the group's committed offset"),
-}
-"""librdkafka's numbers that are no offsets, and what to return in place of each."""
 _NAME: Final = "what the function of GroupConfig.starts returned"
 
 
@@ -110,9 +103,4 @@ def _checked(returned: object, wanted: Collection[TopicPartition]) -> dict[Topic
 
 def _offset(partition: TopicPartition, value: object) -> int:
     name = f"{partition}: the offset in {_NAME}"
-    number = as_int(value)
-    if isinstance(number, int) and number in _LOGICAL:
-        meaning, instead = _LOGICAL[number]
-        allowed = f"it must be an int of 0 or more; for librdkafka's {meaning} return {instead}"
-        raise ArgumentError(name, value, allowed)
-    return arguments.whole(name, value, 0)
+    return arguments.position(name, value, "return", "None, for the group's committed offset")

@@ -35,6 +35,16 @@ _DELAY: Final = bounds.Bound(
 )
 _TIMEOUT: Final = bounds.optional(_DELAY)
 _FUNCTION: Final = bounds.function()
+_END: Final = "the end of the log, as Consumer.get_watermark_offsets returns it"
+_BEGINNING: Final = "the first offset of the log, as Consumer.get_watermark_offsets returns it"
+_LOGICAL: Final = {
+    -1: ("OFFSET_END", _END),
+    -2: ("OFFSET_BEGINNING", _BEGINNING),
+    -1000: ("OFFSET_STORED", None),
+    -1001: ("OFFSET_INVALID", None),
+}
+"""librdkafka's numbers that are no offsets, and what to give in place of each; None: the committed
+offset."""
 
 
 def whole(name: str, value: object, least: int, most: int = INT64_MAX) -> int:
@@ -46,6 +56,27 @@ def whole(name: str, value: object, least: int, most: int = INT64_MAX) -> int:
     number: Any = as_int(value)
     bounds.whole(least, most).check(name, number, ArgumentError)
     return int(number)
+
+
+def position(name: str, value: object, how: str, committed: str) -> int:
+    """Check an offset at which reading starts.
+
+    Args:
+        name: the argument's.
+        value: the offset.
+        how: a verb: what the program does with an offset.
+        committed: what it gives in place of one for the committed offset.
+
+    Raises:
+        ArgumentError: it is no offset. If it is one of librdkafka's numbers for a place in the log,
+            such as OFFSET_END, the error says how to get the offset of that place.
+    """
+    number = as_int(value)
+    if isinstance(number, int) and number in _LOGICAL:
+        meaning, instead = _LOGICAL[number]
+        allowed = "it must be an int of 0 or more; for librdkafka's"
+        raise ArgumentError(name, value, f"{allowed} {meaning} {how} {instead or committed}")
+    return whole(name, value, 0)
 
 
 def seconds(name: str, value: object) -> float | None:

@@ -166,13 +166,21 @@ async def test_commits_follow_a_seek_back(autojump_clock: MockClock) -> None:
     assert made.fake.coordinator.commits == [at(p0=2)]
 
 
-@pytest.mark.parametrize("bad", [-1, 2**63])
-async def test_seek_to_an_impossible_offset(autojump_clock: MockClock, bad: int) -> None:
-    """The seek is refused, and neither the position nor the source is changed."""
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (-1, "for librdkafka's OFFSET_END seek to the end of the log, as .*get_watermark_offsets"),
+        (-2, "for librdkafka's OFFSET_BEGINNING seek to the first offset .*get_watermark_offsets"),
+        (-1000, "for librdkafka's OFFSET_STORED seek to the group's committed offset, as .*commit"),
+        (-1001, "for librdkafka's OFFSET_INVALID seek to the group's committed offset, as"),
+        (-3, "it must be a whole number from 0 to"),
+        (2**63, "it must be a whole number from 0 to"),
+    ],
+)
+async def test_seek_to_an_impossible_offset(autojump_clock: MockClock, bad: int, why: str) -> None:
+    """The error says where to look up what was meant; position and source are not changed."""
     made = Made()
-    with pytest.raises(
-        ValueError, match=f"t-0: offset={bad} is refused: it must be a whole number from 0 to"
-    ):
+    with pytest.raises(ValueError, match=f"t-0: offset={bad} is refused: .*{why}"):
         made.generation.seek(P0, bad)
     assert made.fake.positions.lower_bound(P0) == 5
     assert made.source.log == []
