@@ -278,17 +278,18 @@ def test_a_cancellation_before_the_block(kafka: Kafka) -> None:
     async def main() -> None:
         group = here.group()
 
-        async def member() -> None:
+        async def member(*, cancelled: bool) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            if cancelled:
+                task.cancel()  # raised at its next wait, which is in the entry
             async with group:
                 await group.next()
 
-        task = asyncio.create_task(member())
-        await asyncio.sleep(0)
-        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await task
+            await asyncio.create_task(member(cancelled=True))
         assert group.status().phase is Phase.NOT_ENTERED
-        await member()
+        await member(cancelled=False)
 
     in_asyncio(main)
 

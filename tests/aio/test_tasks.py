@@ -178,6 +178,7 @@ def test_a_loop_that_is_blocked_is_reported(
         scope = trio.CancelScope()
 
         async def block() -> None:
+            await asyncio.sleep(0)  # trio waits for it by then, whatever the task factory
             program.here.loop.post(scope.cancel)
             try:
                 if cleans_up:
