@@ -148,6 +148,7 @@ class Lifecycle:
         ended: set when every task has ended.
         errors: what tasks raised, in the order in which they raised it.
         cut_short: whether work was still running when the drain ended, by its deadline or a loss.
+        ended_within: seconds from the beginning of the end until every task had ended.
         was_held: whether the program was given the generation.
     """
 
@@ -175,6 +176,8 @@ class Lifecycle:
         self._commit_scopes: set[trio.CancelScope] = set()
         self._last_commit_by = float("inf")
         self._ends_on_beat = False
+        self._end_began: float | None = None
+        """By trio's clock; a loss that replaces a revocation does not change it."""
         self.membership = membership
         self.lease = Lease(
             member.clock,
@@ -188,6 +191,7 @@ class Lifecycle:
         self.ended = trio.Event()
         self.errors: list[BaseException] = []
         self.cut_short = False
+        self.ended_within = 0.0
         self.was_held = False
 
     @property
@@ -225,6 +229,8 @@ class Lifecycle:
                 nursery.cancel_scope.cancel()
         finally:
             self._finish()
+            if self._end_began is not None:
+                self.ended_within = trio.current_time() - self._end_began
             self.ended.set()
             self._work_changed.notify()
 
@@ -239,6 +245,8 @@ class Lifecycle:
         drained = self.state is State.DRAINING
         if not self._machine.signal(end):
             return self.recorded_end or end
+        if self._end_began is None:
+            self._end_began = trio.current_time()
         if self.state is State.ENDED:
             self.lease.revoke()
             # Who cancels the group wishes that its work does not finish.

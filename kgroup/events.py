@@ -402,21 +402,26 @@ _ROUTINE: Final = frozenset(
         Cause.CANCELLED,
     }
 )
+_NOTICED: Final = 0.1
+"""Seconds of a drain from which on the end of its generation says how long it took."""
 
 
 @attrs.frozen(kw_only=True)
 class GenerationEnded(Event):
-    """The generation has ended.
+    """The generation has ended; ``seconds`` says how long its drain took.
 
     Attributes:
         end: why it ended.
         cut_short: whether functions were still running when the drain ended, at its deadline or
             because the partitions were lost in it. Tasks were then cancelled; threads cannot be,
             and run on. A cancellation of the group does not count.
+        seconds: the time from the beginning of the end until the last task had ended, which is how
+            long the drain took. The group's other members wait for the longest drain.
     """
 
     end: End
     cut_short: bool
+    seconds: float = 0.0
 
     @property
     def severity(self) -> int:
@@ -427,8 +432,17 @@ class GenerationEnded(Event):
     def message(self) -> str:
         """See ``Event``."""
         lost = "" if self.end.can_commit else ", and its partitions are lost"
-        cut = "; functions were still running when its drain ended"
-        return f"generation ended{lost} ({self.end}){cut if self.cut_short else ''}"
+        cut = "; functions were still running when its drain ended" if self.cut_short else ""
+        return f"generation ended{lost} ({self.end}){cut}{self._duration()}"
+
+    def _duration(self) -> str:
+        """How long the tasks took to end, unless that was so short that nobody noticed it."""
+        if self.seconds < _NOTICED:
+            return ""
+        # A generation whose partitions are lost has no drain, or its drain was broken off.
+        if self.end.can_commit:
+            return f"; its drain took {self.seconds:.1f} s"
+        return f"; its tasks took {self.seconds:.1f} s to end"
 
 
 @attrs.frozen(kw_only=True)

@@ -494,7 +494,13 @@ class Member:
         )
         if not last.end.can_commit:
             self._previous = self._previous.lost()
-        self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)
+        self._report_end(last)
+
+    def _report_end(self, last: GenerationRunner) -> None:
+        life = last.lifecycle
+        self._emitter.emit(
+            GenerationEnded, end=last.end, cut_short=life.cut_short, seconds=life.ended_within
+        )
 
 
 def _reason_of(end: End) -> str:

@@ -256,6 +256,33 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         WARNING,
         "generation ended, and its partitions are lost (membership lost: forgotten)",
     ),
+    (
+        GenerationEnded,
+        {"end": End(Cause.REBALANCE), "cut_short": False, "seconds": 2.43},
+        INFO,
+        "generation ended (rebalance); its drain took 2.4 s",
+    ),
+    (
+        GenerationEnded,
+        {"end": End(Cause.REBALANCE), "cut_short": False, "seconds": 0.02},
+        INFO,
+        "generation ended (rebalance)",
+    ),
+    (
+        GenerationEnded,
+        {"end": End(Cause.REBALANCE), "cut_short": True, "seconds": 25.0},
+        WARNING,
+        (
+            "generation ended (rebalance); functions were still running when its drain ended; its"
+            " drain took 25.0 s"
+        ),
+    ),
+    (
+        GenerationEnded,
+        {"end": End(Cause.FENCED), "cut_short": False, "seconds": 1.0},
+        WARNING,
+        ("generation ended, and its partitions are lost (fenced); its tasks took 1.0 s to end"),
+    ),
     (Committed, {"offsets": {P1: 4, P0: 3}, "seconds": 0.1}, DEBUG, "committed t-0 at 3, t-1 at 4"),
     (
         CommitRefused,

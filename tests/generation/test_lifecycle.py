@@ -240,6 +240,29 @@ async def test_a_drain_has_one_deadline(autojump_clock: MockClock, running: Life
     assert life.cut_short
 
 
+@pytest.mark.parametrize("lost", [False, True])
+async def test_how_long_the_end_took(autojump_clock: MockClock, running: Life, lost: bool) -> None:
+    """It lasts from the first end until the last task has ended, also if a loss came between."""
+
+    async def finish() -> None:
+        try:
+            await trio.sleep(3)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1)
+
+    life = running.life
+    life.start_work(finish, ())
+    await trio.sleep(2)
+    assert life.ended_within == 0
+    life.end(REBALANCE)
+    await trio.sleep(0.5)
+    if lost:
+        life.end(LOSS)
+    await life.ended.wait()
+    assert life.ended_within == pytest.approx(1.5 if lost else 2.0)
+
+
 @pytest.mark.parametrize("limit", [0.0, -5.0])
 async def test_a_drain_without_time(
     nursery: trio.Nursery, autojump_clock: MockClock, limit: float

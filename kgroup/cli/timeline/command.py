@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +12,14 @@ import click
 from kgroup.cli.options import FilePath
 from kgroup.cli.timeline.gaps import missing_members
 from kgroup.cli.timeline.page import html
-from kgroup.cli.timeline.picture import svg
+from kgroup.cli.timeline.picture import clock, svg
 from kgroup.cli.timeline.reader import groups_of, of_group, read
 from kgroup.cli.timeline.story import Story, story_of
 from kgroup.errors import count_of, short_repr
 
 _SUFFIXES: Final = (".html", ".htm", ".svg")
+_MOST_REBALANCES: Final = 3
+"""So many rebalances of a group are printed, the longest ones; the page has all."""
 
 
 @click.command()
@@ -46,6 +49,9 @@ def timeline(files: Sequence[Path], out: Path, group_id: str | None) -> None:
             click.echo(f"group {story.group_id}: {missing_members(story.gaps)}", err=True)
     write(stories, out)
     click.echo(f"{out}: {', '.join(_summary(story) for story in stories)}")
+    for story in stories:
+        for text in _slowest_drains(story):
+            click.echo(text)
 
 
 def refuse_to_overwrite(out: Path, files: Sequence[Path] = (), option: str = "--out") -> None:
@@ -129,3 +135,21 @@ def _summary(story: Story) -> str:
         f"group {story.group_id} with {count_of(len(story.members), 'member')} and"
         f" {count_of(len(story.rebalances), 'generation')}"
     )
+
+
+def _slowest_drains(story: Story) -> Iterator[str]:
+    """For the longest rebalances, for which member's drain the others waited.
+
+    Those of which no file says it are left out: nobody drained, or the files are older.
+    """
+    told = [
+        (one.end - one.begin, one.generation_id, one.begin, slowest)
+        for one in story.rebalances
+        if (slowest := one.slowest) is not None
+    ]
+    for length, number, begin, (member, seconds) in nlargest(_MOST_REBALANCES, told):
+        yield (
+            f"group {story.group_id}: the rebalance to generation {number} at"
+            f" {clock(story, begin - story.begin, 0)} UTC took {length:.1f} s; the longest drain"
+            f" was that of {member}, with {seconds:.1f} s"
+        )

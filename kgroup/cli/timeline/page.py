@@ -26,6 +26,7 @@ _REBALANCES: Final = (
     "members learned of it after, s",
     "learned too late, after, s",
     "worked again after, s",
+    "drains took, s",
 )
 _PHASES: Final = (
     "member",
@@ -132,6 +133,7 @@ def _rebalances(story: Story) -> Iterator[Sequence[str]]:
             _seconds(one.learned),
             _seconds(one.late),
             _seconds(one.started),
+            _seconds(one.drained),
         )
 
 

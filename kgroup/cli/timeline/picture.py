@@ -256,6 +256,9 @@ def in_words(one: Rebalance) -> str:
     if one.learned:
         last = max(one.learned, key=lambda name: one.learned[name])
         text += f"; the last to learn of it was {last}, after {one.learned[last]:.3f} s"
+    if one.slowest is not None:
+        member, took = one.slowest
+        text += f"; the longest drain was that of {member}, with {took:.3f} s"
     for name, seconds in one.late.items():
         text += f"; {name} learned of it only after {seconds:.3f} s, and was not waited for"
     return text

@@ -21,6 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final, final
 
 import attrs
@@ -47,6 +48,8 @@ class Rebalance:
         late: likewise for members that learned only when the new generation had begun, as after a
             freeze; the others did not wait for them.
         started: for each member of the new one, the seconds until it began to work.
+        drained: for each member that the others waited for, the seconds of its longest drain in
+            this rebalance. Files of older versions do not say it.
     """
 
     generation_id: int
@@ -55,6 +58,12 @@ class Rebalance:
     learned: Mapping[str, float]
     late: Mapping[str, float]
     started: Mapping[str, float]
+    drained: Mapping[str, float]
+
+    @property
+    def slowest(self) -> tuple[str, float] | None:
+        """The member whose drain took longest, and its seconds; None if no file says it."""
+        return max(self.drained.items(), key=itemgetter(1), default=None)
 
     @property
     def works(self) -> float:
@@ -90,6 +99,7 @@ def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]
     signs = [one for place, one in enumerate(entries) if one.event in SIGNS and place not in quiet]
     times = [one.at for one in signs]
     founded = _foundings(entries)
+    drains = _drains(entries)
     found: list[Rebalance] = []
     since = entries[0].at
     for number, started in starts.items():
@@ -97,6 +107,10 @@ def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]
         since = max(since, founded[bisect_right(founded, first) - 1])
         own = signs[bisect_left(times, since) : bisect_right(times, first)]
         begin = own[0].at if own else first
+        drained: dict[str, float] = {}
+        for sign in own:
+            if (took := drains.get((sign.member, sign.at))) is not None:
+                drained[sign.member] = max(took, drained.get(sign.member, 0.0))
         found.append(
             Rebalance(
                 generation_id=number,
@@ -107,6 +121,7 @@ def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]
                 ),
                 late=_first(late.get(number, ()), begin=begin),
                 started=_first(started, begin=begin),
+                drained=drained,
             )
         )
         since = last
@@ -237,6 +252,21 @@ def _ends_after_the_next_start(
             late.setdefault(number, []).append(entry)
         drained.add(key)
     return late
+
+
+def _drains(entries: Iterable[Entry]) -> dict[tuple[str, float], float]:
+    """By its member and its beginning, how long each drain took whose end says it."""
+    begun: dict[str, Entry] = {}
+    drains: dict[tuple[str, float], float] = {}
+    for entry in entries:
+        if entry.event == "GenerationDraining":
+            begun[entry.member] = entry
+        elif entry.event == "GenerationEnded":
+            drain = begun.pop(entry.member, None)
+            took = entry.fields.get("seconds")
+            if drain and took is not None and drain.generation_id == entry.generation_id:
+                drains[entry.member, drain.at] = took
+    return drains
 
 
 def _first(entries: Iterable[Entry], begin: float) -> dict[str, float]:

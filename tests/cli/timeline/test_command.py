@@ -84,6 +84,39 @@ def test_the_picture_has_every_span_where_it_belongs(tmp_path: Path) -> None:
     )
 
 
+def slow_hand_overs() -> list[str]:
+    """Five rebalances of two members; in each of them, b drains longer than before."""
+    lines = [line(100.0, name, "GenerationStarted", 1) for name in ("a", "b")]
+    for number in range(1, 6):
+        at = 100.0 * (number + 1)
+        lines += [
+            *(line(at, name, "GenerationDraining", number) for name in ("a", "b")),
+            ended(at + 0.1, "a", number, seconds=0.1),
+            ended(at + number, "b", number, seconds=float(number)),
+            *(line(at + number + 0.5, n, "GenerationStarted", number + 1) for n in ("a", "b")),
+        ]
+    return lines
+
+
+def test_the_longest_rebalances_and_drains_are_printed(tmp_path: Path) -> None:
+    """Of the three longest rebalances, whose drain was the longest; the page has all of them."""
+    result = run(tmp_path, slow_hand_overs())
+    assert result.stdout.splitlines()[1:] == [
+        f"group g: the rebalance to generation {number + 1} at 00:{minutes} UTC took"
+        f" {number}.5 s; the longest drain was that of b (h, 7), with {number}.0 s"
+        for number, minutes in ((5, "10:00"), (4, "08:20"), (3, "06:40"))
+    ]
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "drains took, s" in page
+    assert "the longest drain was that of b (h, 7), with 5.000 s" in page
+    assert page.count("a (h, 7): 0.100, b (h, 7): ") == 5
+
+
+def test_files_of_older_versions_name_no_drain(tmp_path: Path) -> None:
+    """They do not say how long a drain took, and are read as they were."""
+    assert "drain" not in run(tmp_path, two_members()).stdout
+
+
 def test_one_group_of_several(tmp_path: Path) -> None:
     """``--group`` chooses; without it each group has its picture."""
     lines = [*two_members(), line(150.0, "c", "Joining", group_id="other")]

@@ -110,6 +110,47 @@ def test_a_member_that_learns_too_late(tmp_path: Path) -> None:
     assert second.late == {"b (h, 7)": 4.0}
 
 
+def test_whose_drain_was_the_longest(tmp_path: Path) -> None:
+    """Of members that learned in time; one that learned too late was not waited for."""
+    lines = [
+        *(line(1.0, name, "GenerationStarted", 1) for name in ("a", "b", "c")),
+        *(line(5.0, name, "GenerationDraining", 1, seconds=25.0) for name in ("a", "b")),
+        ended(5.25, "a", 1, seconds=0.25),
+        ended(7.5, "b", 1, seconds=2.5),
+        line(8.0, "a", "GenerationStarted", 2),
+        line(8.0, "b", "GenerationStarted", 2),
+        line(9.0, "c", "GenerationDraining", 1, seconds=25.0),
+        ended(14.0, "c", 1, "membership lost", seconds=5.0),
+    ]
+    first, second = story_of(entries(tmp_path, lines)).rebalances
+    assert first.slowest is None
+    assert second.drained == {"a (h, 7)": 0.25, "b (h, 7)": 2.5}
+    assert second.slowest == ("b (h, 7)", 2.5)
+
+
+def test_the_longest_drain_of_a_rebalance_that_begins_again(tmp_path: Path) -> None:
+    """A generation that nobody worked in belongs to the rebalance; its drain counts too."""
+    lines = [
+        line(1.0, "a", "GenerationStarted", 1),
+        line(5.0, "a", "GenerationDraining", 1),
+        ended(8.0, "a", 1, seconds=3.0),
+        line(8.1, "a", "Joined", 2),
+        line(8.5, "a", "GenerationDraining", 2),
+        ended(8.6, "a", 2, seconds=0.1),
+        line(9.0, "a", "GenerationStarted", 3),
+    ]
+    _, second = story_of(entries(tmp_path, lines)).rebalances
+    assert second.drained == {"a (h, 7)": 3.0}
+
+
+def test_files_without_the_seconds_of_drains(tmp_path: Path) -> None:
+    """Older versions did not write them; nothing is said of the drains."""
+    assert [one.slowest for one in story_of(entries(tmp_path, two_members())).rebalances] == [
+        None,
+        None,
+    ]
+
+
 def test_every_cause_of_an_end_has_a_kind() -> None:
     """A new cause is given its colour before it can be drawn."""
     assert set(ENDS) == set(Cause)

@@ -8,9 +8,7 @@ from tests.testing.simulation.mutations.mutation import Mutation
 
 _WORKER: Final = "kgroup.testing.simulation.default_program"
 _STORED: Final = "stored = {name: self._open.pop(name) for name, code in codes.items()"
-_END_REPORTED: Final = (
-    "self._emitter.emit(GenerationEnded, end=last.end, cut_short=last.lifecycle.cut_short)"
-)
+_END_REPORTED: Final = "self._report_end(last)"
 
 CLIENT: Final = (
     Mutation(
