@@ -71,7 +71,6 @@ from kgroup.types import (
     TopicInfo,
     TopicPartition,
 )
-from kgroup.watchers.brokers import broker_watcher
 from kgroup.watchers.heartbeat import Heartbeats, Pace
 from kgroup.watchers.partitions import partition_watcher
 from kgroup.watchers.processing import processing_watcher
@@ -429,13 +428,6 @@ class GenerationRunner:
         self.generation = generation = Generation(parts, self.assignment)
         self.lifecycle.start_service(self._report_unread, generation)
         self._committer.watch_late_commits()
-        cluster = self._member.cluster
-        self.lifecycle.start_service(
-            broker_watcher,
-            cluster.brokers_suspected,
-            cluster.refresh_brokers,
-            self._member.emitter.failed,
-        )
         if self._commits_offsets:
             self.lifecycle.start_service(
                 report_missing_commits, self._positions, self._report_missing_commits

@@ -182,6 +182,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         self._leave_by = -math.inf
         self._body = trio.CancelScope()
         self._logins = trio.CancelScope()
+        self._watching = trio.CancelScope()
         self._closing: str | None = None
         self._fatal: BaseException | None = None
         self._fatal_traceback: TracebackType | None = None
@@ -567,7 +568,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 if self._config.security.dynamic:
                     logins = logins_of(self._config.security, self._runtime.compute)
                     nursery.start_soon(self._keep_fresh, logins)
-                nursery.start_soon(self._manage)
+                nursery.start_soon(self._manage, nursery)
                 try:
                     with self._body:
                         yield
@@ -592,12 +593,12 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             raise self._fatal.with_traceback(self._fatal_traceback)
 
     @trio.lowlevel.enable_ki_protection
-    async def _manage(self) -> None:
+    async def _manage(self, nursery: trio.Nursery) -> None:
         """Run the member until it is closed, fails, or is cancelled."""
         try:
             if self._closing is None:
                 with self._until_closing() as around:
-                    await self._run_member(around)
+                    await self._run_member(around, nursery)
         except BaseException as error:
             if not _is_cancellation(error):
                 self._crash = in_one_line(error)
@@ -617,7 +618,13 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         with self._logins:
             await logins.keep_fresh(lambda reason: self._emitter.emit(LoginDelayed, reason=reason))
 
-    async def _run_member(self, around: trio.CancelScope) -> None:
+    @trio.lowlevel.enable_ki_protection
+    async def _watch_brokers(self, member: Member) -> None:
+        """Keep the brokers' addresses up to date, until the member leaves."""
+        with self._watching:
+            await member.watch_brokers()
+
+    async def _run_member(self, around: trio.CancelScope, nursery: trio.Nursery) -> None:
         """Enter the record source, run the member, leave; `around` is the scope of all this."""
         source = self._runtime.record_source(self._config, self._source_failed)
         check_source(source)
@@ -628,9 +635,11 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             member = self._member = Member(
                 self._config, self._runtime, self._emitter, source, self._subscription, self
             )
+            nursery.start_soon(self._watch_brokers, member)
             try:
                 await self._run(member)
             finally:
+                self._watching.cancel()  # before the connections are closed
                 if self._lifecycle is not None:  # cancelled from outside, in a generation
                     self._errors = list(self._lifecycle.errors)
                 try:

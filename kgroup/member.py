@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final, final
+from typing import Final, NoReturn, final
 
 import attrs
 import trio
@@ -49,6 +49,7 @@ from kgroup.generation.runner import GenerationRunner
 from kgroup.interfaces import RecordSource
 from kgroup.runtime import Runtime
 from kgroup.types import Cause, End, Membership
+from kgroup.watchers.brokers import broker_watcher
 
 JOINS_AT_ONCE: Final = 20
 """This many JoinGroups in a row are sent without extra waits, because rebalances come in bursts."""
@@ -58,6 +59,9 @@ SEARCHES_AT_ONCE: Final = 10
 """This many searches for positions in a row are made without extra waits, after hand-overs."""
 SEARCHES_PER_SECOND: Final = 1.0
 """The most such searches a second after the first ``SEARCHES_AT_ONCE`` in a row."""
+JOINED_BY: Final = 10.0
+"""Seconds after a broker's first answer within which a member has usually joined. If it is the
+leader, it has requested metadata then, and the brokers need no request of their own."""
 _FIRST: Final = "the member has started"
 _WITH_ID: Final = "the coordinator has given the member an id"
 _LOOP: Final = (
@@ -260,6 +264,21 @@ class Member:
             left = not self._member_id
         last = self._previous
         self._previous = PreviousGenerations(assignment=last.assignment) if left else last.lost()
+
+    async def watch_brokers(self) -> NoReturn:
+        """Keep the addresses of the brokers up to date, from the first answer of any broker on.
+
+        INVARIANT: it runs in whatever state the member is. A member may be without a generation for
+        hours: the program does not call `next` or has unsubscribed, a JoinGroup waits, or the group
+        has no coordinator. All brokers may get new addresses meanwhile.
+
+        Cancellation: at any time.
+        """
+        await self._cluster.first_answered()
+        await trio.sleep(JOINED_BY)
+        await broker_watcher(
+            self._cluster.brokers_suspected, self._cluster.refresh_brokers, self._emitter.failed
+        )
 
     def suspect_brokers(self) -> None:
         """The record source has lost a broker: request their addresses again."""

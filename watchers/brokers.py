@@ -3,7 +3,8 @@
 The brokers of a cluster can get new addresses one after the other. Only a member that requests
 metadata from time to time can follow all of them: one that knows none of the last addresses has
 lost the cluster for good, unless a bootstrap server is still there. A leader polls the metadata of
-topics anyway; other members may send nothing but heartbeats for weeks.
+topics anyway; other members may send nothing but heartbeats for weeks, or nothing at all while they
+have no generation.
 
 So every member requests the brokers every ``MAX_AGE`` seconds, and once they are suspected: the
 coordinator was lost, or the record source has lost a broker. Members of one process share the
@@ -35,7 +36,7 @@ async def broker_watcher(
     refresh: Callable[[], Awaitable[object]],
     report: Report,
 ) -> NoReturn:
-    """Refresh the brokers for as long as the generation runs; it ends none.
+    """Refresh the brokers for as long as the member lives; it ends no generation.
 
     Args:
         suspected: waits until the addresses may be outdated.

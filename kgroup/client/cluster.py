@@ -129,8 +129,8 @@ class Cluster:
         """The addresses that did not respond to their last request; the last one has the greatest
         number."""
         self._failures = count(1)
-        self._answered = False
-        """Whether any broker has answered: then the settings for TLS and the login are right."""
+        self._answered = trio.Event()
+        """Any broker has answered: then the settings for TLS and the login are right."""
         self._suspected = trio.Event()
         self._suspected.set()
 
@@ -197,6 +197,13 @@ class Cluster:
             return metadata
 
         return following
+
+    async def first_answered(self) -> None:
+        """Wait until any broker has answered a request.
+
+        Cancellation: nothing changes.
+        """
+        await self._answered.wait()
 
     def suspect_brokers(self) -> None:
         """The brokers may have other addresses by now, because one of them was lost."""
@@ -409,11 +416,14 @@ class Cluster:
                     others = min(others - 1, others_to_ask(error))
                 if others <= 0:
                     break
+            except BrokerError:
+                self._answered.set()
+                raise
             else:
                 self._failed.pop((host, port), None)
-                self._answered = True
+                self._answered.set()
                 return answer
-        decisive = _decisive(failures, worked=self._answered)
+        decisive = _decisive(failures, worked=self._answered.is_set())
         if len(failures) == 1:
             raise decisive
         raise _together(failures, decisive) from decisive
