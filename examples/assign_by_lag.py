@@ -5,6 +5,7 @@
 A rebalance uses the last measurement. Every member measures, because any of them may become leader.
 """
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -51,6 +52,13 @@ def measure(servers: str, group_id: str, topic: str) -> Mapping[TopicPartition, 
     return lag
 
 
+async def close_at_sigterm(group: ConsumerGroup) -> None:
+    """Begin to close the group when SIGTERM comes."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            group.shutdown()
+
+
 async def main(servers: str, topic: str) -> None:
     """Be a member with this assignor, and measure the lag at the same time."""
     group_id, by_lag = f"{topic}-by-lag", ByLag()
@@ -73,11 +81,13 @@ async def main(servers: str, topic: str) -> None:
         await measure_once()
         nursery.start_soon(keep_measuring)
         async with ConsumerGroup(config) as group:
+            nursery.start_soon(close_at_sigterm, group)
             async for generation in group:
                 print("owns", *generation.assignment)
                 with generation.scope():
                     async for batch in generation.records():
                         await generation.commit({batch.partition: batch.next_offset})
+        nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 Brokers have their rack in the setting ``broker.rack``, members in ``rack_id``.
 """
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -33,6 +34,13 @@ class ByRack:
         return given
 
 
+async def close_at_sigterm(group: ConsumerGroup) -> None:
+    """Begin to close the group when SIGTERM comes."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            group.shutdown()
+
+
 async def main(servers: str, topic: str, rack: str) -> None:
     """Be a member in a rack, which also fetches from the replica there (KIP-392)."""
     config = GroupConfig(
@@ -42,12 +50,14 @@ async def main(servers: str, topic: str, rack: str) -> None:
         assignors=[ByRack()],
         rack_id=rack,
     )
-    async with ConsumerGroup(config) as group:
+    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
+        nursery.start_soon(close_at_sigterm, group)
         async for generation in group:
             print(rack, "owns", *generation.assignment)
             with generation.scope():
                 async for batch in generation.records():
                     await generation.commit({batch.partition: batch.next_offset})
+        nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 All members of the group must offer the assignor. The leader calls it for the whole group.
 """
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -35,6 +36,13 @@ class EvenAndOdd:
         return given
 
 
+async def close_at_sigterm(group: ConsumerGroup) -> None:
+    """Begin to close the group when SIGTERM comes."""
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async for _ in signals:
+            group.shutdown()
+
+
 async def main(servers: str, topic: str) -> None:
     """Be a member of the topic's group with this assignor, and print each assignment."""
     config = GroupConfig(
@@ -43,13 +51,15 @@ async def main(servers: str, topic: str) -> None:
         topics=[topic],
         assignors=[EvenAndOdd()],
     )
-    async with ConsumerGroup(config) as group:
+    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
+        nursery.start_soon(close_at_sigterm, group)
         async for generation in group:
             owned = ", ".join(map(str, generation.assignment)) or "nothing"
             print(f"generation {generation.generation_id} by {generation.assignor}: {owned}")
             with generation.scope():
                 async for batch in generation.records():
                     await generation.commit({batch.partition: batch.next_offset})
+        nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

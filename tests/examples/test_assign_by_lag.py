@@ -71,8 +71,12 @@ async def test_it_keeps_measuring(
     assert times == [0, 10, 20, 30]
 
 
-def test_it_runs(reader: Reader, topic: Topic) -> None:
-    """The lag is the number of uncommitted records, before the join and after more is read."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_runs(reader: Reader, topic: Topic, number: signal.Signals) -> None:
+    """The lag is the number of uncommitted records, before the join and after more is read.
+
+    At either signal the member leaves.
+    """
     group_id = f"{topic.name}-by-lag"
     topic.produce(3)
 
@@ -88,7 +92,7 @@ def test_it_runs(reader: Reader, topic: Topic) -> None:
         assert one.lines == [" ".join(["owns", *map(str, topic.partitions)])]
         topic.wait_until_committed(group_id)
         assert lag() == dict.fromkeys(topic.partitions, 0)
-        one.send(signal.SIGINT)
+        one.send(number)
         assert one.ended() == 0
         assert one.errors == ""
     assert topic.members(group_id) == []

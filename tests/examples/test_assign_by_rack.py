@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -12,6 +14,9 @@ from kgroup.runtime import default_runtime_factory
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import MemberSubscription, TopicInfo
 from tests.examples.loading import load
+from tests.examples.reader import Reader
+from tests.examples.topic import Topic
+from tests.examples.worker import Worker
 
 EXAMPLE = load("assign_by_rack")
 EAST, WEST, BOTH = ("east",), ("west",), ("east", "west")
@@ -39,8 +44,18 @@ def test_members_read_in_their_rack() -> None:
     assert divided([], "east", None) == [[0, 2, 4], [1, 3, 5]]
 
 
-async def test_it_runs(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_it_runs(
+    autojump_clock: MockClock,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of two members, the one in the brokers' rack gets all partitions."""
+
+    # A process has one handler of a signal, and here are two programs.
+    async def no_signals(_: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(EXAMPLE, "close_at_sigterm", no_signals)
     async with in_memory(settings={"broker.rack": "east"}) as broker:
         await broker.create_topic("orders", 2)
         default_runtime_factory.set(lambda: memory_runtime(broker))
@@ -52,3 +67,20 @@ async def test_it_runs(autojump_clock: MockClock, capsys: pytest.CaptureFixture[
         "east owns orders-0 orders-1",
         "west owns",
     }
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_member_leaves_at_a_signal(
+    reader: Reader, topic: Topic, number: signal.Signals
+) -> None:
+    """Its partitions are committed, and others need not wait for its session to end."""
+    topic.produce(3)
+    arguments = ("examples/assign_by_rack.py", topic.bootstrap_servers, topic.name, "east")
+    with Worker(reader, *arguments) as one:
+        one.until(lambda lines: lines)
+        assert one.lines == [" ".join(["east owns", *map(str, topic.partitions)])]
+        topic.wait_until_committed(f"{topic.name}-by-rack")
+        one.send(number)
+        assert one.ended() == 0
+        assert one.errors == ""
+    assert topic.members(f"{topic.name}-by-rack") == []

@@ -22,7 +22,10 @@ def printed(line: str) -> tuple[int, set[TopicPartition]]:
 
 
 def test_two_members_get_even_and_odd_partitions(reader: Reader, topic: Topic) -> None:
-    """A single member has all partitions; of two, one has the even and one the odd ones."""
+    """A single member has all partitions; of two, one has the even and one the odd ones.
+
+    One member leaves at SIGTERM, the other at Ctrl-C.
+    """
     arguments = ("examples/custom_assignor.py", topic.bootstrap_servers, topic.name)
     everything = set(topic.partitions)
     even, odd = set(topic.partitions[::2]), set(topic.partitions[1::2])
@@ -34,7 +37,7 @@ def test_two_members_get_even_and_odd_partitions(reader: Reader, topic: Topic) -
             one.until(lambda lines: printed(lines[-1])[0] == printed(two.lines[0])[0])
             shares = [printed(one.lines[-1])[1], printed(two.lines[0])[1]]
             assert shares in ([even, odd], [odd, even])
-            two.send(signal.SIGINT)
+            two.send(signal.SIGTERM)
             assert two.ended() == 0
             assert two.errors == ""
         one.until(lambda lines: printed(lines[-1])[1] == everything)
