@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -261,3 +262,35 @@ def test_a_handler_may_be_cancelled_with_such_a_body(kafka: Kafka) -> None:
             await body
 
     in_asyncio(main)
+
+
+@on_broker
+def test_tasks_may_take_their_first_step_at_once(kafka: Kafka) -> None:
+    """With Python 3.12's eager tasks, a function that fails in `start_soon` cancels the body."""
+    here = Here(kafka)
+    partition = here.harness.partition(0)
+    steps: list[str] = []
+
+    async def commit(generation: aio.Generation) -> None:
+        steps.append("first")
+        generation.start_soon(fail)
+        await generation.ending.wait()
+        await generation.commit({partition: 3}, beyond_read=True)
+
+    async def fail() -> None:
+        steps.append("second")
+        raise LookupError("broken handler")
+
+    async def main() -> None:
+        if sys.version_info >= (3, 12):
+            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        with pytest.raises(ExceptionGroup) as caught:
+            async with here.group(drain_timeout=1.0) as group:
+                generation = await group.next()
+                generation.start_soon(commit, generation)
+                await asyncio.sleep(SOON)
+        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+
+    in_asyncio(main)
+    assert steps == ["first", "second"]
+    assert here.harness.committed() == 3

@@ -222,6 +222,7 @@ def test_a_blocked_loop_takes_no_time_from_a_cleanup(monkeypatch: pytest.MonkeyP
                 cleaned.append(True)
 
         async def block() -> None:
+            await asyncio.sleep(0)  # trio waits for it by then, whatever the task factory
             program.here.loop.post(scope.cancel)
             while not program.stragglers:
                 time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
