@@ -85,8 +85,8 @@ class Generation(GenerationTwin):
         ``TaskStillRunning`` event names it; it is cancelled again every second, and the member
         joins no new generation until it has ended. A ``ProgramLoopBlocked`` event says that
         something blocks asyncio's loop meanwhile. If others cancel the task, or it does
-        so itself, that ends the group with a UsageError, unless the task that has entered the
-        group's block is cancelled as well. A CancelledError of something that it awaits is an error
+        so itself, that ends the group with a UsageError, unless the task of the block's body
+        is cancelled as well. A CancelledError of something that it awaits is an error
         like any other.
 
         Returns:
