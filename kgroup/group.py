@@ -538,7 +538,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         elif runner is None and not self._subscription.topics:
             phase, detail = Phase.UNSUBSCRIBED, ""
         elif runner is None:
-            phase = Phase.JOINING if self._waiting else Phase.IDLE
+            # No failure explains why a program has no generation that does not wait for one.
+            phase, detail = (Phase.JOINING, detail) if self._waiting else (Phase.IDLE, "")
         elif runner.lifecycle.state is not State.RUNNING:
             phase = Phase.DRAINING
         else:
@@ -620,7 +621,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
 
     @trio.lowlevel.enable_ki_protection
     async def _watch_brokers(self, member: Member) -> None:
-        """Keep the brokers' addresses up to date, until the member leaves."""
+        """Keep the brokers' addresses up to date, until the member is about to leave."""
         with self._watching:
             await member.watch_brokers()
 

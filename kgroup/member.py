@@ -60,8 +60,8 @@ SEARCHES_AT_ONCE: Final = 10
 SEARCHES_PER_SECOND: Final = 1.0
 """The most such searches a second after the first ``SEARCHES_AT_ONCE`` in a row."""
 JOINED_BY: Final = 10.0
-"""Seconds after a broker's first answer within which a member has usually joined. If it is the
-leader, it has requested metadata then, and the brokers need no request of their own."""
+"""Seconds after a broker's first answer within which a member has usually joined. A leader has
+requested metadata by then, which brings the brokers too."""
 _FIRST: Final = "the member has started"
 _WITH_ID: Final = "the coordinator has given the member an id"
 _LOOP: Final = (

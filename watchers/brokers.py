@@ -28,7 +28,7 @@ from kgroup.errors import BrokerError, TransportError
 MAX_AGE: Final = 300.0
 """Seconds between two requests, as in Java's client by default."""
 RETRY: Final = 30.0
-"""Seconds after which a request that failed is repeated, or later if the login was refused."""
+"""About how many seconds later a failed request is repeated, unless the login was refused."""
 
 
 async def broker_watcher(
@@ -36,7 +36,7 @@ async def broker_watcher(
     refresh: Callable[[], Awaitable[object]],
     report: Report,
 ) -> NoReturn:
-    """Refresh the brokers for as long as the member lives; it ends no generation.
+    """Refresh the brokers for as long as the member lives.
 
     Args:
         suspected: waits until the addresses may be outdated.
@@ -52,7 +52,17 @@ async def broker_watcher(
         while (error := await _failure(refresh)) is not None:
             report(Request.METADATA, error, POLL_AGAIN)
             # The brokers stay suspected, so only this keeps it from being repeated at once.
-            await trio.sleep(max(RETRY, until_next_login(error)))
+            await trio.sleep(_until_together(max(RETRY, until_next_login(error))))
+
+
+def _until_together(wait: float) -> float:
+    """Seconds to that multiple of the wait that is nearest to one wait from now.
+
+    Members whose brokers were suspected at different times then repeat their requests together, and
+    a password that was refused is not tried once by each of them.
+    """
+    left = wait - trio.current_time() % wait
+    return left if left >= wait / 2 else left + wait
 
 
 async def _failure(

@@ -210,9 +210,9 @@ class Cluster:
         self._suspected.set()
 
     async def brokers_suspected(self) -> None:
-        """Wait until `suspect_brokers` is called; not at all until the next Metadata response.
+        """Wait until the brokers are suspected: from the beginning, and after `suspect_brokers`.
 
-        The brokers are suspected from the beginning, because no response has come yet.
+        The next Metadata response ends the suspicion.
 
         Only one task may wait. Cancellation: nothing changes.
         """

@@ -11,12 +11,13 @@ from trio.testing import MockClock
 
 import kgroup
 from kgroup.clocks import SuspendAwareClock
-from kgroup.events import Event, GenerationDraining, GenerationEnded, Joining
+from kgroup.events import Event, GenerationDraining, GenerationEnded, Joining, RequestFailed
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch, RecordSource
 from kgroup.status import Phase
 from kgroup.testing.memory import memory_runtime
+from kgroup.watchers.brokers import MAX_AGE
 from tests.group.harness import P0, harness
 
 
@@ -313,3 +314,19 @@ async def test_a_status_while_the_first_generation_begins(
             assert health.status.phase is Phase.JOINING
             assert not health.ready
             nursery.cancel_scope.cancel()
+
+
+async def test_a_failure_is_not_why_a_program_that_wants_no_generation_has_none(
+    autojump_clock: MockClock,
+) -> None:
+    """The brokers' addresses are requested meanwhile too, and that may fail, and be long over."""
+    async with harness() as here, here.group() as group:
+        generation = await group.next()
+        generation.start_soon(trio.lowlevel.checkpoint)
+        await generation.wait_ended()
+        await here.broker.stop()
+        await trio.sleep(2 * MAX_AGE)
+        failed = {event.request for event in here.events_of(RequestFailed)}
+        assert "Metadata" in failed
+        assert (group.status().phase, group.status().detail) == (Phase.IDLE, "")
+        await here.broker.start()

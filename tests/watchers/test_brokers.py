@@ -18,7 +18,7 @@ from kgroup.watchers.brokers import MAX_AGE, RETRY, broker_watcher
 async def test_it_requests_them_now_and_then_and_once_they_are_suspected(
     autojump_clock: MockClock,
 ) -> None:
-    """A request at each multiple of `MAX_AGE`, one for a suspicion, and one soon after a failure.
+    """A request at each multiple of `MAX_AGE`, one for a suspicion, one some time after a failure.
 
     Members that began at different times request at the same ones.
     """
@@ -54,7 +54,7 @@ async def test_it_requests_them_now_and_then_and_once_they_are_suspected(
         await trio.sleep_until(3 * MAX_AGE - 10 + RETRY - 1)
         fails = False
         await trio.sleep_until(4 * MAX_AGE + RETRY)
-        assert times[3:] == [3 * MAX_AGE - 10, 3 * MAX_AGE - 9 + RETRY, 4 * MAX_AGE]
+        assert times[3:] == [3 * MAX_AGE - 10, 3 * MAX_AGE + RETRY, 4 * MAX_AGE]
         nursery.cancel_scope.cancel()
     assert reports == [(Request.METADATA, gone, POLL_AGAIN)]
 
@@ -81,4 +81,24 @@ async def test_what_a_broker_answers_with_an_error_is_requested_again_soon(
 
     with trio.move_on_after(1000):
         await broker_watcher(suspicion, refresh, lambda *_: None)
-    assert times == [0, RETRY, RETRY + LOGIN_INTERVAL]
+    assert times == [0, RETRY, LOGIN_INTERVAL]
+
+
+async def test_members_repeat_what_failed_together(autojump_clock: MockClock) -> None:
+    """Whenever their brokers were suspected: a refused password is not tried once by each."""
+    times: set[float] = set()
+
+    async def refresh() -> None:
+        times.add(trio.current_time())
+        await trio.lowlevel.checkpoint()
+        raise AuthenticationError(58, "SASL_AUTHENTICATION_FAILED", "SASL login", "wrong password")
+
+    with trio.move_on_after(LOGIN_INTERVAL * 10 + 1):
+        async with trio.open_nursery() as nursery:
+            for _ in range(50):
+                await trio.sleep(5)
+                nursery.start_soon(
+                    broker_watcher, trio.lowlevel.checkpoint, refresh, lambda *_: None
+                )
+    later = sorted(time for time in times if time > LOGIN_INTERVAL)
+    assert later == [LOGIN_INTERVAL * number for number in range(2, 11)]

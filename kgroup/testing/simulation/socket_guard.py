@@ -1,17 +1,17 @@
 """Refuses real sockets inside a simulation: they would bring in real time and other machines.
 
-While a simulation runs, ``socket.socket.__init__`` asks first whether the caller may open one. An
-audit hook (PEP 578) would see sockets that C opens as well, but on Python 3.11 two threads that
-begin to be traced at once, by coverage or a debugger, fail beside a hook that is written in Python,
-and a hook stays for as long as the process.
+While a simulation runs, ``socket.socket`` refuses whoever runs in it; sockets that C code opens,
+such as librdkafka's, are not seen. An audit hook (PEP 578) would stay for as long as the process,
+and beside one that is written in Python, Python 3.11 fails now and then to trace a thread that
+begins, for coverage or a debugger.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Final
@@ -19,20 +19,33 @@ from typing import Any, Final
 from kgroup.errors import UsageError
 
 _forbidden: Final[ContextVar[bool]] = ContextVar("kgroup_no_sockets", default=False)
-_open: Final = socket.socket.__init__
 _lock: Final = threading.Lock()
 _runs: Final[set[object]] = set()
 """The simulations that run, in whichever thread."""
+_end: Final[list[Callable[[], None]]] = []
+"""What ends the guard, while there is one."""
 
 
-@wraps(_open)
-def _open_if_allowed(self: socket.socket, *arguments: Any, **options: Any) -> None:
-    if _forbidden.get():
-        raise UsageError(
-            "the program tried to open a real socket inside a simulation, where the network is"
-            " simulated and time is virtual: replace what connects by a stand-in"
-        )
-    _open(self, *arguments, **options)
+def _guard() -> Callable[[], None]:
+    """Let ``socket.socket`` refuse; the returned function ends that."""
+    guarded = socket.socket
+    opens = guarded.__init__
+
+    @wraps(opens)
+    def open_if_allowed(self: socket.socket, *arguments: Any, **options: Any) -> None:
+        if _forbidden.get():
+            raise UsageError(
+                "the program tried to open a real socket inside a simulation, where the network is"
+                " simulated and time is virtual: replace what connects by a stand-in"
+            )
+        opens(self, *arguments, **options)
+
+    def end() -> None:
+        if guarded.__init__ is open_if_allowed:  # else something else has replaced it meanwhile
+            guarded.__init__ = opens  # type: ignore[method-assign]
+
+    guarded.__init__ = open_if_allowed  # type: ignore[method-assign]
+    return end
 
 
 @contextmanager
@@ -43,15 +56,18 @@ def no_sockets() -> Iterator[None]:
         UsageError: where a socket is opened; a real socket was refused.
     """
     run = object()
-    token = _forbidden.set(True)
-    try:
+    with ExitStack() as stack:
         with _lock:
-            _runs.add(run)
-            socket.socket.__init__ = _open_if_allowed  # type: ignore[method-assign]
-        yield
-    finally:
-        _forbidden.reset(token)
-        with _lock:
-            _runs.discard(run)
             if not _runs:
-                socket.socket.__init__ = _open  # type: ignore[method-assign]
+                _end.append(_guard())
+            _runs.add(run)
+            stack.callback(_end_run, run)
+        stack.callback(_forbidden.reset, _forbidden.set(True))
+        yield
+
+
+def _end_run(run: object) -> None:
+    with _lock:
+        _runs.discard(run)
+        if not _runs:
+            _end.pop()()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextvars import copy_context
+from typing import Any
 
 import pytest
 
@@ -42,3 +44,29 @@ def test_nothing_is_left_of_it() -> None:
         assert socket.socket.__init__ is not UNGUARDED
         raise LookupError
     assert socket.socket.__init__ is UNGUARDED
+
+
+def test_what_others_have_put_around_sockets_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A patch from before the run works in it and stays; so does one that is made in the run."""
+    seen: list[str] = []
+
+    def patched(name: str) -> Callable[..., None]:
+        opens = socket.socket.__init__
+
+        def opens_and_notes(self: socket.socket, *arguments: Any, **options: Any) -> None:
+            seen.append(name)
+            opens(self, *arguments, **options)
+
+        return opens_and_notes
+
+    before = patched("before")
+    monkeypatch.setattr(socket.socket, "__init__", before)
+    beside = copy_context()
+    with no_sockets():
+        beside.run(socket.socket).close()
+        assert seen == ["before"]
+    assert socket.socket.__init__ is before
+    with no_sockets():
+        within = patched("within")
+        monkeypatch.setattr(socket.socket, "__init__", within)
+    assert socket.socket.__init__ is within
