@@ -408,15 +408,17 @@ _NOTICED: Final = 0.1
 
 @attrs.frozen(kw_only=True)
 class GenerationEnded(Event):
-    """The generation has ended; ``seconds`` says how long its drain took.
+    """The generation has ended; ``seconds`` says how long its tasks took to end.
 
     Attributes:
         end: why it ended.
         cut_short: whether functions were still running when the drain ended, at its deadline or
             because the partitions were lost in it. Tasks were then cancelled; threads cannot be,
             and run on. A cancellation of the group does not count.
-        seconds: the time from the beginning of the end until the last task had ended, which is how
-            long the drain took. The group's other members wait for the longest drain.
+        seconds: the time from the beginning of the end until the last task had ended. Unless the
+            partitions were lost, this is how long the drain took. In a rebalance, the group's other
+            members wait for the longest drain; while a member drains for a cause of its own, such
+            as its close, they work.
     """
 
     end: End

@@ -19,7 +19,7 @@ from kgroup.errors import count_of, short_repr
 
 _SUFFIXES: Final = (".html", ".htm", ".svg")
 _MOST_REBALANCES: Final = 3
-"""So many rebalances of a group are printed, the longest ones; the page has all."""
+"""At most this many rebalances of a group are printed: the longest."""
 
 
 @click.command()
@@ -140,7 +140,7 @@ def _summary(story: Story) -> str:
 def _slowest_drains(story: Story) -> Iterator[str]:
     """For the longest rebalances, for which member's drain the others waited.
 
-    Those of which no file says it are left out: nobody drained, or the files are older.
+    Rebalances without a known drain are left out.
     """
     told = [
         (one.end - one.begin, one.generation_id, one.begin, slowest)

@@ -48,8 +48,10 @@ class Rebalance:
         late: likewise for members that learned only when the new generation had begun, as after a
             freeze; the others did not wait for them.
         started: for each member of the new one, the seconds until it began to work.
-        drained: for each member that the others waited for, the seconds of its longest drain in
-            this rebalance. Files of older versions do not say it.
+        drained: for each member that the others waited for, the seconds of its longest drain
+            because of this rebalance. A drain for another cause is not here, such as that of a
+            member that closes: the others work until it leaves. Nor is one that had not ended when
+            the first member worked in the new generation. Files of older versions do not say it.
     """
 
     generation_id: int
@@ -101,16 +103,12 @@ def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]
     founded = _foundings(entries)
     drains = _drains(entries)
     found: list[Rebalance] = []
-    since = entries[0].at
+    after = 0
     for number, started in starts.items():
         first, last = started[0].at, started[-1].at
-        since = max(since, founded[bisect_right(founded, first) - 1])
-        own = signs[bisect_left(times, since) : bisect_right(times, first)]
+        founding = founded[bisect_right(founded, first) - 1]
+        own = signs[max(after, bisect_left(times, founding)) : bisect_right(times, first)]
         begin = own[0].at if own else first
-        drained: dict[str, float] = {}
-        for sign in own:
-            if (took := drains.get((sign.member, sign.at))) is not None:
-                drained[sign.member] = max(took, drained.get(sign.member, 0.0))
         found.append(
             Rebalance(
                 generation_id=number,
@@ -121,10 +119,11 @@ def changes_of(entries: Sequence[Entry]) -> tuple[list[Rebalance], list[Rejoin]]
                 ),
                 late=_first(late.get(number, ()), begin=begin),
                 started=_first(started, begin=begin),
-                drained=drained,
+                drained=_waited_for(own, drains, until=first),
             )
         )
-        since = last
+        # A sign at the very time of the last start belongs to this rebalance or to none.
+        after = bisect_right(times, last)
     return found, rejoins
 
 
@@ -254,19 +253,36 @@ def _ends_after_the_next_start(
     return late
 
 
-def _drains(entries: Iterable[Entry]) -> dict[tuple[str, float], float]:
-    """By its member and its beginning, how long each drain took whose end says it."""
+def _drains(entries: Iterable[Entry]) -> dict[tuple[str, float], Entry]:
+    """By its member and its beginning, the end of each drain because of a rebalance.
+
+    Ends that do not say how long the drain took are left out.
+    """
     begun: dict[str, Entry] = {}
-    drains: dict[tuple[str, float], float] = {}
+    drains: dict[tuple[str, float], Entry] = {}
     for entry in entries:
         if entry.event == "GenerationDraining":
-            begun[entry.member] = entry
+            if cause_of(entry) == Cause.REBALANCE.value:
+                begun[entry.member] = entry
         elif entry.event == "GenerationEnded":
             drain = begun.pop(entry.member, None)
-            took = entry.fields.get("seconds")
-            if drain and took is not None and drain.generation_id == entry.generation_id:
-                drains[entry.member, drain.at] = took
+            says = entry.fields.get("seconds") is not None
+            if drain and says and drain.generation_id == entry.generation_id:
+                drains[entry.member, drain.at] = entry
     return drains
+
+
+def _waited_for(
+    signs: Iterable[Entry], drains: Mapping[tuple[str, float], Entry], until: float
+) -> dict[str, float]:
+    """For each member, the seconds of its longest drain that had ended at a time."""
+    seconds: dict[str, float] = {}
+    for sign in signs:
+        end = drains.get((sign.member, sign.at))
+        if sign.event == "GenerationDraining" and end and end.at <= until:
+            took = end.fields["seconds"]
+            seconds[sign.member] = max(took, seconds.get(sign.member, 0.0))
+    return seconds
 
 
 def _first(entries: Iterable[Entry], begin: float) -> dict[str, float]:

@@ -76,11 +76,18 @@ def joined(at: float, name: str, generation_id: int, *partitions: str) -> list[s
     ]
 
 
+def draining(
+    at: float, name: str, generation_id: int, cause: str = "rebalance", **fields: Any
+) -> str:
+    """The beginning of a drain."""
+    end = {"cause": cause, "detail": ""}
+    return line(at, name, "GenerationDraining", generation_id, end=end, **fields)
+
+
 def drained(at: float, name: str, generation_id: int, cause: str = "rebalance") -> list[str]:
     """A member drains for a tenth of a second."""
-    end = {"cause": cause, "detail": ""}
     return [
-        line(at, name, "GenerationDraining", generation_id, end=end),
+        draining(at, name, generation_id, cause),
         ended(at + 0.1, name, generation_id, cause),
     ]
 

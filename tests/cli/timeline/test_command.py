@@ -15,7 +15,7 @@ from kgroup.cli import main
 from kgroup.cli.timeline.picture import PLOT, TICKS, tick_step, together
 from kgroup.cli.timeline.story import COMMIT, ENDS, PLANNED, UNKNOWN
 from kgroup.cli.timeline.style import FILLS, SHAPES
-from tests.cli.timeline.lines import ended, line, stopped_and_killed, two_members
+from tests.cli.timeline.lines import draining, ended, line, stopped_and_killed, two_members
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</title></svg><script>alert("x")</script>'
@@ -90,7 +90,7 @@ def slow_hand_overs() -> list[str]:
     for number in range(1, 6):
         at = 100.0 * (number + 1)
         lines += [
-            *(line(at, name, "GenerationDraining", number) for name in ("a", "b")),
+            *(draining(at, name, number) for name in ("a", "b")),
             ended(at + 0.1, "a", number, seconds=0.1),
             ended(at + number, "b", number, seconds=float(number)),
             *(line(at + number + 0.5, n, "GenerationStarted", number + 1) for n in ("a", "b")),

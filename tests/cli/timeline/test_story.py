@@ -31,6 +31,7 @@ from kgroup.cli.timeline.story import (
 from kgroup.types import Cause
 from tests.cli.timeline.lines import (
     drained,
+    draining,
     ended,
     entries,
     joined,
@@ -114,12 +115,12 @@ def test_whose_drain_was_the_longest(tmp_path: Path) -> None:
     """Of members that learned in time; one that learned too late was not waited for."""
     lines = [
         *(line(1.0, name, "GenerationStarted", 1) for name in ("a", "b", "c")),
-        *(line(5.0, name, "GenerationDraining", 1, seconds=25.0) for name in ("a", "b")),
+        *(draining(5.0, name, 1, seconds=25.0) for name in ("a", "b")),
         ended(5.25, "a", 1, seconds=0.25),
         ended(7.5, "b", 1, seconds=2.5),
         line(8.0, "a", "GenerationStarted", 2),
         line(8.0, "b", "GenerationStarted", 2),
-        line(9.0, "c", "GenerationDraining", 1, seconds=25.0),
+        draining(9.0, "c", 1, seconds=25.0),
         ended(14.0, "c", 1, "membership lost", seconds=5.0),
     ]
     first, second = story_of(entries(tmp_path, lines)).rebalances
@@ -132,15 +133,92 @@ def test_the_longest_drain_of_a_rebalance_that_begins_again(tmp_path: Path) -> N
     """A generation that nobody worked in belongs to the rebalance; its drain counts too."""
     lines = [
         line(1.0, "a", "GenerationStarted", 1),
-        line(5.0, "a", "GenerationDraining", 1),
+        draining(5.0, "a", 1),
         ended(8.0, "a", 1, seconds=3.0),
         line(8.1, "a", "Joined", 2),
-        line(8.5, "a", "GenerationDraining", 2),
+        draining(8.5, "a", 2),
         ended(8.6, "a", 2, seconds=0.1),
         line(9.0, "a", "GenerationStarted", 3),
     ]
     _, second = story_of(entries(tmp_path, lines)).rebalances
     assert second.drained == {"a (h, 7)": 3.0}
+
+
+def test_a_drain_before_a_departure_is_not_waited_for(tmp_path: Path) -> None:
+    """The other member works until the first one leaves; only its own drain takes time."""
+    lines = [
+        *(line(1.0, name, "GenerationStarted", 1) for name in ("leaver", "stays")),
+        draining(5.0, "leaver", 1, "closed"),
+        ended(13.0, "leaver", 1, "closed", seconds=8.0),
+        line(13.0, "leaver", "Left", 1, notified=True),
+        draining(13.1, "stays", 1),
+        ended(13.3, "stays", 1, seconds=0.2),
+        line(13.5, "stays", "GenerationStarted", 2),
+    ]
+    _, second = story_of(entries(tmp_path, lines)).rebalances
+    assert second.drained == {"stays (h, 7)": 0.2}
+
+
+@pytest.mark.parametrize(
+    "cause", ["task returned", "task raised", "partitions changed", "subscription changed"]
+)
+def test_a_member_s_own_drain_is_not_waited_for(tmp_path: Path, cause: str) -> None:
+    """The rebalance begins when the member joins again, after its drain."""
+    lines = [
+        *(line(1.0, name, "GenerationStarted", 1) for name in ("a", "b")),
+        draining(5.0, "a", 1, cause),
+        ended(13.0, "a", 1, cause, seconds=8.0),
+        line(13.0, "a", "Joining"),
+        draining(13.1, "b", 1),
+        ended(13.3, "b", 1, seconds=0.2),
+        *(line(13.5, name, "GenerationStarted", 2) for name in ("a", "b")),
+    ]
+    _, second = story_of(entries(tmp_path, lines)).rebalances
+    assert second.begin == 5.0
+    assert second.drained == {"b (h, 7)": 0.2}
+
+
+def test_a_drain_that_outlives_the_rebalance_is_not_counted(tmp_path: Path) -> None:
+    """The others went on without its member."""
+    lines = [
+        *(line(1.0, name, "GenerationStarted", 1) for name in ("a", "b")),
+        *(draining(5.0, name, 1) for name in ("a", "b")),
+        ended(6.0, "a", 1, seconds=1.0),
+        line(15.0, "a", "GenerationStarted", 2),
+        ended(25.0, "b", 1, "membership lost", seconds=20.0),
+    ]
+    _, second = story_of(entries(tmp_path, lines)).rebalances
+    assert second.drained == {"a (h, 7)": 1.0}
+
+
+def test_a_sign_at_the_time_of_the_last_start(tmp_path: Path) -> None:
+    """It belongs to that rebalance; the next one does not begin with it."""
+    lines = [
+        line(100.0, "a", "Joining"),
+        line(100.0, "b", "Joining"),
+        line(103.0, "a", "GenerationStarted", 1),
+        line(103.0, "b", "GenerationStarted", 1),
+        line(103.0, "c", "Joining"),
+        draining(133.0, "a", 1),
+        ended(141.0, "a", 1, seconds=8.0),
+        *(line(141.25, name, "GenerationStarted", 2) for name in ("a", "b", "c")),
+    ]
+    first, second = story_of(entries(tmp_path, lines)).rebalances
+    assert (first.begin, first.end) == (100.0, 103.0)
+    assert (second.begin, second.end) == (133.0, 141.25)
+
+
+def test_a_group_that_is_founded_again_begins_with_its_first_join(tmp_path: Path) -> None:
+    """The join that founds it is a sign of its first rebalance, unlike the departure before."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *drained(110.0, "a", 1, "closed"),
+        line(110.25, "a", "Left", 1, notified=True),
+        *joined(200.0, "b", 2, "t-0"),
+    ]
+    first, second = story_of(entries(tmp_path, lines)).rebalances
+    assert (first.begin, first.end) == (100.0, 100.5)
+    assert (second.begin, second.end) == (200.0, 200.5)
 
 
 def test_files_without_the_seconds_of_drains(tmp_path: Path) -> None:
