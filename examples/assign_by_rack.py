@@ -50,13 +50,14 @@ async def main(servers: str, topic: str, rack: str) -> None:
         assignors=[ByRack()],
         rack_id=rack,
     )
-    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
-        nursery.start_soon(close_at_sigterm, group)
-        async for generation in group:
-            print(rack, "owns", *generation.assignment)
-            with generation.scope():
-                async for batch in generation.records():
-                    await generation.commit({batch.partition: batch.next_offset})
+    async with trio.open_nursery() as nursery:
+        async with ConsumerGroup(config) as group:
+            nursery.start_soon(close_at_sigterm, group)
+            async for generation in group:
+                print(rack, "owns", *generation.assignment)
+                with generation.scope():
+                    async for batch in generation.records():
+                        await generation.commit({batch.partition: batch.next_offset})
         nursery.cancel_scope.cancel()
 
 

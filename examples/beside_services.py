@@ -41,12 +41,13 @@ async def close_at_sigterm(group: ConsumerGroup) -> None:
 
 async def consume(config: GroupConfig, status: Status) -> None:
     """Run the consumer group until SIGTERM."""
-    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
-        nursery.start_soon(close_at_sigterm, group)
-        async for generation in group:
-            status.generation = generation
-            for partition in generation.assignment:
-                generation.start_soon(handle, generation, partition, status)
+    async with trio.open_nursery() as nursery:
+        async with ConsumerGroup(config) as group:
+            nursery.start_soon(close_at_sigterm, group)
+            async for generation in group:
+                status.generation = generation
+                for partition in generation.assignment:
+                    generation.start_soon(handle, generation, partition, status)
         nursery.cancel_scope.cancel()
 
 

@@ -51,14 +51,15 @@ async def main(servers: str, topic: str) -> None:
         topics=[topic],
         assignors=[EvenAndOdd()],
     )
-    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
-        nursery.start_soon(close_at_sigterm, group)
-        async for generation in group:
-            owned = ", ".join(map(str, generation.assignment)) or "nothing"
-            print(f"generation {generation.generation_id} by {generation.assignor}: {owned}")
-            with generation.scope():
-                async for batch in generation.records():
-                    await generation.commit({batch.partition: batch.next_offset})
+    async with trio.open_nursery() as nursery:
+        async with ConsumerGroup(config) as group:
+            nursery.start_soon(close_at_sigterm, group)
+            async for generation in group:
+                owned = ", ".join(map(str, generation.assignment)) or "nothing"
+                print(f"generation {generation.generation_id} by {generation.assignor}: {owned}")
+                with generation.scope():
+                    async for batch in generation.records():
+                        await generation.commit({batch.partition: batch.next_offset})
         nursery.cancel_scope.cancel()
 
 

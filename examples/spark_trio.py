@@ -33,10 +33,11 @@ async def main(servers: str, topic: str, folder: str) -> None:
 
     spark = SparkSession.builder.appName(topic).getOrCreate()
     config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-spark", topics=[topic])
-    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
-        nursery.start_soon(close_at_signal, group)
-        async for generation in group:
-            await foreach_batch(generation, spark, write, max_records=1_000_000)
+    async with trio.open_nursery() as nursery:
+        async with ConsumerGroup(config) as group:
+            nursery.start_soon(close_at_signal, group)
+            async for generation in group:
+                await foreach_batch(generation, spark, write, max_records=1_000_000)
         nursery.cancel_scope.cancel()
 
 

@@ -38,11 +38,12 @@ async def close_at_sigterm(group: ConsumerGroup) -> None:
 async def main(servers: str, topic: str) -> None:
     """Be a member of the topic's group of workers."""
     config = GroupConfig(bootstrap_servers=servers, group_id=f"{topic}-trio", topics=[topic])
-    async with ConsumerGroup(config) as group, trio.open_nursery() as nursery:
-        nursery.start_soon(close_at_sigterm, group)
-        async for generation in group:
-            for partition in generation.assignment:
-                generation.start_soon(handle, generation, partition)
+    async with trio.open_nursery() as nursery:
+        async with ConsumerGroup(config) as group:
+            nursery.start_soon(close_at_sigterm, group)
+            async for generation in group:
+                for partition in generation.assignment:
+                    generation.start_soon(handle, generation, partition)
         nursery.cancel_scope.cancel()
 
 
