@@ -3,11 +3,13 @@
 Theory of operation. As a rule the task that enters the block runs its body too, and leaves it. Not
 always: ``asyncio.wait_for`` of Python 3.11 runs what it waits for in a task of its own, so that
 ``await asyncio.wait_for(stack.enter_async_context(group), 5)`` enters the block in a task that ends
-at once. asyncio does not say which task waited for that one. The body is then in the task that last
-did what only a body does: it was given a generation by `next`, it started a task of a generation,
-or it opened a scope. Other calls do not count, because a task that only watches the group makes
-them, and it must not be cancelled in place of the body. A call may have been made in a short task
-too, so the last one that still runs is taken.
+at once. asyncio does not say which task waited for that one. Then the calls that a body makes show
+which task it is. The surest is `next`: of the running tasks that have got a generation from it, the
+one that got the latest is the body. If each of these has ended, because the program calls `next` in
+short tasks too, the body is the task that last opened a scope, or else the one that last started a
+task of a generation. These count for less, because a helper may make such calls, as a web handler
+that starts tasks does. Other calls do not count: a task that only watches the group makes them, and
+it must not be cancelled in place of the body.
 
 If no such task is known, none is cancelled. The body learns of the failure at its next call,
 because a group that has failed has closed, and when it leaves the block.
@@ -18,10 +20,19 @@ INVARIANT: while the task that entered the block runs, no other one is cancelled
 from __future__ import annotations
 
 import asyncio
+from enum import IntEnum
+from itertools import count
 from typing import Any, final
-from weakref import WeakKeyDictionary
 
 from kgroup.aio.bridge import running_loop
+
+
+class BodyCall(IntEnum):
+    """A call that a body makes; the surest sign of one comes first."""
+
+    NEXT = 0
+    SCOPE = 1
+    START_SOON = 2
 
 
 @final
@@ -34,8 +45,13 @@ class Body:
 
     def __init__(self) -> None:
         self.entered: asyncio.Task[Any] | None = None
-        self._requests: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
-        """How often each task had been cancelled when it was seen first; the last seen comes last.
+        self._ranks: dict[asyncio.Task[Any], tuple[BodyCall, int]] = {}
+        """The surest call of each task, and when it last made that one: the least is the body's.
+
+        Tasks that had ended before the last call are not kept."""
+        self._times = count(0, -1)
+        self._before: dict[asyncio.Task[Any], int] = {}
+        """How often each task had been cancelled when it was seen first.
 
         Not 0 after an exception that a TaskGroup of Python 3.11 has raised, and the task caught."""
         self._failed = False
@@ -47,30 +63,35 @@ class Body:
         """The task that runs the body; None if it is not known."""
         if self.entered is not None and not self.entered.done():
             return self.entered
-        return next((task for task in reversed(list(self._requests)) if not task.done()), None)
+        running = [task for task in self._ranks if not task.done()]
+        return min(running, key=self._ranks.__getitem__, default=None)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the task that runs the body, or did until it was cancelled, was cancelled."""
-        tasks = list(self._requests)
-        if self.entered is not None:
-            tasks.append(self.entered)
-        for task in reversed(tasks):
-            if task.cancelled():
-                return True
-            if not task.done():
-                return self._cancelled_since(task)
-        return False
+        """Whether the task that runs the body was cancelled.
+
+        If all tasks that may be it have ended: whether one of them ended by a cancellation.
+        """
+        if (running := self.task) is not None:
+            return self._cancelled_since(running)
+        return any(task.cancelled() for task in self._before)
 
     def enter(self) -> None:
         """The current task enters the block."""
         self.entered = asyncio.current_task()
-        self.called()
+        if self.entered is not None:
+            self._before[self.entered] = self.entered.cancelling()
 
-    def called(self) -> None:
-        """The current task, which is none of a generation's, does what a body does."""
-        if (task := asyncio.current_task()) is not None:
-            self._requests[task] = self._requests.pop(task, task.cancelling())
+    def called(self, call: BodyCall) -> None:
+        """The current task, which is none of a generation's, makes a call as a body does."""
+        if (task := asyncio.current_task()) is None:
+            return
+        for ended in [known for known in self._before if known.done()]:
+            del self._before[ended]
+            self._ranks.pop(ended, None)
+        self._before.setdefault(task, task.cancelling())
+        rank = (call, next(self._times))
+        self._ranks[task] = min(rank, self._ranks.get(task, rank))
 
     def cancel(self) -> None:
         """Cancel the body, because the group has failed; once, and not when it has been left."""
@@ -88,8 +109,8 @@ class Body:
             error: the exception that leaves it.
 
         Returns:
-            whether that comes of `cancel` alone, so that it need not be raised. It may be that of
-            another task, which was cancelled, and for which the current one has waited.
+            True if `error` is only the consequence of `cancel`, so that it need not be raised. The
+            cancelled task may be another one, for which the current task waited.
         """
         self._left = True
         cancelled, self._cancelled = self._cancelled, None
@@ -101,5 +122,4 @@ class Body:
         return isinstance(error, asyncio.CancelledError) and not self._cancelled_since(here)
 
     def _cancelled_since(self, task: asyncio.Task[Any]) -> bool:
-        before: int = self._requests.get(task, 0)
-        return task.cancelling() > before
+        return task.cancelling() > self._before.get(task, 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, fin
 
 from kgroup import arguments
 from kgroup.aio.blocks import CancellableBlock
+from kgroup.aio.body import BodyCall
 from kgroup.aio.bridge import Bridge
 from kgroup.aio.ending import Ending
 from kgroup.aio.records import Records
@@ -100,7 +101,7 @@ class Generation(GenerationTwin):
             UsageError: another event loop runs here.
         """
         check_task("fn", fn, args, instead=_PLAIN)
-        self._called()
+        self._called(BodyCall.START_SOON)
         started_call = StartedCall(fn, args, self._membership)
         task = self._task(fn, *args, around=started_call, alone=True)
 
@@ -164,7 +165,7 @@ class Generation(GenerationTwin):
         if membership is lost. This cancellation, and a `StaleGenerationError` of this generation,
         end the block and are not raised, so that the loop continues with the next generation.
         """
-        self._called()
+        self._called(BodyCall.SCOPE)
         return may_end_early(self._scope())
 
     def records(
@@ -345,10 +346,10 @@ class Generation(GenerationTwin):
         finally:
             self._blocks.discard(block)
 
-    def _called(self) -> None:
+    def _called(self, call: BodyCall) -> None:
         """Note that the caller may be the body, if it is no task of a generation."""
         if self._bridge.is_here and self._owner not in inside_of.get():
-            self._tasks.body.called()
+            self._tasks.body.called(call)
 
     def _cancel_blocks(self) -> None:
         self._work_cancelled = True

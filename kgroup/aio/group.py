@@ -17,7 +17,7 @@ from typing import Any, Final, Self, final
 import trio
 
 from kgroup import arguments, functions
-from kgroup.aio.body import Body
+from kgroup.aio.body import Body, BodyCall
 from kgroup.aio.bridge import Bridge, deliver_again
 from kgroup.aio.callbacks import in_asyncio
 from kgroup.aio.generation import Generation
@@ -227,7 +227,7 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
             # Other tasks may have kept asyncio's loop busy since the generation was handed over.
             if generation is not None and generation.state is State.RUNNING:
                 generation._body_task = asyncio.current_task()  # noqa: SLF001
-                self._body.called()
+                self._body.called(BodyCall.NEXT)
                 return generation
 
     def release(self) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 
 from kgroup import aio
-from kgroup.aio.body import Body
-from kgroup.errors import GroupClosedError
+from kgroup.aio.body import Body, BodyCall
+from kgroup.errors import GroupClosedError, UsageError
 from kgroup.types import TopicPartition
 from tests.aio.test_group import Here, in_asyncio
 from tests.brokers import EMBEDDED, Kafka
@@ -45,7 +46,7 @@ def test_the_task_that_entered_the_block_runs_the_body() -> None:
         task = asyncio.current_task()
 
         async def call() -> None:
-            known.called()
+            known.called(BodyCall.NEXT)
             assert known.task is task
 
         await asyncio.create_task(call())
@@ -59,11 +60,11 @@ def test_of_tasks_that_called_the_last_that_runs_is_taken() -> None:
 
     async def test(known: Body) -> None:
         assert known.task is None
-        known.called()
+        known.called(BodyCall.NEXT)
         found: list[object] = []
 
         async def call(*, stay: bool) -> None:
-            known.called()
+            known.called(BodyCall.NEXT)
             if stay:
                 await asyncio.sleep(SOON)
 
@@ -81,12 +82,83 @@ def test_of_tasks_that_called_the_last_that_runs_is_taken() -> None:
     in_task(test)
 
 
+@asynccontextmanager
+async def caller(known: Body, *calls: BodyCall) -> AsyncIterator[asyncio.Task[None]]:
+    """A task that makes these calls, and then runs until the block ends."""
+
+    async def call_and_wait() -> None:
+        for one in calls:
+            known.called(one)
+        await asyncio.sleep(SOON)
+
+    task = asyncio.create_task(call_and_wait())
+    await asyncio.sleep(0)
+    yield task
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def test_the_task_with_the_surest_call_is_taken() -> None:
+    """That is `next`, then `scope`, then `start_soon`, whichever came last."""
+
+    async def test(known: Body) -> None:
+        here = asyncio.current_task()
+        known.called(BodyCall.START_SOON)
+        async with caller(known, BodyCall.START_SOON) as helper:
+            assert known.task is helper
+            known.called(BodyCall.SCOPE)
+            assert known.task is here
+            async with caller(known, BodyCall.NEXT, BodyCall.START_SOON) as loop:
+                async with caller(known, BodyCall.START_SOON), caller(known, BodyCall.SCOPE):
+                    assert known.task is loop
+                known.called(BodyCall.NEXT)
+                assert known.task is here
+
+    in_task(test)
+
+
+def test_only_a_running_task_says_whether_the_body_was_cancelled() -> None:
+    """A short task that was cancelled does not, for as long as anything refers to it."""
+
+    async def test(known: Body) -> None:
+        known.called(BodyCall.NEXT)
+        async with caller(known, BodyCall.NEXT) as short:
+            pass
+        assert short.cancelled()
+        found = [known.cancelled]
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        found.append(known.cancelled)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        task.uncancel()
+        assert found == [False, True]
+
+    in_task(test)
+
+
+def test_if_no_task_runs_that_may_be_the_body_a_cancelled_one_counts() -> None:
+    """Also if nothing else refers to it, and until another task calls."""
+
+    async def test(known: Body) -> None:
+        async with caller(known, BodyCall.NEXT):
+            pass
+        gc.collect()
+        found = [known.cancelled]
+        known.called(BodyCall.START_SOON)
+        found.append(known.cancelled)
+        assert found == [True, False]
+
+    in_task(test)
+
+
 def test_a_body_that_is_not_known_is_not_cancelled() -> None:
     """Neither then nor when it calls later, and a cancellation by others is one of theirs."""
 
     async def test(known: Body) -> None:
         known.cancel()
-        known.called()
+        known.called(BodyCall.NEXT)
         known.cancel()
         await asyncio.sleep(0)
         assert not known.leave(asyncio.CancelledError())
@@ -98,7 +170,7 @@ def test_a_cancellation_by_others_at_the_same_time_is_not_lost() -> None:
     """The block does not absorb it."""
 
     async def test(known: Body) -> None:
-        known.called()
+        known.called(BodyCall.NEXT)
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
@@ -115,7 +187,7 @@ def test_a_block_that_was_left_is_not_cancelled() -> None:
     """A failure that comes later cancels nothing."""
 
     async def test(known: Body) -> None:
-        known.called()
+        known.called(BodyCall.NEXT)
         assert not known.leave(None)
         known.cancel()
         await asyncio.sleep(0)
@@ -184,6 +256,72 @@ def test_a_failure_cancels_the_body_of_a_block_that_an_ended_task_has_entered(
 
     in_asyncio(main)
     assert reached == ["cancelled"]
+
+
+@on_broker
+def test_a_failure_does_not_cancel_a_helper_that_starts_tasks(kafka: Kafka) -> None:
+    """It cancels the loop that got the generation, whoever called last."""
+    here = Here(kafka)
+    helped: list[str] = []
+
+    async def fail() -> None:
+        raise LookupError("broken handler")
+
+    async def help_it(generation: aio.Generation, finished: asyncio.Event) -> None:
+        generation.start_soon(fail)
+        await finished.wait()
+        helped.append("to its end")
+
+    async def main() -> None:
+        finished = asyncio.Event()
+        with pytest.raises(ExceptionGroup) as caught:
+            async with AsyncExitStack() as stack:
+                group = here.group(drain_timeout=1.0)
+                await asyncio.create_task(stack.enter_async_context(group))
+                helper = asyncio.create_task(help_it(await group.next(), finished))
+                async with asyncio.timeout(SOON):
+                    await asyncio.Event().wait()
+        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+        finished.set()
+        await helper
+
+    in_asyncio(main)
+    assert helped == ["to its end"]
+
+
+@on_broker
+def test_a_handler_that_cancels_itself_is_an_error_whatever_else_was_cancelled(
+    kafka: Kafka,
+) -> None:
+    """A short task that has called last, and was cancelled, is not the body."""
+    here = Here(kafka)
+
+    async def cancel_itself(short: asyncio.Task[None]) -> None:
+        await asyncio.wait([short])
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(SOON)
+
+    async def start(generation: aio.Generation) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        generation.start_soon(cancel_itself, task)
+        task.cancel()
+        await asyncio.sleep(SOON)
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with AsyncExitStack() as stack:
+                group = here.group(drain_timeout=1.0)
+                await asyncio.create_task(stack.enter_async_context(group))
+                short = asyncio.create_task(start(await group.next()))
+                await asyncio.wait([short])
+                await asyncio.sleep(SOON)
+        assert [type(error) for error in caught.value.exceptions] == [UsageError]
+        assert short.cancelled()
+
+    in_asyncio(main)
 
 
 @on_broker
