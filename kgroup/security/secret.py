@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 _MAY_WAIT: Final = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 _OF_LOGINS: Final = ("kgroup.wire.", "kgroup.security.", "trio.", "kgroup.broker.memory_pipe")
-"""The modules whose coroutines have secrets in their variables while a connection logs in; a pipe in
-memory takes the network's place."""
+"""The modules whose coroutines have secrets in their variables while a connection logs in; the pipe
+in memory is a network of tests."""
 
 
 @final
