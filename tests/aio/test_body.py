@@ -37,6 +37,17 @@ def in_task(body: Callable[[Body], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
+@asynccontextmanager
+async def entered_elsewhere(here: Here, error: type[Exception]) -> AsyncIterator[aio.ConsumerGroup]:
+    """A group's block that a task enters which has ended; leaving it must raise this error."""
+    with pytest.raises(ExceptionGroup) as caught:
+        async with AsyncExitStack() as stack:
+            group = here.group(drain_timeout=1.0)
+            await asyncio.create_task(stack.enter_async_context(group))
+            yield group
+    assert [type(one) for one in caught.value.exceptions] == [error]
+
+
 def test_the_task_that_entered_the_block_runs_the_body() -> None:
     """As long as it runs, no call of another task changes that."""
 
@@ -237,18 +248,14 @@ def test_a_failure_cancels_the_body_of_a_block_that_an_ended_task_has_entered(
         raise LookupError("broken handler")
 
     async def main() -> None:
-        with pytest.raises(ExceptionGroup) as caught:
-            async with AsyncExitStack() as stack:
-                group = here.group(drain_timeout=1.0)
-                await asyncio.create_task(stack.enter_async_context(group))
-                await begin(group, fail)
-                may_fail.set()
-                try:
-                    await asyncio.sleep(SOON)
-                except asyncio.CancelledError:
-                    reached.append("cancelled")
-                    raise
-        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+        async with entered_elsewhere(here, LookupError) as group:
+            await begin(group, fail)
+            may_fail.set()
+            try:
+                await asyncio.sleep(SOON)
+            except asyncio.CancelledError:
+                reached.append("cancelled")
+                raise
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
@@ -274,14 +281,10 @@ def test_a_failure_does_not_cancel_a_helper_that_starts_tasks(kafka: Kafka) -> N
 
     async def main() -> None:
         finished = asyncio.Event()
-        with pytest.raises(ExceptionGroup) as caught:
-            async with AsyncExitStack() as stack:
-                group = here.group(drain_timeout=1.0)
-                await asyncio.create_task(stack.enter_async_context(group))
-                helper = asyncio.create_task(help_it(await group.next(), finished))
-                async with asyncio.timeout(SOON):
-                    await asyncio.Event().wait()
-        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+        async with entered_elsewhere(here, LookupError) as group:
+            helper = asyncio.create_task(help_it(await group.next(), finished))
+            async with asyncio.timeout(SOON):
+                await asyncio.Event().wait()
         finished.set()
         await helper
 
@@ -311,14 +314,10 @@ def test_a_handler_that_cancels_itself_is_an_error_whatever_else_was_cancelled(
         await asyncio.sleep(SOON)
 
     async def main() -> None:
-        with pytest.raises(ExceptionGroup) as caught:
-            async with AsyncExitStack() as stack:
-                group = here.group(drain_timeout=1.0)
-                await asyncio.create_task(stack.enter_async_context(group))
-                short = asyncio.create_task(start(await group.next()))
-                await asyncio.wait([short])
-                await asyncio.sleep(SOON)
-        assert [type(error) for error in caught.value.exceptions] == [UsageError]
+        async with entered_elsewhere(here, UsageError) as group:
+            short = asyncio.create_task(start(await group.next()))
+            await asyncio.wait([short])
+            await asyncio.sleep(SOON)
         assert short.cancelled()
 
     in_asyncio(main)
@@ -333,16 +332,12 @@ def test_a_body_that_is_not_known_learns_of_the_failure_at_its_next_call(kafka: 
         raise LookupError("broken handler")
 
     async def main() -> None:
-        with pytest.raises(ExceptionGroup) as caught:
-            async with AsyncExitStack() as stack:
-                group = here.group(drain_timeout=1.0)
-                await asyncio.create_task(stack.enter_async_context(group))
-                await nothing_here(group, fail)
-                await asyncio.create_task(group.wait_closed())
-                await asyncio.sleep(0.1)  # a cancellation would be raised here
-                with pytest.raises(GroupClosedError):
-                    await group.next()
-        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+        async with entered_elsewhere(here, LookupError) as group:
+            await nothing_here(group, fail)
+            await asyncio.create_task(group.wait_closed())
+            await asyncio.sleep(0.1)  # a cancellation would be raised here
+            with pytest.raises(GroupClosedError):
+                await group.next()
 
     in_asyncio(main)
 
@@ -360,12 +355,8 @@ def test_a_body_in_another_task_than_the_one_that_leaves_the_block(kafka: Kafka)
         await asyncio.sleep(SOON)
 
     async def main() -> None:
-        with pytest.raises(ExceptionGroup) as caught:
-            async with AsyncExitStack() as stack:
-                group = here.group(drain_timeout=1.0)
-                await asyncio.create_task(stack.enter_async_context(group))
-                await asyncio.create_task(consume(group))
-        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+        async with entered_elsewhere(here, LookupError) as group:
+            await asyncio.create_task(consume(group))
 
     in_asyncio(main)
 
