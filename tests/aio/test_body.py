@@ -15,7 +15,7 @@ from kgroup import aio
 from kgroup.aio.body import Body, BodyCall
 from kgroup.errors import GroupClosedError, UsageError
 from kgroup.types import TopicPartition
-from tests.aio.test_group import Here, in_asyncio
+from tests.aio.test_group import Here, be_cancelled, check_not_cancelled, in_asyncio
 from tests.brokers import EMBEDDED, Kafka
 from tests.threaded.harness import SOON
 
@@ -35,6 +35,11 @@ def in_task(body: Callable[[Body], Awaitable[None]]) -> None:
             await body(known)
 
     asyncio.run(main())
+
+
+async def fail() -> None:
+    """A handler that raises."""
+    raise LookupError("broken handler")
 
 
 @asynccontextmanager
@@ -243,23 +248,16 @@ def test_a_failure_cancels_the_body_of_a_block_that_an_ended_task_has_entered(
     reached: list[str] = []
     may_fail = asyncio.Event()
 
-    async def fail() -> None:
+    async def fail_when_allowed() -> None:
         await may_fail.wait()
-        raise LookupError("broken handler")
+        await fail()
 
     async def main() -> None:
         async with entered_elsewhere(here, LookupError) as group:
-            await begin(group, fail)
+            await begin(group, fail_when_allowed)
             may_fail.set()
-            try:
-                await asyncio.sleep(SOON)
-            except asyncio.CancelledError:
-                reached.append("cancelled")
-                raise
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-        await asyncio.sleep(0)
+            await be_cancelled(reached)
+        await check_not_cancelled()
 
     in_asyncio(main)
     assert reached == ["cancelled"]
@@ -267,12 +265,9 @@ def test_a_failure_cancels_the_body_of_a_block_that_an_ended_task_has_entered(
 
 @on_broker
 def test_a_failure_does_not_cancel_a_helper_that_starts_tasks(kafka: Kafka) -> None:
-    """It cancels the loop that got the generation, whoever called last."""
+    """The task that got the generation from `next` is cancelled, although another called later."""
     here = Here(kafka)
     helped: list[str] = []
-
-    async def fail() -> None:
-        raise LookupError("broken handler")
 
     async def help_it(generation: aio.Generation, finished: asyncio.Event) -> None:
         generation.start_soon(fail)
@@ -328,9 +323,6 @@ def test_a_body_that_is_not_known_learns_of_the_failure_at_its_next_call(kafka: 
     """No task is cancelled; `next` raises, and leaving the block raises the exception."""
     here = Here(kafka)
 
-    async def fail() -> None:
-        raise LookupError("broken handler")
-
     async def main() -> None:
         async with entered_elsewhere(here, LookupError) as group:
             await nothing_here(group, fail)
@@ -346,9 +338,6 @@ def test_a_body_that_is_not_known_learns_of_the_failure_at_its_next_call(kafka: 
 def test_a_body_in_another_task_than_the_one_that_leaves_the_block(kafka: Kafka) -> None:
     """The task that waits for it gets its CancelledError, of which the block raises none."""
     here = Here(kafka)
-
-    async def fail() -> None:
-        raise LookupError("broken handler")
 
     async def consume(group: aio.ConsumerGroup) -> None:
         await next_here(group, fail)

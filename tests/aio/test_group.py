@@ -82,6 +82,23 @@ class Here:
         return [event for event in self.events if isinstance(event, kind)]
 
 
+async def be_cancelled(reached: list[str]) -> None:
+    """Wait until the group cancels this task, and note that it did."""
+    try:
+        await asyncio.sleep(SOON)
+    except asyncio.CancelledError:
+        reached.append("cancelled")
+        raise
+
+
+async def check_not_cancelled() -> None:
+    """After the block, no cancellation of this task is left or pending."""
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(0)
+
+
 def in_asyncio(main: Callable[[], Awaitable[None]]) -> None:
     """Run a test, and check that none of its threads and tasks is left."""
     before = set(threading.enumerate())
@@ -192,19 +209,12 @@ def test_a_handlers_exception_cancels_the_body(kafka: Kafka) -> None:
                 generation = await group.next()
                 for partition in generation.assignment:
                     generation.start_soon(fail, generation, partition)
-                try:
-                    await asyncio.sleep(SOON)
-                except asyncio.CancelledError:
-                    reached.append("cancelled")
-                    raise
+                await be_cancelled(reached)
         assert sorted(type(error).__name__ for error in caught.value.exceptions) == [
             "KeyError",
             "LookupError",
         ]
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-        await asyncio.sleep(0)
+        await check_not_cancelled()
 
     in_asyncio(main)
     assert reached == ["cancelled"]
