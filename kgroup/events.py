@@ -403,7 +403,7 @@ _ROUTINE: Final = frozenset(
     }
 )
 _NOTICED: Final = 0.1
-"""Seconds of a drain from which on the end of its generation says how long it took."""
+"""The shortest drain, in seconds, whose length is in the message of `GenerationEnded`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -438,7 +438,7 @@ class GenerationEnded(Event):
         return f"generation ended{lost} ({self.end}){cut}{self._duration()}"
 
     def _duration(self) -> str:
-        """How long the tasks took to end, unless that was so short that nobody noticed it."""
+        """The part of the message on ``seconds``; empty for less than ``_NOTICED``."""
         if self.seconds < _NOTICED:
             return ""
         # A generation whose partitions are lost has no drain, or its drain was broken off.

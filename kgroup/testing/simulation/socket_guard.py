@@ -1,9 +1,9 @@
 """Refuses real sockets inside a simulation: they would bring in real time and other machines.
 
-While a simulation runs, ``socket.socket`` refuses whoever runs in it; sockets that C code opens,
-such as librdkafka's, are not seen. An audit hook (PEP 578) would stay for as long as the process,
-and beside one that is written in Python, Python 3.11 fails now and then to trace a thread that
-begins, for coverage or a debugger.
+While a simulation runs, creating a ``socket.socket`` in its tasks or threads raises an error.
+Sockets that C code opens, such as librdkafka's, are not detected. An audit hook (PEP 578) is not
+used: it could not be removed, and on Python 3.11 a hook written in Python makes threads fail now
+and then that begin at the same moment under coverage or a debugger.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _end: Final[list[Callable[[], None]]] = []
 
 
 def _guard() -> Callable[[], None]:
-    """Let ``socket.socket`` refuse; the returned function ends that."""
+    """Replace ``socket.socket.__init__``; the returned function restores it."""
     guarded = socket.socket
     opens = guarded.__init__
 

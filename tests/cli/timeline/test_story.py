@@ -130,7 +130,7 @@ def test_whose_drain_was_the_longest(tmp_path: Path) -> None:
 
 
 def test_the_longest_drain_of_a_rebalance_that_begins_again(tmp_path: Path) -> None:
-    """A generation that nobody worked in belongs to the rebalance; its drain counts too."""
+    """A generation that ended before a member worked in it is part of it, and so is its drain."""
     lines = [
         line(1.0, "a", "GenerationStarted", 1),
         draining(5.0, "a", 1),
