@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from kgroup.aio import tasks as tasks_module
 from kgroup.aio.body import Body
 from kgroup.aio.ending import Ending
-from kgroup.aio.tasks import ProgramTask, Tasks
+from kgroup.aio.tasks import GRACE, ProgramTask, Tasks
 from kgroup.errors import UsageError
 from kgroup.events import Event, ProgramLoopBlocked, TaskStillRunning
 from tests.aio.test_bridge import SOON, Running, running
@@ -167,51 +168,88 @@ def test_a_task_that_continues_is_reported_and_cancelled_again(
     in_asyncio(test)
 
 
-@pytest.mark.parametrize("cleans_up", [False, True])
-def test_a_loop_that_is_blocked_is_reported(
-    monkeypatch: pytest.MonkeyPatch, cleans_up: bool
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
+    """The time of the background thread, which passes when the test says so."""
+    clock = MockClock()
+    monkeypatch.setattr(trio, "run", partial(trio.run, clock=clock))
+    return clock
+
+
+async def cancel_all(
+    program: Program, tasks: list[ProgramTask[Any]], scope: trio.CancelScope
 ) -> None:
+    """Wait for tasks in trio until the scope is cancelled, and they have ended."""
+
+    async def wait() -> None:
+        with scope:
+            async with trio.open_nursery() as nursery:
+                for task in tasks:
+                    nursery.start_soon(task.wait, program.report)
+
+    await program.here.bridge.call(wait)
+
+
+@pytest.mark.parametrize("cleans_up", [False, True])
+def test_a_loop_that_is_blocked_is_reported(clock: MockClock, cleans_up: bool) -> None:
     """Once, with the stack of its thread; the tasks that it keeps from ending are not blamed."""
-    monkeypatch.setattr(tasks_module, "GRACE", 0.01)
 
     async def test(program: Program) -> None:
-        scope = trio.CancelScope()
+        scope, loop = trio.CancelScope(), program.here.loop
+
+        def pass_time() -> None:
+            loop.run_sync(partial(clock.jump, GRACE))
+            time.sleep(0.001)  # for the background thread
 
         async def block() -> None:
             await asyncio.sleep(0)  # trio waits for it by then, whatever the task factory
-            program.here.loop.post(scope.cancel)
+            loop.post(scope.cancel)
             try:
                 if cleans_up:
                     await program.forever()
             finally:
                 while not program.stragglers:
-                    time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
-                time.sleep(10 * tasks_module.GRACE)  # noqa: ASYNC251
+                    pass_time()  # it blocks asyncio's loop
+                for _ in range(10):
+                    pass_time()
 
-        async def wait(tasks: list[ProgramTask[Any]]) -> None:
-            with scope:
-                async with trio.open_nursery() as nursery:
-                    for task in tasks:
-                        nursery.start_soon(task.wait, program.report)
-
-        waiting = [program.task(program.forever), program.task(program.forever)]
+        tasks = [program.task(program.forever), program.task(program.forever)]
         await program.begun.wait()
-        await program.here.bridge.call(partial(wait, [*waiting, program.task(block)]))
-        first = program.stragglers[0]
-        assert isinstance(first, ProgramLoopBlocked)
-        assert "in block" in first.stack
-        # On a busy machine the loop may seem blocked once more, when it is not.
-        assert {type(one) for one in program.stragglers} == {ProgramLoopBlocked}
+        await cancel_all(program, [*tasks, program.task(block)], scope)
+        (event,) = program.stragglers
+        assert isinstance(event, ProgramLoopBlocked)
+        assert "in block" in event.stack
 
     in_asyncio(test)
 
 
-def test_a_blocked_loop_takes_no_time_from_a_cleanup(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task has its time from the moment at which asyncio's loop could cancel it."""
-    monkeypatch.setattr(tasks_module, "GRACE", 0.4)
+def test_a_process_that_was_frozen_has_no_blocked_loop(clock: MockClock) -> None:
+    """Neither the loop nor a task is blamed if the background thread did not run either."""
 
     async def test(program: Program) -> None:
-        scope, cleaned = trio.CancelScope(), []
+        scope, loop = trio.CancelScope(), program.here.loop
+
+        async def freeze() -> None:
+            await asyncio.sleep(0)  # trio waits for it by then, whatever the task factory
+            loop.post(scope.cancel)
+            try:
+                await program.forever()
+            finally:
+                for _ in range(10):
+                    loop.run_sync(partial(clock.jump, 10 * GRACE))
+                    time.sleep(0.001)  # noqa: ASYNC251 # for the background thread
+
+        await cancel_all(program, [program.task(freeze)], scope)
+        assert not program.stragglers
+
+    in_asyncio(test)
+
+
+def test_a_blocked_loop_takes_no_time_from_a_cleanup(clock: MockClock) -> None:
+    """A task has its time from the moment at which asyncio's loop could cancel it."""
+
+    async def test(program: Program) -> None:
+        scope, loop, cleaned = trio.CancelScope(), program.here.loop, list[bool]()
 
         async def clean_up() -> None:
             try:
@@ -223,19 +261,14 @@ def test_a_blocked_loop_takes_no_time_from_a_cleanup(monkeypatch: pytest.MonkeyP
 
         async def block() -> None:
             await asyncio.sleep(0)  # trio waits for it by then, whatever the task factory
-            program.here.loop.post(scope.cancel)
+            loop.post(scope.cancel)
             while not program.stragglers:
-                time.sleep(0.01)  # noqa: ASYNC251 # it blocks the loop
-
-        async def wait(tasks: list[ProgramTask[Any]]) -> None:
-            with scope:
-                async with trio.open_nursery() as nursery:
-                    for task in tasks:
-                        nursery.start_soon(task.wait, program.report)
+                loop.run_sync(partial(clock.jump, GRACE))  # it blocks asyncio's loop
+                time.sleep(0.001)  # noqa: ASYNC251 # for the background thread
 
         cleaning = program.task(clean_up)
         await program.begun.wait()
-        await program.here.bridge.call(partial(wait, [cleaning, program.task(block)]))
+        await cancel_all(program, [cleaning, program.task(block)], scope)
         assert cleaned == [True]
         assert not any(isinstance(one, TaskStillRunning) for one in program.stragglers)
 
