@@ -85,15 +85,14 @@ def config_of(task: Task) -> GroupConfig:
 
 async def work(task: Task, journal: Journal) -> None:
     """Join the group, and in each generation count the words of each partition's lines."""
-    async with (
-        ConsumerGroup(config_of(task), on_event=journal.event) as group,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(close_on_request, group)
-        async for generation in group:
-            journal.started(generation)
-            for partition in generation.assignment:
-                generation.start_soon(count_words, generation, partition, task, journal)
+    # The group's block is the inner one, so that signals are received until the member has left.
+    async with trio.open_nursery() as nursery:
+        async with ConsumerGroup(config_of(task), on_event=journal.event) as group:
+            nursery.start_soon(close_on_request, group)
+            async for generation in group:
+                journal.started(generation)
+                for partition in generation.assignment:
+                    generation.start_soon(count_words, generation, partition, task, journal)
         nursery.cancel_scope.cancel()
 
 
