@@ -51,6 +51,7 @@ from kgroup.generation.late_commits import LateCommits
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
+from kgroup.generation.scopes import may_end_early
 from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartition
 
 CommitOffsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -160,9 +161,14 @@ class CommitRequest:
             if sent:  # the connection was found closed, and the request is sent once more
                 self._got_no_answer()
             sent = True
+            await_answer()
 
+        codes: Mapping[TopicPartition, int] | None = None
         try:
-            codes = await self._member.coordinator.commit(self._membership, self._open, sending)
+            # Until it is sent, the end of the generation cancels it: it could only be refused, and
+            # a coordinator that does not answer would keep the member from joining again.
+            with may_end_early(self._lifecycle.until_ended()) as await_answer:
+                codes = await self._member.coordinator.commit(self._membership, self._open, sending)
         except trio.Cancelled:
             if sent:
                 self._got_no_answer()
@@ -175,6 +181,12 @@ class CommitRequest:
             return self._failed(error)
         except (KgroupError, ValueError) as error:
             self._give_up(error)
+            return None
+        if codes is None:
+            end = self._lifecycle.final_end
+            assert end is not None  # it has cancelled the attempt
+            self.unreached = True
+            self.cut_off(end)
             return None
         return self._answered(codes, sent_at)
 

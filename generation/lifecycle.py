@@ -71,6 +71,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, final
 
 import attrs
@@ -481,14 +482,17 @@ class Lifecycle:
 
     @contextmanager
     @trio.lowlevel.enable_ki_protection
-    def until_ended(self) -> Iterator[None]:
-        """A scope that is cancelled when the generation's tasks are."""
+    def until_ended(self) -> Iterator[Callable[[], None]]:
+        """A scope that is cancelled when the generation's tasks are.
+
+        It yields a function after whose call the end cancels the scope no more.
+        """
         with trio.CancelScope() as scope:
             self._until_ended.add(scope)
             if self.state is State.ENDED:
                 scope.cancel()
             try:
-                yield
+                yield partial(self._until_ended.discard, scope)
             finally:
                 self._until_ended.discard(scope)
 

@@ -71,6 +71,8 @@ class FakeCoordinator:
     def __init__(self) -> None:
         self.commits: list[dict[TopicPartition, OffsetAndMetadata]] = []
         self.replies: list[Reply] = []
+        self.openings: list[Play] = []
+        """What commits wait for before they are sent, such as a connection."""
         self.beats: list[float | Exception | Play] = []
         self.beaten: list[float] = []
         self.finds: list[Exception | Play] = []
@@ -88,6 +90,8 @@ class FakeCoordinator:
     ) -> Mapping[TopicPartition, int]:
         """See ``Coordinator``."""
         await trio.lowlevel.checkpoint()
+        if self.openings:
+            await self.openings.pop(0)()
         self.commits.append(dict(offsets))
         reply = self.replies.pop(0) if self.replies else APPLIED
         if not isinstance(reply, Exception) or getattr(reply, "sent", False):

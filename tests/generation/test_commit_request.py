@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.generation.commit_request import CommitRequest
-from kgroup.types import Cause
+from kgroup.types import Cause, End
 from tests.generation.fakes import P0, P1, P2, FakeGeneration, Reply, at
 
 LOST = ConnectionLostError("gone", sent=True)
@@ -197,6 +198,61 @@ async def test_a_commit_cancelled_after_it_was_sent(autojump_clock: MockClock) -
     assert isinstance(error, CommitUnknownError)
     assert "t-1 at 2" in str(error)
     assert fake.refused == [({P1: 2}, "no answer came; the outcome is unknown", False)]
+
+
+async def commit_while_it_is_lost(fake: FakeGeneration) -> tuple[Exception | None, float]:
+    """Commit, lose the generation 3 s later; the caller's error, and when it came."""
+    began = trio.current_time()
+    made = attempt(fake, at(p0=1))
+    async with trio.open_nursery() as nursery:
+
+        async def commit() -> None:
+            with fake.lifecycle.commit_scope():
+                await made.run()
+
+        nursery.start_soon(commit)
+        await trio.sleep(3)
+        fake.lifecycle.end(End(Cause.COORDINATOR_LOST))
+    return made.outcome(at(p0=1)), trio.current_time() - began
+
+
+@pytest.mark.parametrize("before", [[], [NOT_SENT]])
+async def test_the_generation_is_lost_before_the_request_is_sent(
+    autojump_clock: MockClock, before: list[Reply]
+) -> None:
+    """Nothing is sent any more, and the caller waits for no connection to the coordinator."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [*before]
+    fake.coordinator.openings = [*[trio.lowlevel.checkpoint] * len(before), trio.sleep_forever]
+    error, seconds = await commit_while_it_is_lost(fake)
+    assert isinstance(error, StaleGenerationError)
+    assert seconds == pytest.approx(3)
+    assert len(fake.coordinator.commits) == len(before)
+    assert [(offsets, stale) for offsets, _, stale in fake.refused] == [({P0: 1}, True)]
+
+
+async def test_the_generation_is_lost_before_the_request_is_sent_again(
+    autojump_clock: MockClock,
+) -> None:
+    """What an earlier attempt did stays unknown."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [LOST]
+    fake.coordinator.openings = [trio.lowlevel.checkpoint, trio.sleep_forever]
+    error, seconds = await commit_while_it_is_lost(fake)
+    assert isinstance(error, CommitUnknownError)
+    assert seconds == pytest.approx(3)
+
+
+async def test_the_generation_is_lost_after_the_request_was_sent(
+    autojump_clock: MockClock,
+) -> None:
+    """The response is awaited: the commit may have been applied before."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [partial(trio.sleep, 5)]
+    error, seconds = await commit_while_it_is_lost(fake)
+    assert error is None
+    assert seconds == pytest.approx(5)
+    assert fake.committed == [{P0: 1}]
 
 
 @pytest.mark.parametrize(
