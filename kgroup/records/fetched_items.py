@@ -117,7 +117,8 @@ class ItemConverter:
         errors, self._callback_errors = self._callback_errors, {}
         for (_, partition), error in errors.items():
             fetch = self._fetches.by_partition.get(partition) if partition else None
-            items.append(_item_for_error(error, partition, fetch))
+            if partition is None or fetch is not None:  # else the partition was stopped
+                items.append(_item_for_error(error, partition, fetch))
         return items
 
     def read_watermarks_if_due(self, now: float, *, drained: bool) -> list[FetchedItem]:

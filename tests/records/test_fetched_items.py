@@ -207,12 +207,31 @@ async def test_of_the_errors_of_an_outage_one_of_each_kind_is_kept(
         await obeyed(source)
         assert len(source._thread._items._callback_errors) == 3
         consumer.poll = poll  # type: ignore[method-assign] # as it was
-        source.assign(1, {A: 0})
-        source.open(1, [A])
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A, B])
         consumer.feed(record(A, 0))
         await source.receive(1, [A], 10)
     assert [partition for partition, _ in faults] == [None, B, None]
     assert faults[0][1].endswith("attempt 999")
+
+
+async def test_an_error_of_a_partition_that_is_not_read_any_more_is_not_reported() -> None:
+    """librdkafka may say late, in another generation, that a deleted topic does not exist."""
+    consumer = ScriptedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    async with running(consumer, faults) as source:
+        source.assign(1, {A: 0, B: 0})
+        source.open(1, [A, B])
+        await obeyed(source)
+        source.revoke(1)
+        source.assign(2, {A: 0})
+        source.open(2, [A])
+        await obeyed(source)
+        for text in ("t [1]: topic does not exist", "t [0]: topic does not exist"):
+            consumer.settings["error_cb"](KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, text))
+        consumer.feed(record(A, 0))
+        await source.receive(2, [A], 10)
+    assert [partition for partition, _ in faults] == [A]
 
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
