@@ -74,8 +74,8 @@ _SHORTEST: Final = 4
 _NO_LINGERING: Final = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 """``struct linger``: on, for 0 seconds. The connection is reset then."""
 _TLS_ALERT: Final = re.compile(rb"\x15\x03[\x00-\x04]\x00")
-"""How the answer to a request begins if the port expects TLS: an alert record, of 2 bytes. Read as
-a length, that is 352 MB; no response is as large as that."""
+"""How the answer to the first request begins if the port expects TLS: an alert record, of 2 bytes.
+Read as a length, that is 352 MB; no response is as large as that."""
 _CHUNK: Final = 64 * 1024
 
 
@@ -94,6 +94,8 @@ class FrameStream:
         self._peer = peer
         self._max_frame = max_frame
         self._received = bytearray()
+        self._begun = False
+        """Whether a frame has arrived, so that the other side does not expect TLS."""
 
     @property
     def unread(self) -> int:
@@ -128,12 +130,13 @@ class FrameStream:
             ConnectionLostError: the stream ended or broke; ``answer_begun`` says whether that was
                 within a frame.
             ProtocolError: the announced length is too small for a frame, or over the limit.
-            AuthenticationError: the other side expects TLS.
+            AuthenticationError: in place of the first frame, the other side says that it expects
+                TLS.
 
         Cancellation: bytes that have arrived are kept.
         """
         await self._fill(_LENGTH.size)
-        if _TLS_ALERT.match(self._received):
+        if not self._begun and _TLS_ALERT.match(self._received):
             raise AuthenticationError.in_tls(
                 f"{self._peer} answered with a TLS alert: its port expects TLS; use protocol SSL or"
                 " SASL_SSL, or the port of a listener without TLS"
@@ -150,6 +153,7 @@ class FrameStream:
         await self._fill(end)
         body = bytes(self._received[_LENGTH.size : end])
         del self._received[:end]
+        self._begun = True
         return body
 
     async def _fill(self, size: int) -> None:

@@ -2,7 +2,9 @@
 
 A failure that another attempt cannot change (a certificate that is not trusted or not accepted) is
 an ``AuthenticationError``; any other one means that the connection is lost. Under TLS 1.3 a broker
-refuses a client's certificate only after the handshake: the first read fails then.
+refuses a client's certificate only after the handshake: the first read fails then. Once a byte has
+arrived, both sides have accepted each other. So whatever disturbs the stream later, such as a proxy
+that ends a connection with a text of its own, says nothing about TLS or certificates.
 
 Source: ``ssl`` and ``trio.SSLStream``; RFC 8446, section 6, for the alerts.
 """
@@ -59,6 +61,8 @@ class TlsStream(trio.abc.Stream):
     def __init__(self, stream: trio.SSLStream[trio.abc.Stream], broker: str) -> None:
         self._stream = stream
         self._broker = broker
+        self._accepted = False
+        """Whether a byte has arrived, so that neither side can refuse the other any more."""
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of it; see ``trio.abc.SendStream``."""
@@ -75,17 +79,19 @@ class TlsStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         """Receive at least a byte, or nothing at the end; see ``trio.abc.ReceiveStream``."""
         try:
-            return await self._stream.receive_some(max_bytes)
+            received = await self._stream.receive_some(max_bytes)
         except trio.BrokenResourceError as error:
             self._raise_if_refused(error)
             raise
+        self._accepted = self._accepted or bool(received)
+        return received
 
     async def aclose(self) -> None:
         """Close it; see ``trio.abc.AsyncResource``."""
         await self._stream.aclose()
 
     def _raise_if_refused(self, error: trio.BrokenResourceError) -> None:
-        if isinstance(error.__cause__, ssl.SSLError):
+        if not self._accepted and isinstance(error.__cause__, ssl.SSLError):
             refusal = _refusal(error.__cause__, self._broker)
             if refusal is not None:
                 raise refusal from error

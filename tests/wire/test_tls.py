@@ -17,7 +17,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from kgroup.errors import AuthenticationError, ConnectionLostError, RequestTimeoutError
+from kgroup.errors import (
+    AuthenticationError,
+    ConnectionLostError,
+    ProtocolError,
+    RequestTimeoutError,
+)
 from kgroup.security.settings import Security
 from kgroup.security.ssl_contexts import client_context
 from kgroup.wire.connection import Connection
@@ -217,6 +222,28 @@ async def test_a_port_that_answers_in_another_protocol() -> None:
         await open_tls(ours, client_context(client()), HOST, "the broker")
 
 
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("noise", [b"HTTP/1.1 503 Service Unavailable\r\n\r\n", bytes(5)])
+async def test_noise_on_a_connection_that_has_worked(newest: ssl.TLSVersion, noise: bytes) -> None:
+    """It ends the connection, as a cut does, and says nothing about TLS or certificates."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    context = server(AUTHORITY.issue_cert(HOST), newest=newest)
+
+    async def serve() -> None:
+        secured = trio.SSLStream(theirs, context, server_side=True)
+        await secured.send_all(b"hello")
+        await theirs.send_all(noise)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        stream = await open_tls(ours, client_context(client()), HOST, "the broker")
+        assert await stream.receive_some() == b"hello"
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.send_all(b"again")
+
+
 async def test_a_name_that_openssl_does_not_take() -> None:
     """A broker may advertise such a name; it is one lost connection, and the stream is closed."""
     ours, theirs = trio.testing.memory_stream_pair()
@@ -257,6 +284,23 @@ async def test_plain_text_to_a_port_with_tls(version: int) -> None:
         broker = ScriptedBroker(nursery, alert)
         with pytest.raises(AuthenticationError, match="its port expects TLS; use protocol SSL or"):
             await Connection.open(broker.open, HOST, 9093, client_id=None, timeout=5)
+
+
+async def test_a_tls_alert_on_a_connection_that_has_worked() -> None:
+    """A port that has answered without TLS does not expect it: the response is invalid."""
+
+    async def alert(peer: Peer) -> None:
+        await peer.negotiate()
+        await peer.frames.receive()
+        await peer.stream.send_all(bytes([0x15, 3, 3, 0, 2, 2, 0x50]))
+
+    request: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+    async with trio.open_nursery() as nursery:
+        broker = ScriptedBroker(nursery, alert)
+        connection = await Connection.open(broker.open, HOST, 9093, client_id=None, timeout=5)
+        with pytest.raises(ProtocolError, match="announced a frame of"):
+            await connection.request("heartbeat", request, timeout=5)
+        assert connection.broken
 
 
 async def test_plain_text_to_a_port_with_a_login() -> None:
