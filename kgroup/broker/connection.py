@@ -45,6 +45,13 @@ _LOG: Final = logging.getLogger("kgroup.broker")
 _LENGTH: Final = struct.Struct(">i")
 _PREFIX: Final = struct.Struct(">hhi")
 _CHUNK: Final = 1 << 18
+_COUNTED: Final = 1 << 12
+"""From this size on, the bytes of an incomplete request, and those behind the request that is being
+served, are in flight: a client can have many connections. A request that is being served is from
+`_CHUNK` on, since the JoinGroup of an honest member waits for long."""
+_KEPT: Final = 1 << 12
+"""A piece of a request that is smaller is joined to the one before: as an object of its own, a byte
+takes fifty."""
 _LONG: Final = 1 << 14
 """A request of this size or more is decoded as long work, under the lock of the time slices."""
 _PIECE: Final = 1 << 20
@@ -207,6 +214,8 @@ class ClientConnection:
         if start == 0 and self._at == len(self._received):
             frame, self._received, self._at = self._received, b"", 0
             return frame
+        if len(self._received) >= _COUNTED:
+            self._bytes_in_flight.hold(self, len(self._received))
         return self._received[start : self._at]
 
     def _most_bytes(self) -> int:
@@ -221,17 +230,21 @@ class ClientConnection:
         have = len(self._received) - self._at
         if have >= size:
             return
-        pieces = [self._received[self._at :]] if have else []
+        pieces: list[bytes | bytearray] = [self._received[self._at :]] if have else []
         while have < size:
+            if have >= _COUNTED:
+                self._bytes_in_flight.hold(self, have)
             piece = await self._stream.receive_some(_CHUNK)
             if not piece:
                 raise _ClosedError(f"{have} bytes into a request" if have else "")
             if not have:
                 self._idle_clients.touch(self)
-            pieces.append(bytes(piece))
+            _add(pieces, piece)
             have += len(piece)
-            if have > _CHUNK:
-                self._bytes_in_flight.hold(self, have)
+        if have > _CHUNK:
+            self._bytes_in_flight.hold(self, have)
+        else:
+            self._bytes_in_flight.release(self)
         self._received, self._at = b"".join(pieces), 0
 
     async def _discard_requests(self) -> None:
@@ -358,3 +371,15 @@ class ClientConnection:
         return codec.encode_response(
             api, version, fit_response(api, version, answer), correlation_id
         )
+
+
+def _add(pieces: list[bytes | bytearray], piece: bytes | bytearray) -> None:
+    """Add the next piece of a request."""
+    if not pieces or len(piece) >= _KEPT:
+        pieces.append(bytes(piece))
+        return
+    last = pieces[-1]
+    if not isinstance(last, bytearray):
+        last = bytearray()
+        pieces.append(last)
+    last += piece

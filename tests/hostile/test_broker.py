@@ -22,6 +22,7 @@ from kgroup.broker.time_slices import FREE, SLICE
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import FetchError
 from kgroup.types import TopicPartition
+from kgroup.wire import codec
 from kgroup.wire.versions import API_KEYS
 from tests.broker.record_batches import NOW, batch
 from tests.broker.wire import LENGTH, Client, commit, joining
@@ -467,6 +468,61 @@ async def test_half_requests_give_way_to_whole_ones(
         with trio.move_on_after(1) as scope:
             await stalled[-1].is_closed()
         assert scope.cancelled_caught
+
+
+async def test_small_halves_of_requests_count_too(autojump_clock: trio.testing.MockClock) -> None:
+    """Many connections with a little of a request each are not beyond the limit."""
+    del autojump_clock
+    async with in_memory({"queued.max.request.bytes": MEGABYTE}) as broker:
+        stalled = [await Client.open(broker) for _ in range(20)]
+        for client in stalled:
+            await client.stream.send_all(LENGTH.pack(MEGABYTE) + bytes(MEGABYTE // 16))
+            await trio.testing.wait_all_tasks_blocked()
+        assert await stalled[0].is_closed()
+        assert MEGABYTE // 2 < broker._endpoint._bytes_in_flight.total <= MEGABYTE
+        assert broker.cut_connections() == 15
+
+
+async def test_a_request_in_many_pieces_takes_no_more_memory_than_its_bytes() -> None:
+    """A client that sends two bytes at a time costs what it sends."""
+    pieces = 10_000
+    async with in_memory() as broker:
+        client = await Client.open(broker)
+        await client.stream.send_all(LENGTH.pack(2 * pieces + 10))
+        await trio.testing.wait_all_tasks_blocked()
+        tracemalloc.start()
+        try:
+            for _ in range(pieces):
+                await client.stream.send_all(b"ab")
+                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
+            assert tracemalloc.get_traced_memory()[0] < 5 * pieces
+        finally:
+            tracemalloc.stop()
+
+
+async def test_a_request_that_has_arrived_counts_no_more(broker: EmbeddedBroker) -> None:
+    """A JoinGroup in two pieces, which waits, does not give way to others' halves of requests.
+
+    Bytes behind it count.
+    """
+    client = await Client.open(broker)
+    protocols = [{"name": "range", "metadata": bytes(10_000)}]
+    fields = joining(protocols=protocols)
+    frame = codec.encode_request("join_group", 3, fields, correlation_id=1, client_id="test")
+    whole = LENGTH.pack(len(frame)) + frame
+    queued = broker._endpoint._bytes_in_flight
+    behind = await Client.open(broker)
+    for sender, piece, held in (
+        (client, whole[:8_000], 8_000),
+        (client, whole[8_000:], 0),
+        (behind, whole + bytes(5_000), len(whole) + 5_000),
+    ):
+        await sender.stream.send_all(piece)
+        await trio.testing.wait_all_tasks_blocked()
+        assert queued.total == held
+    await client.stream.aclose()
+    await behind.stream.aclose()
 
 
 async def test_connections_are_limited(autojump_clock: trio.testing.MockClock) -> None:
