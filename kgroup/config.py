@@ -340,8 +340,9 @@ class GroupConfig:
         default=10.0,
         validator=bounds.timeout(suspect=bounds.SUSPECT_WAIT),
         metadata=_documented(
-            "How long kgroup waits for the response to a request; for a JoinGroup and a follower's"
-            " SyncGroup it waits rebalance_timeout + 5 s."
+            "How long kgroup waits for the response to a request, and for a connection to open; for"
+            " the response to a JoinGroup or a follower's SyncGroup it waits rebalance_timeout + 5"
+            " s."
         ),
     )
     startup_timeout: float | None = attrs.field(

@@ -141,6 +141,7 @@ class Cluster:
             host,
             port,
             client_id=self._config.client_id,
+            open_timeout=self._config.request_timeout,
             compute=self._compute,
             security=self._security,
         )

@@ -10,6 +10,7 @@ INVARIANT: an error of which ``sent`` is False means that no attempt was sent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, final
@@ -43,6 +44,8 @@ class BrokerConnection:
         port: its port.
         client_id: the client's name in the broker's quotas and logs, or None.
         broker: the broker's name in errors; its address by default.
+        open_timeout: seconds for opening a connection or renewing its session, also where a request
+            allows more: a JoinGroup may wait for long, but not for a broker that does not respond.
         max_frame: the size of the largest response, in bytes.
         compute: does long work in a thread, for `Connection.open` and `request_value`.
         security: makes the TLS handshake and the login of each connection.
@@ -56,6 +59,7 @@ class BrokerConnection:
         *,
         client_id: str | None,
         broker: str | None = None,
+        open_timeout: float = math.inf,
         max_frame: int = MAX_FRAME,
         compute: Compute = compute_inline,
         security: ConnectionSecurity = PLAINTEXT,
@@ -65,6 +69,7 @@ class BrokerConnection:
         self._client_id = client_id
         # A broker may send any text as the host of another one, and errors are kept as events.
         self._broker = broker or f"{host:.{LONGEST_HOST}}:{port}"
+        self._open_timeout = open_timeout
         self._max_frame = max_frame
         self._compute = compute
         self._security = security
@@ -84,7 +89,8 @@ class BrokerConnection:
     ) -> Any:
         """Send a request and wait for its response, as `Connection.request` does.
 
-        `timeout` includes opening the connection. `on_sent` is called again if the request is
+        `timeout` includes opening the connection, which may not take longer than ``open_timeout``.
+        `on_sent` is called again if the request is
         sent again because the connection was found closed. `login_again` is as for
         `Connection.open`.
 
@@ -216,6 +222,7 @@ class BrokerConnection:
         """A connection that is not known to be broken, and whether it was in use before."""
         if (connection := self._sound_connection()) is not None and not self._closed:
             return connection, True
+        deadline = min(deadline, trio.current_time() + self._open_timeout)
         with trio.move_on_at(deadline) as waiting:
             await self._opening.acquire()
         if waiting.cancelled_caught:
@@ -246,6 +253,7 @@ class BrokerConnection:
             port,
             client_id=self._client_id,
             timeout=_until(deadline),
+            renewal_timeout=self._open_timeout,
             broker=self._broker,
             max_frame=self._max_frame,
             compute=self._compute,

@@ -19,6 +19,7 @@ Source: the Kafka protocol guide; KIP-35 and KIP-511 (ApiVersions).
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Callable, Mapping
@@ -89,8 +90,10 @@ class Connection:
         max_frame: int,
         compute: Compute,
         security: ConnectionSecurity,
+        renewal_timeout: float,
     ) -> None:
         self._security = security
+        self._renewal_timeout = renewal_timeout
         self._session = NO_SESSION
         self._answered = False
         """Whether a request after ApiVersions was answered."""
@@ -116,6 +119,7 @@ class Connection:
         *,
         client_id: str | None,
         timeout: float,  # noqa: ASYNC109 # the error says at which step it passed
+        renewal_timeout: float = math.inf,
         broker: str | None = None,
         max_frame: int = MAX_FRAME,
         compute: Compute = compute_inline,
@@ -130,6 +134,7 @@ class Connection:
             port: its port.
             client_id: the client's name in the broker's quotas and logs, or None.
             timeout: seconds for all of it.
+            renewal_timeout: seconds for renewing the session, if a request allows more.
             broker: the broker's name in errors; its address by default.
             max_frame: the size of the largest response, in bytes.
             compute: decodes responses of `LARGE_RESPONSE` bytes and more.
@@ -168,6 +173,7 @@ class Connection:
                     max_frame=max_frame,
                     compute=compute,
                     security=security,
+                    renewal_timeout=renewal_timeout,
                 )
                 step, hint = "no response to ApiVersions from", connection._hint
                 try:
@@ -431,7 +437,10 @@ class Connection:
         A broker takes a login also after the end of the session, but nothing else.
         """
         try:
-            self._session = await self._security.log_in_again(self._send_login, self._broker)
+            with trio.move_on_after(self._renewal_timeout) as waiting:
+                self._session = await self._security.log_in_again(self._send_login, self._broker)
+            if waiting.cancelled_caught:
+                raise SessionNotRenewedError(f"no response within {self._renewal_timeout:.3g} s")
         except (TransportError, SessionNotRenewedError) as error:
             await self._break(f"the session was not renewed: {error}")
             raise ConnectionLostError(

@@ -317,6 +317,28 @@ async def test_a_join_that_outlives_the_rebalance_is_sent_again(
             assert generation.state is State.RUNNING
 
 
+async def test_a_join_whose_connection_does_not_open_is_sent_on_another(
+    autojump_clock: MockClock,
+) -> None:
+    """The opening may take ``request_timeout``: a JoinGroup's own time is that of the rebalance."""
+    async with harness() as here:
+        observed = ObservedMember(here, **QUICK)
+        async with observed.group() as group:
+            first = await group.next()
+            first.start_soon(trio.sleep, 10)
+            await first.ending.wait()
+            began = here.now
+
+            def unnoticed() -> bool:
+                return not observed.failures(Request.JOIN)
+
+            observed.connections.trouble(Trouble.CUT_BEFORE, "join_group", unnoticed)
+            observed.connections.trouble(Trouble.SILENT_BEFORE, "api_versions", unnoticed)
+            again = await group.next()
+            assert here.now - began == pytest.approx(group.config.request_timeout, abs=1)
+            assert again.member_id == first.member_id
+
+
 async def test_a_storm_of_member_id_required_is_slowed_down(autojump_clock: MockClock) -> None:
     """The first id is used at once; if the coordinator assigns more ids, the member backs off."""
     async with harness() as here:

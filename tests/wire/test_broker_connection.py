@@ -254,3 +254,31 @@ async def test_the_wait_for_a_connection_has_the_deadline_too(
             await beat(connection, timeout=2)
         assert trio.current_time() - started == pytest.approx(2)
     assert not caught.value.sent
+
+
+async def test_a_request_that_may_wait_for_long_does_not_wait_so_for_its_connection(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """``open_timeout`` limits the opening, and what waits for another one's."""
+
+    async def slow(peer: Peer) -> None:
+        await peer.negotiate()
+        request = await peer.request()
+        await trio.sleep(50)
+        await peer.answer(request, error_code=0, **NO_TIME)
+
+    broker = ScriptedBroker(nursery, Peer.rest, slow)
+    connection = BrokerConnection(broker.open, "broker", 9092, client_id=None, open_timeout=5)
+    began = trio.current_time()
+
+    async def fail() -> None:
+        with pytest.raises(RequestTimeoutError) as caught:
+            await beat(connection, timeout=60)
+        assert not caught.value.sent
+        assert trio.current_time() - began == pytest.approx(5)
+
+    async with trio.open_nursery() as requests:
+        requests.start_soon(fail)
+        requests.start_soon(fail)
+    await beat(connection, timeout=60)
+    assert trio.current_time() - began == pytest.approx(55)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import timedelta
 from typing import Any
@@ -45,11 +46,20 @@ async def beats(peer: Peer, count: int) -> None:
         await peer.answer(request, error_code=0, **NO_TIME)
 
 
-def connected(broker: ScriptedBroker, **settings: Any) -> BrokerConnection:
+def connected(
+    broker: ScriptedBroker, open_timeout: float = math.inf, **settings: Any
+) -> BrokerConnection:
     """A connection that logs in."""
     given = {"mechanism": "PLAIN", "username": "alice", "password": "secret", **settings}
     security = ConnectionSecurity(Security(protocol="SASL_PLAINTEXT", **given))
-    return BrokerConnection(broker.open, "broker", 9092, client_id=None, security=security)
+    return BrokerConnection(
+        broker.open,
+        "broker",
+        9092,
+        client_id=None,
+        open_timeout=open_timeout,
+        security=security,
+    )
 
 
 async def beat(connection: BrokerConnection) -> None:
@@ -353,3 +363,28 @@ async def test_a_broker_that_hangs_up_in_a_renewal_is_connected_to_again(
     await trio.sleep(LIFETIME)
     with pytest.raises(ConnectionLostError):
         await beat(connection)
+
+
+async def test_a_broker_that_is_silent_in_a_renewal_is_connected_to_again(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """``open_timeout`` limits the renewal, as it limits a login, where a request allows more."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.negotiate()
+        await login(peer)
+        await beats(peer, 1)
+        await peer.rest()
+
+    async def other(peer: Peer) -> None:
+        await peer.negotiate()
+        await login(peer)
+        await beats(peer, 1)
+
+    broker = ScriptedBroker(nursery, silent, other)
+    connection = connected(broker, open_timeout=5)
+    await beat(connection)
+    await trio.sleep(LIFETIME)
+    began = trio.current_time()
+    await connection.request("heartbeat", HEARTBEAT, timeout=60)
+    assert trio.current_time() - began == pytest.approx(5)
