@@ -95,6 +95,11 @@ class FoundTopics:
 
 
 @final
+class LateTopicsError(Exception):
+    """The topics were found so late that too little time was left for the assignor."""
+
+
+@final
 @attrs.frozen(kw_only=True)
 class LeaderAssignment:
     """Computes one generation's assignment.
@@ -203,6 +208,8 @@ class LeaderAssignment:
         Raises:
             UsageError: the coordinator chose an assignor that this member does not have.
             AssignorTimeoutError: the assignor takes too long.
+            LateTopicsError: it did not end in time, but had less than half of the time: brokers
+                that do not answer must not end the group.
             InvalidAssignmentError: the assignor returned an invalid assignment.
             Exception: whatever a custom assignor raises.
 
@@ -231,9 +238,13 @@ class LeaderAssignment:
         thread = f"kgroup-assign {self.membership.group_id}"
         began = trio.current_time()
         limit = self.member.config.rebalance_timeout
+        cut_off = self.deadline - min(MARGIN, limit / 10)
+        if began >= cut_off:
+            await trio.lowlevel.checkpoint()
+            raise self._late_topics(assignor, began, cut_off)
         checked: CheckedAssignments | None = None
         try:
-            with trio.move_on_at(self.deadline - min(MARGIN, limit / 10)):
+            with trio.move_on_at(cut_off):
                 checked = await self.member.assignor_thread(
                     partial(_compute, assignor, known, self.answer.members), thread
                 )
@@ -243,6 +254,8 @@ class LeaderAssignment:
         if checked is not None:
             return checked
         self._emit_abandoned(assignor, began, thread)
+        if cut_off - began < limit / 2:
+            raise self._late_topics(assignor, began, cut_off)
         raise AssignorTimeoutError(
             f"{self.membership}: the assignor {assignor.name!r} did not assign"
             f" {sum(topic.partitions for topic in known.values())} partitions to"
@@ -253,6 +266,15 @@ class LeaderAssignment:
             " Make the assignor faster, or rebalance_timeout longer",
             assignor.name,
             thread,
+        )
+
+    def _late_topics(self, assignor: Assignor, began: float, cut_off: float) -> LateTopicsError:
+        limit = self.member.config.rebalance_timeout
+        return LateTopicsError(
+            f"SyncGroup was not sent: the topics were found {began - self.deadline + limit:.1f} s"
+            f" after the JoinGroup's response, which left {max(0.0, cut_off - began):.1f} s to the"
+            f" assignor {assignor.name!r}; the coordinator waits {limit:g} s (rebalance_timeout)"
+            " for its leader"
         )
 
     def _emit_abandoned(self, assignor: Assignor, began: float, thread: str) -> None:

@@ -35,13 +35,13 @@ import trio
 from kgroup.assignors import all_cooperative, call_on_assignment, resolve
 from kgroup.client.error_policy import Request, failed_request, reaction_to
 from kgroup.client.retry import until_answered
-from kgroup.errors import BrokerError, TransportError, in_one_line, short_list
+from kgroup.errors import BrokerError, RequestTimeoutError, TransportError, in_one_line, short_list
 from kgroup.events import Assigned, AssignmentRefused, CommitsMissing, PartitionsNotRead
 from kgroup.functions import is_program_error
 from kgroup.generation.commits import Committer
 from kgroup.generation.generation import Generation
 from kgroup.generation.late_commits import PendingCommits
-from kgroup.generation.leader_assignment import GroupTopics, LeaderAssignment
+from kgroup.generation.leader_assignment import GroupTopics, LateTopicsError, LeaderAssignment
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
 from kgroup.generation.missing_commits import never_committed, report_missing_commits
@@ -264,7 +264,7 @@ class GenerationRunner:
             # The topics from which an inherited assignment was computed are not known yet.
             if not self._inherited.in_question:
                 self._watch_partitions(topics, known)
-            assignments = await self._leader.assign(known)
+            assignments = await self._assign(known)
         assigned = await self._step(Request.SYNC, partial(self._sync, assignments))
         accepted = await self._accept(assigned)
         if accepted.received.left_out:
@@ -334,6 +334,14 @@ class GenerationRunner:
             report=member.emitter.failed,
         )
         described |= names
+
+    async def _assign(self, known: Mapping[str, TopicInfo]) -> MemberAssignments:
+        try:
+            return await self._leader.assign(known)
+        except LateTopicsError as late:
+            error = RequestTimeoutError(str(late))
+            self._member.emitter.failed(Request.SYNC, error, reaction_to(Request.SYNC, error))
+            raise _StepError(Request.SYNC, error) from late
 
     async def _sync(self, assignments: MemberAssignments) -> Sequence[TopicPartition]:
         try:

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from kgroup.assignors import BUILTIN
 from kgroup.errors import AssignorTimeoutError
-from kgroup.events import AssignorAbandoned, Joined, Left
+from kgroup.events import AssignorAbandoned, Joined, Left, RequestFailed
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.worker_thread import WorkerThread, compute_inline
@@ -76,6 +76,22 @@ async def test_an_assignor_that_never_ends_costs_the_leader_its_place(
         assert here.events_of(AssignorAbandoned)[-1].seconds == pytest.approx(9.0)
         assert trio.current_time() - began < 25
         assert not [event for event in here.events_of(Left) if not event.notified]
+
+
+@pytest.mark.parametrize("late", [6.0, 8.95, 9.5])
+async def test_topics_that_are_found_late_are_not_the_assignors_fault(
+    autojump_clock: MockClock, late: float
+) -> None:
+    """The leader joins again instead of closing, and its assignor has all its time at last."""
+    async with harness(2) as here:
+        here.broker.slow(late, "metadata", match=lambda request: bool(request.topics), times=1)
+        settings = {"rebalance_timeout": 10.0, "request_timeout": 20.0}
+        async with computing(here, Lasting(4.0), **settings) as group:
+            generation = await group.next()
+            assert set(generation.assignment) == {P0, P1}
+        first = here.events_of(RequestFailed)[0]
+        assert first.request == "SyncGroup"
+        assert f"the topics were found {late:.1f} s after" in first.reason
 
 
 @attrs.define
