@@ -224,12 +224,10 @@ def partition_worker(
                 raise
             if len(done) and commit:
                 with committing(handle, described(done), generation):
-                    await _commit(generation, done.partition, done.next_offset)
+                    await _commit(generation, done)
             left = None if generation.end is not None else left_of(left, done)
-        if commit and (sought := sought_since(generation, batch)) is not None:
-            # The next owner, too, continues where the program has sought.
-            with committing_sought(handle, batch.partition, sought, generation):
-                await _commit(generation, batch.partition, sought)
+        if commit:
+            await _commit_sought(handle, generation, batch)
 
     async def process(generation: Any, partition: TopicPartition) -> None:
         records = generation.records(partition, max_records=limit)
@@ -242,17 +240,34 @@ def partition_worker(
     return process
 
 
-async def _commit(generation: Any, partition: TopicPartition, offset: int) -> None:
-    """Commit, however long no answer comes, until the generation has ended."""
-    while True:
-        try:
-            await generation.commit({partition: offset})
-        except (CommitUnknownError, CommitFailedError) as error:
-            if not can_commit_again(error):
-                raise
-            # The event has reported it.
-        else:
+async def _commit(generation: Any, done: Batch) -> None:
+    """Commit what was processed, however long no answer comes, until the generation has ended.
+
+    Once the program seeks, only the offset that it has sought may be committed.
+    """
+    while sought_since(generation, done) is None:
+        if await _is_committed(generation, done.partition, done.next_offset):
             return
+
+
+async def _commit_sought(handle: Callable[..., object], generation: Any, batch: Batch) -> None:
+    """Commit where the program has sought last, if it has: the next owner continues there, too."""
+    committed: int | None = None
+    while (sought := sought_since(generation, batch)) is not None and sought != committed:
+        with committing_sought(handle, batch.partition, sought, generation):
+            if await _is_committed(generation, batch.partition, sought):
+                committed = sought
+
+
+async def _is_committed(generation: Any, partition: TopicPartition, offset: int) -> bool:
+    """Commit; False if no answer came, and the commit can be made again."""
+    try:
+        await generation.commit({partition: offset})
+    except (CommitUnknownError, CommitFailedError) as error:
+        if not can_commit_again(error):
+            raise
+        return False  # the event has reported it
+    return True
 
 
 async def _commit_before(failure: BaseException, generation: Any, done: Batch) -> None:

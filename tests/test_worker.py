@@ -179,6 +179,39 @@ async def test_a_seek_of_another_task_meanwhile(autojump_clock: MockClock) -> No
         assert await here.committed() == {P0: 4}
 
 
+@pytest.mark.parametrize(("offset", "expected"), [(1, [0, *range(1, 10)]), (8, [0, 8, 9])])
+async def test_a_seek_while_a_commit_gets_no_answer(
+    autojump_clock: MockClock, offset: int, expected: list[int]
+) -> None:
+    """The commit is not made again: it would be behind the seek, or refuse what is read again."""
+    async with harness() as here, trio.open_nursery() as nursery:
+        await here.append(10)
+        found: list[int] = []
+
+        async def handle(generation: Generation, batch: Batch) -> int:
+            await trio.lowlevel.checkpoint()
+            found.append(values(batch.messages)[0])
+            if len(found) == 1:
+                here.broker.slow(60.0, "offset_commit", times=1)
+                nursery.start_soon(seek, generation)
+                return 4
+            if batch.next_offset == 10 and len(batch) == 1:
+                group.shutdown()
+            return (batch.messages[0].offset() or 0) + 1
+
+        async def seek(generation: Generation) -> None:
+            await trio.sleep(2)
+            for sought in (9, offset):
+                generation.seek(P0, sought)
+                await trio.sleep(0.5)
+
+        async with here.group(request_timeout=5.0) as group:
+            await kgroup.serve(group, handle)
+        assert found == expected
+        assert await here.committed() == {P0: 10}
+        assert len(here.events_of(CommitRefused)) == 1
+
+
 async def test_a_function_for_records_that_seeks(autojump_clock: MockClock) -> None:
     """The rest of its batch comes after the records that it has sought, and not before."""
     async with harness() as here:

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
+import trio
+
 from kgroup import arguments
 from kgroup.batch_handler import (
     BatchProgress,
@@ -35,9 +37,10 @@ from kgroup.errors import CommitFailedError, CommitUnknownError
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, is_program_error, name_of
 from kgroup.generation.generation import MAX_RECORDS, sought_since
+from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.interfaces import Batch
 from kgroup.runtime import Runtime
-from kgroup.threaded.generation import Generation
+from kgroup.threaded.generation import Generation, run_in_loop
 from kgroup.threaded.group import ConsumerGroup
 from kgroup.tracebacks import described
 from kgroup.types import TopicPartition
@@ -193,25 +196,45 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
             raise
         if len(done) and commit:
             with committing(handle, described(done), generation):
-                _commit(generation, done.partition, done.next_offset)
+                _commit(generation, done)
         left = None if generation.end is not None else left_of(left, done)
-    if commit and (sought := sought_since(generation, batch)) is not None:
-        # As in kgroup.worker.
-        with committing_sought(handle, batch.partition, sought, generation):
-            _commit(generation, batch.partition, sought)
+    if commit:
+        _commit_sought(handle, generation, batch)
 
 
-def _commit(generation: Generation, partition: TopicPartition, offset: int) -> None:
-    """Commit, however long no answer comes, until the generation has ended."""
-    while True:
-        try:
-            generation.commit({partition: offset})
-        except (CommitUnknownError, CommitFailedError) as error:
-            if not can_commit_again(error):
-                raise
-            # The event has reported it.
-        else:
+def _commit(generation: Generation, done: Batch) -> None:
+    """As in kgroup.worker."""
+    while sought_since(generation, done) is None:
+        if _is_committed(generation, done, done.next_offset, None):
             return
+
+
+def _commit_sought(handle: BatchHandler, generation: Generation, batch: Batch) -> None:
+    """As in kgroup.worker."""
+    committed: int | None = None
+    while (sought := sought_since(generation, batch)) is not None and sought != committed:
+        with committing_sought(handle, batch.partition, sought, generation):
+            if _is_committed(generation, batch, sought, sought):
+                committed = sought
+
+
+def _is_committed(generation: Generation, batch: Batch, offset: int, sought: int | None) -> bool:
+    """Commit; False if the program has sought elsewhere, or the commit can be made again."""
+
+    async def commit(in_loop: TrioGeneration) -> bool:
+        # Here no other thread seeks between this check and the commit.
+        if sought_since(in_loop, batch) != sought:
+            await trio.lowlevel.checkpoint()
+            return False
+        await in_loop.commit({batch.partition: offset})
+        return True
+
+    try:
+        return run_in_loop(generation, commit)
+    except (CommitUnknownError, CommitFailedError) as error:
+        if not can_commit_again(error):
+            raise
+        return False  # the event has reported it
 
 
 def _commit_before(failure: BaseException, generation: Generation, done: Batch) -> None:

@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -155,6 +156,40 @@ def test_a_function_that_seeks(kafka: Kafka, threads: int | None) -> None:
         serve(group, handle, threads=threads, max_records=2)
     assert found == [0, 1, *range(10)]
     assert committed[:3] == [None, 0, 2]
+    assert here.committed() == 10
+
+
+@once
+@pytest.mark.parametrize("offset", [1, 8])
+def test_a_seek_of_another_thread_just_before_a_commit(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    """The batch is not committed: only the offset that was sought is, and nothing is refused."""
+    here = Harness(kafka)
+    here.create(1, 10)
+    found: list[int | None] = []
+    seeks: list[int] = []
+    call_loop = Generation._run
+
+    def call_loop_after_seek(generation: Generation, *args: Any) -> Any:
+        if seeks:
+            generation.seek(here.partition(0), seeks.pop())
+        return call_loop(generation, *args)
+
+    def handle(_: Generation, batch: Batch) -> int:
+        first = batch.messages[0].offset() or 0
+        found.append(first)
+        if len(found) == 1:
+            seeks.append(offset)
+            return 4
+        if first == 9:
+            group.shutdown(promptly=True)
+        return first + 1
+
+    monkeypatch.setattr(Generation, "_run", call_loop_after_seek)
+    with here.group() as group:
+        serve(group, handle)
+    assert found == [0, *range(offset, 10)]
     assert here.committed() == 10
 
 
