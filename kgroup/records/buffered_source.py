@@ -441,11 +441,11 @@ class BufferedSource:
         self._queues = {}
 
     @_locked
-    def _take_in(self, items: Iterable[FetchedItem]) -> None:
+    def _take_in(self, items: Iterable[FetchedItem], *, in_loop: bool = True) -> None:
         for item in items:
             match item:
                 case FetchedRun():
-                    self._queue_run(item)
+                    self._queue_run(item, in_loop=in_loop)
                 case PassedTo():
                     self._pass(item)
                 case OutOfRange() | Unreadable():
@@ -588,7 +588,7 @@ class BufferedSource:
             with self._lock:
                 # What a fetcher that was replaced has fetched is counted in limits of its own.
                 if fetcher is self._fetcher:
-                    self._take_in(items)
+                    self._take_in(items, in_loop=False)
 
         return fetcher.take_into(take_in, in_loop=False)
 
@@ -646,14 +646,16 @@ class BufferedSource:
         queue = self._queues.get(item.partition)
         return None if queue is None or queue.fetch_id != item.fetch_id else queue
 
-    def _queue_run(self, run: FetchedRun) -> None:
+    def _queue_run(self, run: FetchedRun, *, in_loop: bool) -> None:
         queue = self._queue_of(run)
         if queue is None:
             self._limits.count_removed(len(run.messages), run.size)
             return
         queue.put(run)
         self._refresh(queue)
-        if self._reported_at:
+        # Other threads cannot read trio's clock. As long as there are reports, they take nothing
+        # more, so that the next records come in the loop.
+        if in_loop and self._reported_at:
             self._forget_reports(run.partition)
 
     def _pass(self, item: PassedTo) -> None:

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, Message
 from kgroup.errors import FetchError, OffsetOutOfRangeError, UsageError
 from kgroup.records import consumer_thread
 from kgroup.records.buffer import FULL
+from kgroup.records.fetcher import FetchFailure
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.records.waiters import ThreadRead
 from kgroup.types import TopicPartition
@@ -506,6 +507,26 @@ async def test_faults_that_a_thread_takes_are_delivered_in_the_event_loop() -> N
             found += [message.offset() for message in batch.messages]
         assert found == [CHUNK, CHUNK + 1]
     assert [partition for partition, _ in faults] == [A]
+
+
+async def test_a_fault_that_is_reported_just_before_a_thread_takes() -> None:
+    """Its records are taken in: only the event loop may look how long ago a report was."""
+    source, fetcher = scripted()
+    source.assign(1, {A: 0})
+    source.open(1, [A])
+    run = run_of(A, fetcher.fetches[A].fetch_id, range(3))
+    fetcher.backlog = [run]
+    take_into = fetcher.take_into
+
+    def take_after_a_fault(*args: Any, **kwargs: Any) -> bool:
+        fault = FetchFailure(A, "LEADER_NOT_AVAILABLE", "it is away")
+        trio.from_thread.run_sync(source.deliver, [fault])
+        return take_into(*args, **kwargs)
+
+    fetcher.take_into = take_after_a_fault  # type: ignore[method-assign]
+    batch = await trio.to_thread.run_sync(source.receive_in_thread, thread_read(A), PATIENCE)
+    assert batch is not None
+    assert list(batch.messages) == list(run.messages)
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
