@@ -185,6 +185,8 @@ class CommitRequest:
         if codes is None:
             end = self._lifecycle.final_end
             assert end is not None  # it has cancelled the attempt
+            if sent:  # the end came just before that, and the sending noticed it
+                self._got_no_answer()
             self.unreached = True
             self.cut_off(end)
             return None
