@@ -107,6 +107,13 @@ class FrameStream:
         """The first few of those bytes, which show what kind of program sent them."""
         return bytes(self._received[: _LENGTH.size])
 
+    def discard(self) -> None:
+        """Release what has arrived, apart from its beginning: nothing more is read.
+
+        A response of many megabytes may have been cut in its middle.
+        """
+        self._received = self._received[: _LENGTH.size]
+
     async def send(self, body: bytes) -> None:
         """Send one frame.
 

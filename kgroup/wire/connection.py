@@ -390,6 +390,7 @@ class Connection:
 
     async def _break(self, why: str) -> None:
         self._broken = self._broken or why
+        self._frames.discard()
         discard_unsent(self._transport)
         # Shielded, so that a pending cancellation replaces neither the response nor the error.
         # Closing by force waits for nothing, unless a user's own stream does.

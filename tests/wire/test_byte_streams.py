@@ -80,3 +80,15 @@ async def test_the_limit_is_the_longest_frame_that_is_read() -> None:
     assert await frames.receive() == b"abcd"
     with pytest.raises(ProtocolError, match="peer announced a frame of 5 bytes, the limit is 4"):
         await frames.receive()
+
+
+async def test_what_a_cut_frame_has_left_is_released() -> None:
+    """Of a stream that is read no more, only the beginning is kept, which says what was sent."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    frames = FrameStream(ours, "peer")
+    await theirs.send_all(b"\0\x10\0\0" + bytes(100_000))
+    await theirs.aclose()
+    with pytest.raises(ConnectionLostError, match="100004 bytes of a response"):
+        await frames.receive()
+    frames.discard()
+    assert (frames.unread, frames.beginning) == (4, b"\0\x10\0\0")

@@ -210,11 +210,15 @@ async def test_an_error_says_whether_the_response_had_begun(
 async def test_bytes_after_a_response_break_the_connection_but_not_the_response(
     nursery: trio.Nursery,
 ) -> None:
-    """A complete response is returned even if bytes follow it; the connection is not used again."""
-    broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, lambda i: good(i) + b"more"))
+    """A complete response is returned even if bytes follow it; the connection is not used again.
+
+    Nor does it keep them.
+    """
+    broker = ScriptedBroker(nursery, lambda peer: raw_answer(peer, lambda i: good(i) + bytes(999)))
     connection = await opened(broker)
     assert (await beat(connection)).error_code == 0
-    assert "4 bytes followed the response" in repr(connection)
+    assert "999 bytes followed the response" in repr(connection)
+    assert connection._frames.unread < 10
 
 
 async def test_a_response_in_pieces_is_joined(nursery: trio.Nursery) -> None:
