@@ -7,7 +7,8 @@ There are three kinds of cases, by what is attacked:
 - a *member*: bytes of another member (subscription, user data, assignment), as a leader and as a
   follower reads them;
 - a *group*: a whole `ConsumerGroup` beside an embedded broker whose responses are changed for a
-  while. The records that the group has read afterwards are compared with those in the log.
+  while, or whose connections are (``tests.hostile.sockets``). The records that the group has read
+  afterwards are compared with those in the log.
 
 Each case checks that only a `KgroupError` is raised, within the time-outs in virtual time. In
 some its memory is measured.
@@ -60,6 +61,7 @@ from kgroup.wire.login import SHORTEST_SESSION
 from kgroup.wire.versions import API_KEYS, SUPPORTED_REQUESTS
 from tests.hostile.extremes import Change, body, choose, message, sample
 from tests.hostile.group import play_group
+from tests.hostile.sockets import Sockets
 from tests.hostile.wire import AnsweringStream, negotiated
 
 T0 = TopicPartition("topic", 0)
@@ -127,7 +129,8 @@ MEASURED: Final = 20
 MEMORY: Final = 16 << 20
 """The most bytes that a call may take."""
 ONE_IN: Final = 40
-"""One in this many cases is of a whole group."""
+"""One in this many cases is of a whole group with changed responses, and one with disturbed
+connections."""
 LONGEST: Final = PATIENCE * CONFIG.request_timeout + CONFIG.rebalance_timeout + JOIN_GRACE + 1.0
 """Virtual seconds that any call may take, with a search for the coordinator."""
 
@@ -184,6 +187,8 @@ def _played(seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
         try:
             if number % ONE_IN == 0:
                 case, what = trio.run(play_group, random, clock=_clock())
+            elif number % ONE_IN == ONE_IN // 2:
+                case, what = trio.run(play_group, random, Sockets, clock=_clock())
             elif number % 4 == 1:
                 case, what = play_member(random)
             elif number % MEASURED == 2:

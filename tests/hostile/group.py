@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 import attrs
 import trio
@@ -38,9 +39,11 @@ BELIEVED: Final = {
 }
 
 
-@final
 class Wire:
     """Opens streams to a broker, and changes the responses to one kind of request."""
+
+    ends_groups: ClassVar[bool] = True
+    """Whether what it does may end a group with an error."""
 
     def __init__(self, broker: EmbeddedBroker, api: str, random: Random, rate: float) -> None:
         self._broker = broker
@@ -51,6 +54,8 @@ class Wire:
         self.requests = 0
         self.changes: list[str] = []
         self.lied = False
+        self.reused = ""
+        """What happened to a connection that was used afterwards, and must not have been."""
 
     async def open(self, host: str, port: int) -> trio.abc.Stream:
         """A ``StreamOpener``; an address that no broker has is unknown."""
@@ -58,6 +63,10 @@ class Wire:
             stream = await self._broker.open_stream(host, port)
         except ValueError as error:
             raise OSError(str(error)) from error
+        return self.connection(stream)
+
+    def connection(self, stream: trio.abc.Stream) -> trio.abc.Stream:
+        """The client's end of a connection."""
         return _Connection(stream, self)
 
     def changed(self, frame: RequestFrame, answer: bytes) -> bytes:
@@ -124,13 +133,20 @@ class Seen:
             self.over.set()
 
 
-async def play_group(random: Random) -> tuple[str, str | None]:
-    """Play a group with one kind of request changed; return the case and what was wrong."""
+async def play_group(
+    random: Random, kind: Callable[[EmbeddedBroker, str, Random, float], Wire] = Wire
+) -> tuple[str, str | None]:
+    """Play a group with one kind of request changed; return the case and what was wrong.
+
+    Args:
+        random: chooses the case.
+        kind: makes what changes the responses.
+    """
     api = random.choice(ATTACKED)
     rate = random.choice((0.2, 0.6, 1.0))
     async with in_memory(SETTINGS) as broker:
         await broker.create_topic("topic", 2)
-        wire = Wire(broker, api, random, rate)
+        wire = kind(broker, api, random, rate)
         seen = Seen()
         case = f"{api} at {rate:g}"
         async with trio.open_nursery() as nursery:
@@ -148,8 +164,12 @@ async def play_group(random: Random) -> tuple[str, str | None]:
             nursery.cancel_scope.cancel()
         if often > MOST:
             return case, f"{often:.0f} requests a second"
+        if wire.reused:
+            return case, f"a connection was used again after {wire.reused}"
         if seen.raised is not None and not isinstance(seen.raised, KgroupError):
             return case, f"{type(seen.raised).__name__}: {seen.raised}"
+        if seen.raised is not None and not wire.ends_groups:
+            return case, f"the group ended: {seen.raised!r}"
         if seen.raised is not None and not wire.lied:
             await _again(broker, wire, seen)
         if len(seen.offsets) < 2 * RECORDS and not wire.lied:

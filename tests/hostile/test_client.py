@@ -41,7 +41,7 @@ SECONDS = 40.0
 
 @pytest.mark.parametrize("portion", range(PORTIONS))
 def test_no_answer_and_no_member_surprises_the_client(portion: int) -> None:
-    """Any hostile field causes only KgroupErrors, in time, and loses no record."""
+    """Any hostile field or connection causes only KgroupErrors, in time, and loses no record."""
     size = CASES // PORTIONS
     assert list(play(SEED, range(portion * size, (portion + 1) * size))) == []
 
