@@ -215,6 +215,9 @@ class ConsumerThread:
     ) -> None:
         """Start the thread; it calls these callbacks in the event loop's thread.
 
+        If the system has no thread left, the fetcher is broken. It raises nothing, because it is
+        also called while records are delivered, where an exception would end the event loop.
+
         Args:
             deliver: takes in what was fetched.
             started: the Consumer has been made.
@@ -234,7 +237,12 @@ class ConsumerThread:
         self._ended = ended
         if security is not None:
             self._login = ConsumerLogin(security, partial(self._post, self._apply_login))
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError as error:
+            reason = f"the thread {self.thread.name} could not be started: {error}"
+            self._deliver_items([FetcherBroken(reason, error)])
+            self._call(ended)
 
     def end(self) -> None:
         """Close the Consumer and end the thread."""

@@ -332,7 +332,8 @@ class LibrdkafkaSource(BufferedSource):
     def _join_ended(self) -> None:
         """Join the threads that have reported their end, which is their last step."""
         for thread in [thread for thread, ended in self._ended.items() if ended.is_set()]:
-            thread.thread.join()
+            if thread.thread.ident is not None:  # otherwise it could not be started
+                thread.thread.join()
             del self._ended[thread]
 
 

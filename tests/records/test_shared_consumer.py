@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -380,6 +380,53 @@ async def test_a_member_whose_buffer_is_full_moves_out() -> None:
         assert await offsets(member, A, 1) == [11]
         shared = opened.consumers[0]
         await shared.until(lambda: ("close", None) in shared.calls)
+
+
+@contextmanager
+def no_more_threads() -> Iterator[None]:
+    """A block in which no thread that reads records can be started."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("kgroup-records"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        yield
+
+
+async def test_a_member_cannot_move_out_for_want_of_a_thread() -> None:
+    """It alone fails, until its next generation; the event loop and the other members go on."""
+    opened = Opened()
+    async with members(opened, 2) as (busy, quiet):
+        read(busy, A)
+        read(quiet, B)
+        many = [record(A, at) for at in range(BUSY_RECORDS + 1)]
+        with no_more_threads():
+            opened.consumers[0].feed(*many, record(B, 0))
+            with pytest.raises(FetchError, match="kgroup-records-g0 could not be started"):
+                await offsets(busy, A, len(many) + 1)
+            assert await offsets(quiet, B, 1) == [0]
+        busy.assign(2, {A: 1000})
+        busy.open(2, [A])
+        shared = opened.consumers[0]
+        await shared.until(lambda: ("assign", [(0, 1000)]) in shared.calls)
+        shared.feed(record(A, 1000))
+        batch = await busy.receive(2, [A], 1)
+        assert batch.next_offset == 1001
+
+
+@pytest.mark.parametrize("most_own", [0, 1])
+async def test_a_member_cannot_start_for_want_of_a_thread(most_own: int) -> None:
+    """It fails, and leaves nothing behind for the members that start later."""
+    consumers = Consumers(most_own=most_own)
+    CONSUMERS.set(consumers)
+    with no_more_threads(), pytest.raises(FetchError, match="started: can't start new thread"):
+        await source(Opened(), "g").__aenter__()
+    assert not consumers.own
+    assert not consumers.shared
 
 
 async def test_records_between_generations_wait_for_the_next_one() -> None:
