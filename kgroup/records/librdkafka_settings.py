@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, final
 
@@ -236,20 +237,27 @@ _DETAILS: Final = re.compile(r" \(after \d+ms .*")
 
 @final
 class RepeatFilter(logging.Filter):
-    """Suppresses a line that was logged within the last ``REPEAT_INTERVAL`` seconds."""
+    """Suppresses a line that was logged within the last ``REPEAT_INTERVAL`` seconds.
 
-    def __init__(self) -> None:
+    Args:
+        now: a clock in seconds. The times of records would not do: if the machine's clock is set
+            back by an hour, lines that were logged before would be suppressed for that hour.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
+        self._now = now
         self._logged_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the line is logged."""
         text = _DETAILS.sub("", record.getMessage())
-        if record.created - self._logged_at.get(text, -REPEAT_INTERVAL) < REPEAT_INTERVAL:
+        now, logged_at = self._now(), self._logged_at.get(text)
+        if logged_at is not None and now - logged_at < REPEAT_INTERVAL:
             return False
         if len(self._logged_at) >= MOST_REMEMBERED:
             self._logged_at.clear()
-        self._logged_at[text] = record.created
+        self._logged_at[text] = now
         return True
 
 
