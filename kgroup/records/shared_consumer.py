@@ -41,7 +41,8 @@ INVARIANTS
     Everything here runs in the event loop's thread.
     A fetch id of the thread is never used twice, and what arrives under an old one reaches no
     reader, so that records never reach a member that starts at another offset.
-    A member that has left, or moved out, gets nothing more from here.
+    A member that has left, or moved out, gets nothing more from here, except what was its share
+    before it moved out: its fetches continue after that.
     Readers of one fetch get each record once, in the order of the offsets.
     A fetch continues at or before the next offset of each of its readers, and at the next offset of
     one of them, unless records up to there are on their way.
@@ -261,6 +262,8 @@ class SharedConsumer:
         for member, share_of_all in shares.items():
             if member in self._members:
                 member.take_in(share_of_all)
+            elif member.moved:
+                member.take_in_late(share_of_all)
 
     def _share_out(self, item: FetchedItem) -> list[tuple[SharedFetcher, FetchedItem]]:
         """The members that get an item, each with its own version of it."""
@@ -333,6 +336,7 @@ class SharedFetcher:
 
     Attributes:
         active: whether the member has a generation.
+        moved: whether it has moved out.
     """
 
     def __init__(
@@ -342,7 +346,7 @@ class SharedFetcher:
         deliver: Callable[[Sequence[FetchedItem]], None],
         move_out: Callable[[Mapping[TopicPartition, FetchStart]], None],
     ) -> None:
-        self.active = False
+        self.active = self.moved = False
         self._consumer = consumer
         self._limits = limits
         self._deliver = deliver
@@ -388,7 +392,7 @@ class SharedFetcher:
         """See ``Fetcher``."""
         if not self._consumer.start(self, starts):
             self._consumer.stop(self, starts)
-            self._move_out(starts)
+            self._leave_for(starts)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""
@@ -414,7 +418,21 @@ class SharedFetcher:
         self._deliver(items)
         # It has left already if a fault made the source fetch from an offset far behind.
         if records and self._is_busy(records, size) and self._consumer.has(self):
-            self._move_out({})
+            self._leave_for({})
+
+    def take_in_late(self, items: Sequence[FetchedItem]) -> None:
+        """Take what arrived before the member moved out, because another one was given its share.
+
+        An event handler that is called for a fault of one member may seek in another one.
+        """
+        records, size = count_records(items)
+        # As what is put back: deliveries are counted in the member's own thread by now.
+        self._limits.count_removed(-records, -size)
+        self._deliver(items)
+
+    def _leave_for(self, starts: Mapping[TopicPartition, FetchStart]) -> None:
+        self.moved = True
+        self._move_out(starts)
 
     def _is_busy(self, records: int, size: int) -> bool:
         now = trio.current_time()

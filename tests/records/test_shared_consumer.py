@@ -382,6 +382,35 @@ async def test_a_member_whose_buffer_is_full_moves_out() -> None:
         await shared.until(lambda: ("close", None) in shared.calls)
 
 
+async def test_a_member_that_moves_out_while_another_gets_its_share() -> None:
+    """A handler of the other's fault seeks: what had arrived for the member by then is not lost."""
+    CONSUMERS.set(Consumers(most_own=0))
+    opened = Opened()
+    moving = source(opened, "g1")
+    config = GroupConfig(group_id="g0", bootstrap_servers="h:1", topics=["t"])
+
+    def seek(*_: object) -> None:
+        moving.seek(1, A, 10_000)
+
+    other = LibrdkafkaSource(config, seek, open_consumer=opened.open)
+    with trio.fail_after(PATIENCE):
+        async with other, moving:
+            read(other, A)
+            read(moving, A, B)
+            shared = opened.consumers[0]
+            await shared.until(lambda: {(0, 0), (1, 0)} <= assigned(shared))
+            shared.feed(failure(None, KafkaError._TRANSPORT), record(B, 0), record(B, 1))
+            own = await opened.second()
+            own.feed(record(B, 2))
+            assert await offsets(moving, B, 3) == [0, 1, 2]
+            assert moving._limits.records == 0
+
+
+def assigned(consumer: ScriptedConsumer) -> set[Any]:
+    """What has been assigned to a Consumer so far."""
+    return {one for name, ones in consumer.calls if name == "assign" for one in ones}
+
+
 @contextmanager
 def no_more_threads() -> Iterator[None]:
     """A block in which no thread that reads records can be started."""
