@@ -195,7 +195,10 @@ class _Records:
     function: Callable[..., object]
 
     async def processed(self, record: RecordAttempts) -> bool:
-        """Try a record until it is processed or parked; False if the generation ends before."""
+        """Try a record until it is processed or parked; False if the generation ends before.
+
+        True also if the program seeks in a pause: the record is not to be tried again here.
+        """
         generation, policy, opened = self.generation, record.policy, self.open_records
         partition, offset = record.partition, record.message.offset()
         attempt, pause = opened.attempts_at(self.function, partition, offset)
@@ -205,6 +208,9 @@ class _Records:
             await self.loop.pause(generation, pause)
             over = generation.end is not None
         while not over:
+            if sought_since(generation, self.progress.batch) is not None:
+                opened.remove(self.function, partition, offset)
+                return True
             attempt += 1
             failure = await self._failure(record)
             if failure is None:

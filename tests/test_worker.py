@@ -232,6 +232,32 @@ async def test_a_function_for_records_that_seeks(autojump_clock: MockClock) -> N
         assert await here.committed() == {P0: 6}
 
 
+async def test_a_seek_past_a_record_that_keeps_failing(autojump_clock: MockClock) -> None:
+    """It is not tried again after the pause in which another task seeks."""
+    async with harness() as here, trio.open_nursery() as nursery:
+        await here.append(10)
+        found: list[int | None] = []
+
+        async def handle(generation: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            found.append(message.offset())
+            if message.offset() == 2:
+                if found.count(2) == 2:
+                    nursery.start_soon(seek, generation)
+                raise ValueError("poison")
+            if message.offset() == 9:
+                group.shutdown()
+
+        async def seek(generation: Generation) -> None:
+            await trio.sleep(1)
+            generation.seek(P0, 8)
+
+        async with here.group() as group:
+            await kgroup.serve(group, kgroup.retrying(handle, attempts=9, backoff=4.0))
+        assert found == [0, 1, 2, 2, 8, 9]
+        assert await here.committed() == {P0: 10}
+
+
 async def test_it_returns_when_the_last_batch_is_processed(autojump_clock: MockClock) -> None:
     """What the program opened around `serve` is there until the drain is over."""
     async with harness() as here:

@@ -97,7 +97,10 @@ def _processed(
     progress: BatchProgress,
     open_records: OpenRecords,
 ) -> bool:
-    """Try a record until it is processed or parked; False if the generation ends before."""
+    """Try a record until it is processed or parked; False if the generation ends before.
+
+    True also if the program seeks in a pause: the record is not to be tried again here.
+    """
     policy, partition, offset = record.policy, record.partition, record.message.offset()
     attempt, pause = open_records.attempts_at(process, partition, offset)
     attempt = min(attempt, policy.attempts - 1)
@@ -106,6 +109,9 @@ def _processed(
         generation.ending.wait(pause)
         over = generation.end is not None
     while not over:
+        if sought_since(generation, progress.batch) is not None:
+            open_records.remove(process, partition, offset)
+            return True
         attempt += 1
         failure = _failure(handle, generation, record)
         if failure is None:

@@ -86,6 +86,27 @@ def check(here: Harness, topic: str) -> None:
     assert here.committed() == 3
 
 
+@once
+def test_a_seek_past_a_record_that_keeps_failing(kafka: Kafka) -> None:
+    """It is not tried again after the pause in which another thread seeks."""
+    here = Harness(kafka)
+    produced(here)
+    found: list[int | None] = []
+
+    def handle(generation: Generation, message: Message) -> None:
+        found.append(message.offset())
+        if message.value() == SENT["value"]:
+            threading.Timer(0.0, generation.seek, (here.partition(0), 2)).start()
+            raise ValueError("poison")
+        if message.offset() == 2:
+            group.shutdown(promptly=True)
+
+    with here.group() as group:
+        serve(group, retrying(handle, attempts=9, backoff=2.0))
+    assert found == [0, 1, 2]
+    assert here.committed() == 3
+
+
 def test_a_record_that_keeps_failing_becomes_a_dead_letter(kafka: Kafka) -> None:
     """It is delivered before its offset is committed; the partition goes on, in order."""
     here, recorded = Harness(kafka), RecordedEvents()
