@@ -134,12 +134,14 @@ def moves(outcome: Outcome) -> bool:
 
 
 def is_without_a_user(outcome: Outcome) -> bool:
-    """The member's connections close and no login succeeds, however often it starts."""
+    """The member's connections close and no login succeeds, however often it starts.
+
+    Its first process may end by a commit that was under way, of which it got no answer.
+    """
     ended = of(outcome, history.ProcessEnded, AT, END)
     silent = not requests_of(outcome, "join_group", "m1", AT + 0.5, END)
-    return (
-        silent and all("SASL_AUTHENTICATION_FAILED" in one.error for one in ended) and back(outcome)
-    )
+    refused = ["SASL_AUTHENTICATION_FAILED" in one.error for one in ended if one.life > 1]
+    return silent and len(refused) > 1 and all(refused) and back(outcome)
 
 
 def learns_its_password_late(outcome: Outcome) -> bool:
