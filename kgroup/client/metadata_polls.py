@@ -62,7 +62,8 @@ class MetadataPolls:
     def __init__(self, interval: float) -> None:
         self._interval = interval
         self._waiting: dict[_Waiter, None] = {}
-        self._polls = False
+        self._poller: _Waiter | None = None
+        """The one that polls, or is about to: it has been woken for that."""
 
     async def wait(self, topics: frozenset[str], known: Any, send: Send) -> Any:
         """Wait for a response that covers these topics, and perhaps others, and is a new one.
@@ -80,14 +81,19 @@ class MetadataPolls:
         waiter = _Waiter(topics, known)
         self._waiting[waiter] = None
         try:
-            if self._polls:
+            if self._poller is None:
+                self._poller = waiter
+            else:
                 await waiter.woken.wait()
             while waiter in self._waiting:
                 await self._poll(send)
         finally:
             self._waiting.pop(waiter, None)
-            if not self._polls and self._waiting:
-                next(iter(self._waiting)).woken.set()
+            if self._poller is waiter:
+                # Its successor is known at once: one that comes before that runs must not poll too.
+                self._poller = next(iter(self._waiting), None)
+                if self._poller is not None:
+                    self._poller.woken.set()
         if waiter.error is not None:
             raise waiter.error.with_traceback(None)
         return waiter.response
@@ -106,22 +112,18 @@ class MetadataPolls:
         A waiter that has joined while the request was under way may want other topics, and its
         topics may have changed since. It waits for the next one.
         """
-        self._polls = True
+        await trio.sleep(self._until_next())
+        waiting = list(self._waiting)
+        error, response = None, None
         try:
-            await trio.sleep(self._until_next())
-            waiting = list(self._waiting)
-            error, response = None, None
-            try:
-                response = await send(frozenset[str]().union(*(one.topics for one in waiting)))
-            except KgroupError as raised:
-                error = raised
-            for one in waiting:
-                if one in self._waiting and (error is not None or one.known is not response):
-                    del self._waiting[one]
-                    one.response, one.error = response, error
-                    one.woken.set()
-        finally:
-            self._polls = False
+            response = await send(frozenset[str]().union(*(one.topics for one in waiting)))
+        except KgroupError as raised:
+            error = raised
+        for one in waiting:
+            if one in self._waiting and (error is not None or one.known is not response):
+                del self._waiting[one]
+                one.response, one.error = response, error
+                one.woken.set()
 
 
 _SHARED: Final = trio.lowlevel.RunVar[WeakValueDictionary[Hashable, MetadataPolls]](

@@ -113,6 +113,29 @@ async def test_if_the_one_that_polls_ends_another_takes_over(
     assert not polls._waiting
 
 
+async def test_who_comes_as_the_one_that_polls_ends_does_not_poll_too(
+    autojump_clock: MockClock,
+) -> None:
+    """There is one request at each interval, also if a task comes before the successor runs."""
+    broker, polls = Broker(), MetadataPolls(1.0)
+
+    async def member(topic: str, first: trio.CancelScope) -> None:
+        with first:
+            await polls.wait(frozenset(topic), None, broker.send)
+        for _ in range(3):
+            await polls.wait(frozenset(topic), None, broker.send)
+
+    async with trio.open_nursery() as nursery:
+        first = trio.CancelScope()
+        nursery.start_soon(member, "a", first)
+        await wait_all_tasks_blocked()
+        for topic in "bc":
+            nursery.start_soon(member, topic, trio.CancelScope(deadline=0.0))
+        await trio.sleep(0.5)
+        first.cancel()
+    assert broker.requests == [(1.0, "abc"), (2.0, "abc"), (3.0, "abc")]
+
+
 async def test_all_get_the_error_and_the_next_request_follows(autojump_clock: MockClock) -> None:
     """A request that fails is reported by each member; the next one is an interval later."""
     broker, polls = Broker(), MetadataPolls(1.0)
