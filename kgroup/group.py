@@ -452,6 +452,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             known = runner.status
             if phase is Phase.RUNNING and recorder.started_at is not None:
                 known["age"] = max(0.0, now - recorder.started_at)
+            if phase is Phase.RUNNING and recorder.failed_at < now - known["heartbeat_age"]:
+                detail = ""  # a heartbeat that was sent later has been answered
         since = None if phase is Phase.UNSUBSCRIBED else recorder.without_generation_since
         buffered = getattr(self._source, "buffered", (0, 0))  # a source need not have it
         return GroupStatus(

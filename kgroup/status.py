@@ -9,6 +9,7 @@ change.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, final
 
@@ -60,7 +61,8 @@ class GroupStatus:
         group_id: the group.
         phase: what it is doing.
         detail: why it closes, is closed or failed; or the last failure since it last had a
-            generation, such as brokers that do not answer; or empty.
+            generation, such as brokers that do not answer, and while one runs, the last one since
+            the membership was confirmed; or empty.
         without_generation: the time since the last generation began to end, or since the group was
             entered; 0 while a generation runs.
         was_assigned: whether the program has ever received a generation.
@@ -123,6 +125,7 @@ class StatusRecorder:
 
     Attributes:
         failure: the last failure of a request that no answer has followed, or empty.
+        failed_at: when that was.
         started_at: when the program received its last generation, or None.
         without_generation_since: since when there has been none, or None while one runs.
         joined: whether the last JoinGroup was answered.
@@ -134,6 +137,7 @@ class StatusRecorder:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.failure = ""
+        self.failed_at = -math.inf
         self.started_at: float | None = None
         self.without_generation_since: float | None = None
         self.joined = False
@@ -165,6 +169,8 @@ class StatusRecorder:
             case GenerationDraining() | GenerationEnded():
                 if self.without_generation_since is None:
                     self.without_generation_since = self._now()
+                    # What failed while it ran may be long over, and explains nothing from now on.
+                    self.failure = ""
             case Joining() | Joined():
                 self.joined = isinstance(event, Joined)
             case Left():
@@ -175,6 +181,7 @@ class StatusRecorder:
             self.lost = not event.end.can_commit and event.end.cause is not Cause.CANCELLED
         if isinstance(event, _FAILURES):
             request = f"{event.request}: " if isinstance(event, RequestFailed) else ""
+            self.failed_at = self._now()
             self.failure = f"{request}{event.reason}"
         elif isinstance(event, _ANSWERS):
             self.failure = ""

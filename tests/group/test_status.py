@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 import kgroup
 from kgroup.clocks import SuspendAwareClock
+from kgroup.error_codes import ErrorCode
 from kgroup.events import Event, GenerationDraining, GenerationEnded, Joining, RequestFailed
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
@@ -330,3 +331,28 @@ async def test_a_failure_is_not_why_a_program_that_wants_no_generation_has_none(
         assert "Metadata" in failed
         assert (group.status().phase, group.status().detail) == (Phase.IDLE, "")
         await here.broker.start()
+
+
+async def test_a_failure_that_is_over_is_not_the_detail_of_a_generation(
+    autojump_clock: MockClock,
+) -> None:
+    """A heartbeat that is confirmed again, or the end of the generation, makes it old."""
+    async with harness() as here, here.group() as group:
+        generation = await group.next()
+        await trio.sleep(10)
+        loading = here.broker.inject("heartbeat", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
+        await trio.sleep(2)
+        assert "COORDINATOR_LOAD_IN_PROGRESS" in group.status().detail
+        loading.cancel()
+        await trio.sleep(10)
+        assert (group.status().phase, group.status().detail) == (Phase.RUNNING, "")
+
+        here.broker.slow(60.0, "join_group")
+        generation.start_soon(trio.lowlevel.checkpoint)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(group.next)
+            await trio.sleep(50)
+            health = group.health()
+            assert (health.status.phase, health.status.detail) == (Phase.JOINING, "")
+            assert health.reasons[0].endswith("it is joining the group")
+            nursery.cancel_scope.cancel()
