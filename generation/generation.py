@@ -344,6 +344,7 @@ class Generation(MembershipView):
             self._positions.seek(partition, position)
             source.seek(self.epoch, partition, position)
         self._searches.sought(partition)
+        self._parts.open_records.sought(partition)
         if (observer := self._member.runtime.observer) is not None:
             observer.sought(self._membership, partition, position)
 
@@ -532,6 +533,19 @@ def open_records_of(generation: object) -> OpenRecords:
     """
     of_trio = _of_trio(generation)
     return OpenRecords() if of_trio is None else of_trio._parts.open_records  # noqa: SLF001
+
+
+async def pause_retries(generation: Generation, batch: Batch, seconds: float) -> None:
+    """Wait so long, or until the generation begins to end, or the program seeks in the partition.
+
+    For kgroup's own modules. A seek that was made since the program was given the batch counts.
+    """
+    with trio.move_on_after(seconds) as scope:
+        opened = generation._parts.open_records  # noqa: SLF001
+        with opened.ended_by_seeks(batch.partition, scope.cancel):
+            if sought_since(generation, batch) is not None:
+                scope.cancel()
+            await generation.ending.wait()
 
 
 def _of_trio(generation: object) -> Generation | None:

@@ -30,6 +30,7 @@ from kgroup.functions import (
 from kgroup.generation.generation import (
     Generation,
     open_records_of,
+    pause_retries,
     sought_since,
     subscription_of,
 )
@@ -112,8 +113,11 @@ class Loop(Protocol):
     package: str
     kind: type
 
-    async def pause(self, generation: Any, seconds: float) -> None:
-        """Wait so long, or until the generation begins to end."""
+    async def pause(self, generation: Any, batch: Batch, seconds: float) -> None:
+        """Wait so long, or until the generation begins to end, or the program seeks.
+
+        The program's own tests may pass any object as the generation.
+        """
         ...
 
     async def in_thread(self, fn: Callable[[], T]) -> T:
@@ -129,7 +133,10 @@ class _Trio:
     def __init__(self) -> None:
         self._limiter = unlimited_threads()
 
-    async def pause(self, generation: Generation, seconds: float) -> None:
+    async def pause(self, generation: Any, batch: Batch, seconds: float) -> None:
+        if isinstance(generation, Generation):
+            await pause_retries(generation, batch, seconds)
+            return
         with trio.move_on_after(seconds):
             await generation.ending.wait()
 
@@ -205,10 +212,10 @@ class _Records:
         attempt = min(attempt, policy.attempts - 1)
         over = False
         if pause:
-            await self.loop.pause(generation, pause)
+            await self._pause(pause)
             over = generation.end is not None
         while not over:
-            if sought_since(generation, self.progress.batch) is not None:
+            if self._sought():
                 opened.remove(self.function, partition, offset)
                 return True
             attempt += 1
@@ -219,7 +226,7 @@ class _Records:
             if not policy.is_last(attempt, failure):
                 opened.add(self.function, partition, offset, attempt, policy.pause(attempt))
                 generation.emit(record.failed(attempt, failure))
-                await self.loop.pause(generation, policy.pause(attempt))
+                await self._pause(policy.pause(attempt))
                 over = generation.end is not None
             elif not (over := generation.state is State.ENDED):
                 try:
@@ -244,7 +251,10 @@ class _Records:
         return None
 
     async def _put_aside(self, record: RecordAttempts, attempts: int, failure: Exception) -> bool:
-        """Park a record; False if the generation ends before."""
+        """Park a record; False if the generation ends before.
+
+        True also if the program seeks in a pause: it is not to be written again from here.
+        """
         park = self.park
         if park is None:
             raise record.explain(attempts, failure)
@@ -253,7 +263,7 @@ class _Records:
             if isinstance(park, DeadLetters):
                 topic = park.topic
                 if not await self._written(park, record, attempts, failure):
-                    return False
+                    return self.generation.end is None
             else:
                 await _awaited(park, park(record.message, failure))
         self.generation.emit(record.parked(attempts, failure, topic))
@@ -262,14 +272,21 @@ class _Records:
     async def _written(
         self, letters: DeadLetters, record: RecordAttempts, attempts: int, failure: Exception
     ) -> bool:
+        """Write a dead letter; False if the generation ends before, or the program seeks."""
         generation, policy = self.generation, record.policy
         letter = letters.letter(record.message, failure, attempts, generation.group_id)
         while (reason := await self.loop.in_thread(letter.send)) is not None:
             generation.emit(record.not_parked(letter.attempts, reason))
-            await self.loop.pause(generation, policy.pause(letter.attempts))
-            if generation.end is not None:
+            await self._pause(policy.pause(letter.attempts))
+            if generation.end is not None or self._sought():
                 return False
         return True
+
+    async def _pause(self, seconds: float) -> None:
+        await self.loop.pause(self.generation, self.progress.batch, seconds)
+
+    def _sought(self) -> bool:
+        return sought_since(self.generation, self.progress.batch) is not None
 
 
 async def _awaited(fn: Callable[..., object], returned: Awaitable[object]) -> None:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final, final
 
@@ -220,8 +221,9 @@ class OpenRecords:
     rebalance neither shortens a pause nor begins to count again: in a group whose rebalances are
     closer together than the pauses are long, a record would otherwise never have its last attempt.
 
-    Any thread may call it, also one that has outlasted its generation. Of each function that
-    ``retrying`` has returned, a partition has one call at a time, and one such record.
+    Any thread may call it, also one that has outlasted its generation; what is about seeks belongs
+    to the event loop. Of each function that ``retrying`` has returned, a partition has one call at
+    a time, and one such record.
 
     Args:
         now: the clock of the member, in seconds.
@@ -236,6 +238,26 @@ class OpenRecords:
         self._now = now
         self._records = dict(before or {})
         """By the function and the partition."""
+        self._pauses: list[tuple[TopicPartition, Callable[[], object]]] = []
+        """The pauses that last now: the partition, and what ends the pause."""
+
+    @contextmanager
+    def ended_by_seeks(
+        self, partition: TopicPartition, end: Callable[[], object]
+    ) -> Iterator[None]:
+        """A block in which a pause lasts that a seek in its partition ends; in the event loop."""
+        pause = (partition, end)
+        self._pauses.append(pause)
+        try:
+            yield
+        finally:
+            self._pauses.remove(pause)
+
+    def sought(self, partition: TopicPartition) -> None:
+        """End the pauses of a partition in which the program has sought; in the event loop."""
+        for paused, end in self._pauses:
+            if paused == partition:
+                end()
 
     def of_kept(
         self, kept: Collection[TopicPartition]

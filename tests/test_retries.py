@@ -581,6 +581,34 @@ async def test_a_topic_that_only_begins_like_the_pattern(autojump_clock: MockClo
         await serve(here, handle, 1, park=park)
 
 
+async def test_a_seek_past_a_dead_letter_that_cannot_be_written(autojump_clock: MockClock) -> None:
+    """It is not written again from there, nor reported as parked; the partition goes on at once."""
+    async with harness() as here:
+        await here.append(3)
+        producer = Scripted(AWAY)
+        current: list[Generation] = []
+
+        async def handle(generation: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            current[:] = [generation]
+            if message.offset() == 1:
+                raise ValueError
+
+        async with here.group() as group, trio.open_nursery() as nursery:
+            park = letters_by(producer)
+            handler = kgroup.retrying(handle, attempts=1, backoff=1e4, backoff_max=1e4, park=park)
+            nursery.start_soon(kgroup.serve, group, handler)
+            while not here.events_of(ParkingFailed):  # noqa: ASYNC110 # in virtual time
+                await trio.sleep(0.1)
+            current[0].seek(P0, 2)
+            with trio.fail_after(5):
+                while (await here.committed()).get(P0) != 3:  # noqa: ASYNC110 # in virtual time
+                    await trio.sleep(0.1)
+            group.shutdown(promptly=True)
+        assert [value for _, value in producer.written] == [b"1"]
+        assert not here.events_of(RecordParked)
+
+
 async def test_a_pause_before_the_next_dead_letter_ends_with_its_generation(
     autojump_clock: MockClock,
 ) -> None:

@@ -19,7 +19,7 @@ from trio.testing import MockClock
 import kgroup
 from kgroup.config import GroupConfig
 from kgroup.errors import ArgumentError, CommitFailedError, FetchError, UsageError
-from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted
+from kgroup.events import CommitRefused, Event, GenerationEnded, GenerationStarted, RecordFailed
 from kgroup.generation.generation import Generation
 from kgroup.interfaces import Batch, Message, RecordSource
 from kgroup.records.buffered_source import BufferedSource
@@ -233,14 +233,16 @@ async def test_a_function_for_records_that_seeks(autojump_clock: MockClock) -> N
 
 
 async def test_a_seek_past_a_record_that_keeps_failing(autojump_clock: MockClock) -> None:
-    """It is not tried again after the pause in which another task seeks."""
+    """It is not tried again, and the pause in which another task seeks ends at once."""
     async with harness() as here, trio.open_nursery() as nursery:
         await here.append(10)
         found: list[int | None] = []
+        times: list[float] = []
 
         async def handle(generation: Generation, message: Message) -> None:
             await trio.lowlevel.checkpoint()
             found.append(message.offset())
+            times.append(here.now)
             if message.offset() == 2:
                 if found.count(2) == 2:
                     nursery.start_soon(seek, generation)
@@ -255,7 +257,37 @@ async def test_a_seek_past_a_record_that_keeps_failing(autojump_clock: MockClock
         async with here.group() as group:
             await kgroup.serve(group, kgroup.retrying(handle, attempts=9, backoff=4.0))
         assert found == [0, 1, 2, 2, 8, 9]
+        assert times[4] - times[3] == pytest.approx(1)
         assert await here.committed() == {P0: 10}
+
+
+async def test_an_event_handler_that_seeks_past_a_failed_record(
+    autojump_clock: MockClock,
+) -> None:
+    """There is no pause, which would have to end before the partition goes on."""
+    async with harness() as here:
+        await here.append(3)
+        found: list[tuple[int | None, float]] = []
+        current: list[Generation] = []
+
+        async def handle(generation: Generation, message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            current[:] = [generation]
+            found.append((message.offset(), here.now))
+            if message.offset() == 1:
+                raise ValueError("poison")
+            if message.offset() == 2:
+                group.shutdown(promptly=True)
+
+        def skip(event: Event) -> None:
+            if isinstance(event, RecordFailed):
+                current[0].seek(event.partition, event.offset + 1)
+
+        runtime = memory_runtime(here.broker, seed=1)
+        async with kgroup.ConsumerGroup(here.config(), runtime=runtime, on_event=skip) as group:
+            await kgroup.serve(group, kgroup.retrying(handle, attempts=9, backoff=1000.0))
+        assert [offset for offset, _ in found] == [0, 1, 2]
+        assert found[2][1] - found[1][1] < 1
 
 
 async def test_it_returns_when_the_last_batch_is_processed(autojump_clock: MockClock) -> None:

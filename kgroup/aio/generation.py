@@ -374,3 +374,15 @@ class Generation(GenerationTwin):
     def _call_sync(self, fn: Callable[[], T]) -> T:
         with self._loop_end_as_stale():
             return self._bridge.call_sync(fn)
+
+
+async def call_in_loop(generation: Generation, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
+    """Call an async function with the trio generation in the event loop, for kgroup's modules.
+
+    Raises:
+        StaleGenerationError: the group was closed.
+        Exception: the function's own exception.
+
+    Cancellation: as for `Bridge.call`.
+    """
+    return await generation._call(partial(fn, generation._generation))  # noqa: SLF001

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
-from kgroup.aio.generation import Generation
+from kgroup.aio.generation import Generation, call_in_loop
 from kgroup.dead_letters import DeadLetters
+from kgroup.generation.generation import pause_retries
 from kgroup.interfaces import Batch, Message
 from kgroup.retries import Park, retrying_with
 from kgroup.retry_policy import ATTEMPTS, BACKOFF, LONGEST_BACKOFF, RetryPolicy
@@ -50,7 +51,10 @@ class _Asyncio:
     package = "kgroup.aio"
     kind: type = Generation
 
-    async def pause(self, generation: Generation, seconds: float) -> None:
+    async def pause(self, generation: Any, batch: Batch, seconds: float) -> None:
+        if isinstance(generation, Generation):
+            await call_in_loop(generation, lambda one: pause_retries(one, batch, seconds))
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await generation.ending.wait()

@@ -18,7 +18,12 @@ from kgroup.functions import (
     name_of,
 )
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.generation import open_records_of, sought_since, subscription_of
+from kgroup.generation.generation import (
+    open_records_of,
+    pause_retries,
+    sought_since,
+    subscription_of,
+)
 from kgroup.generation.states import State
 from kgroup.interfaces import Batch, Message
 from kgroup.retry_policy import (
@@ -106,7 +111,7 @@ def _processed(
     attempt = min(attempt, policy.attempts - 1)
     over = False
     if pause:
-        generation.ending.wait(pause)
+        _pause(generation, progress.batch, pause)
         over = generation.end is not None
     while not over:
         if sought_since(generation, progress.batch) is not None:
@@ -120,7 +125,7 @@ def _processed(
         if not policy.is_last(attempt, failure):
             open_records.add(process, partition, offset, attempt, policy.pause(attempt))
             _emit(generation, record.failed(attempt, failure))
-            generation.ending.wait(policy.pause(attempt))
+            _pause(generation, progress.batch, policy.pause(attempt))
             over = generation.end is not None
         # The thread may have outlasted its generation, and the record have another owner.
         elif not (over := generation.state is State.ENDED):
@@ -157,15 +162,18 @@ def _put_aside(
     failure: Exception,
     progress: BatchProgress,
 ) -> bool:
-    """Park a record; False if the generation ends before."""
+    """Park a record; False if the generation ends before.
+
+    True also if the program seeks in a pause: it is not to be written again from here.
+    """
     if park is None:
         raise record.explain(attempts, failure)
     topic: str | None = None
     with progress.parking(park):
         if isinstance(park, DeadLetters):
             topic = park.topic
-            if not _written(park, generation, record, attempts, failure):
-                return False
+            if not _written(park, generation, record, attempts, failure, progress.batch):
+                return generation.end is None
         else:
             check_result(park, park(record.message, failure), _ASYNC)
     _emit(generation, record.parked(attempts, failure, topic))
@@ -178,15 +186,21 @@ def _written(
     record: RecordAttempts,
     attempts: int,
     failure: Exception,
+    batch: Batch,
 ) -> bool:
+    """Write a dead letter; False if the generation ends before, or the program seeks."""
     policy = record.policy
     letter = letters.letter(record.message, failure, attempts, generation.group_id)
     while (reason := letter.send()) is not None:
         _emit(generation, record.not_parked(letter.attempts, reason))
-        generation.ending.wait(policy.pause(letter.attempts))
-        if generation.end is not None:
+        _pause(generation, batch, policy.pause(letter.attempts))
+        if generation.end is not None or sought_since(generation, batch) is not None:
             return False
     return True
+
+
+def _pause(generation: Generation, batch: Batch, seconds: float) -> None:
+    run_in_loop(generation, lambda in_loop: pause_retries(in_loop, batch, seconds))
 
 
 def _emit(generation: Generation, event: Callable[..., Any]) -> None:

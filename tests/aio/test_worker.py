@@ -233,6 +233,39 @@ def test_a_producer_that_is_away_for_a_moment(kafka: Kafka) -> None:
     assert here.harness.committed() == 1
 
 
+@pytest.mark.parametrize("parks", [False, True])
+def test_a_seek_past_a_record_that_keeps_failing(kafka: Kafka, parks: bool) -> None:
+    """The pause ends at once, that before another attempt to write a dead letter too."""
+    here = Here(kafka, records=3)
+    producer = Scripted(AWAY)
+    found: list[int | None] = []
+
+    async def handle(generation: aio.Generation, message: Message) -> None:
+        await asyncio.sleep(0)
+        found.append(message.offset())
+        if message.offset() == 1:
+            seek = (here.harness.partition(0), 2)
+            asyncio.get_running_loop().call_later(0.1, generation.seek, *seek)
+            raise ValueError("poison")
+
+    async def main() -> None:
+        async with here.group() as group:
+            attempts, park = (1, letters_by(producer)) if parks else (9, None)
+            process = aio.retrying(
+                handle, attempts=attempts, backoff=1e4, backoff_max=1e4, park=park
+            )
+            worker = asyncio.create_task(aio.serve(group, process))
+            while await asyncio.to_thread(here.harness.committed) != 3:  # noqa: ASYNC110 # no event
+                await asyncio.sleep(0.05)
+            group.shutdown(promptly=True)
+            await worker
+
+    in_asyncio(main)
+    assert found == [0, 1, 2]
+    assert [value for _, value in producer.written] == ([b"1"] if parks else [])
+    assert not here.of(RecordParked)
+
+
 def test_a_worker_that_reads_its_dead_letters(kafka: Kafka) -> None:
     """It ends at its first batch, before it has processed anything."""
     here = Here(kafka, records=1)

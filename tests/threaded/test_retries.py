@@ -15,6 +15,7 @@ from kgroup import DeadLetterError, DeadLetters
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import (
     DeadLetterTopicMissing,
+    Event,
     GenerationEnded,
     ParkingFailed,
     RecordFailed,
@@ -88,7 +89,7 @@ def check(here: Harness, topic: str) -> None:
 
 @once
 def test_a_seek_past_a_record_that_keeps_failing(kafka: Kafka) -> None:
-    """It is not tried again after the pause in which another thread seeks."""
+    """It is not tried again, and the pause in which another thread seeks ends at once."""
     here = Harness(kafka)
     produced(here)
     found: list[int | None] = []
@@ -102,8 +103,39 @@ def test_a_seek_past_a_record_that_keeps_failing(kafka: Kafka) -> None:
             group.shutdown(promptly=True)
 
     with here.group() as group:
-        serve(group, retrying(handle, attempts=9, backoff=2.0))
+        serve(group, retrying(handle, attempts=9, backoff=1e4, backoff_max=1e4))
     assert found == [0, 1, 2]
+    assert here.committed() == 3
+
+
+@once
+def test_a_seek_past_a_dead_letter_that_cannot_be_written(kafka: Kafka) -> None:
+    """It is not written again from there, nor reported as parked; the partition goes on at once."""
+    here = Harness(kafka)
+    produced(here)
+    producer = Scripted(AWAY)
+    current: list[Generation] = []
+    recorded: list[RecordParked] = []
+
+    def handle(generation: Generation, message: Message) -> None:
+        current[:] = [generation]
+        if message.value() == SENT["value"]:
+            raise ValueError("poison")
+        if message.offset() == 2:
+            group.shutdown(promptly=True)
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, RecordParked):
+            recorded.append(event)
+        if isinstance(event, ParkingFailed):
+            seek = (current[0].seek, (here.partition(0), 2))
+            threading.Timer(0.1, *seek).start()
+
+    with here.group(on_event) as group:
+        park = letters_by(producer)
+        serve(group, retrying(handle, attempts=1, backoff=1e4, backoff_max=1e4, park=park))
+    assert [value for _, value in producer.written] == [SENT["value"]]
+    assert not recorded
     assert here.committed() == 3
 
 
