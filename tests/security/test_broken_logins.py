@@ -567,6 +567,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Errors:
             group_id=None,
             from_beginning=True,
             positions={partition: 0},
+            timeout=1.0,
         )
         return Reading(options, print)
 

@@ -133,6 +133,7 @@ def consume(
         begin=begin,
         partitions=partitions,
         isolation=isolation,
+        timeout=timeout,
     )
     printed: Callable[[Record, Format, Format], str] = as_json if lines else as_text
     with Reading(source, _warn) as reading:
@@ -154,6 +155,7 @@ def _source(
     begin: Position,
     partitions: Sequence[int],
     isolation: IsolationLevel,
+    timeout: float,
 ) -> ReadOptions:
     """What to read; the connection is needed for that only.
 
@@ -170,6 +172,7 @@ def _source(
         group_id=group_id,
         from_beginning=begin.kind is not PositionKind.LATEST,
         positions={} if group_id is not None else _positions(connection, wanted, begin),
+        timeout=timeout,
     )
 
 
@@ -184,7 +187,7 @@ def _print(
     left = max_records
     with signals_held() as end_if_signalled:
         while True:
-            records = reading.next()[:left]
+            records = reading.next(end_if_signalled)[:left]
             for record in records:
                 out.write(show(record).encode("utf-8", "backslashreplace"))
             out.flush()

@@ -3,16 +3,24 @@
 kgroup's own group is not used here: a command that ends at the end of its partitions needs
 librdkafka's report of that end, and needs no generations, because it does no work but print.
 
+librdkafka waits for 45 s where no coordinator is reached, and for longer where a broker hangs, and
+no signal ends such a call. So a thread makes the calls that wait for the coordinator, and a signal
+ends the wait for it. The end of the command waits for the thread as long as for each other answer;
+then the process ends without it.
+
 INVARIANT: in a group, only offsets of records that were printed are committed, before another
-member can own their partition.
+member can own their partition. The consumer is closed only when no other call of it is under way.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Final, Self, final
+from typing import Any, Final, Self, TypeVar, final
 
 import attrs
 from confluent_kafka import (
@@ -62,6 +70,8 @@ _PASSING: Final = frozenset(
 )
 """Errors after which librdkafka goes on by itself."""
 
+T = TypeVar("T")
+
 
 @final
 @attrs.frozen(kw_only=True)
@@ -76,6 +86,7 @@ class ReadOptions:
         group_id: the group to join; None to read without one.
         from_beginning: where partitions without a committed offset begin.
         positions: without a group, where each partition begins.
+        timeout: seconds within which the end of the command has its last answer.
     """
 
     bootstrap_servers: str
@@ -85,6 +96,7 @@ class ReadOptions:
     group_id: str | None
     from_beginning: bool
     positions: Mapping[TopicPartition, int]
+    timeout: float
 
     def settings(self) -> dict[str, Any]:
         """The settings of the consumer.
@@ -127,6 +139,8 @@ class Reading:
         self._at_end = set[TopicPartition]()
         self._printed: dict[TopicPartition, int] = {}
         self._committed_at = time.monotonic()
+        self._thread = _CallingThread()
+        self._check: Callable[[], object] = lambda: None
         try:
             self._consumer = Consumer({**source.settings(), "error_cb": self._note})
         except KafkaException as error:
@@ -154,22 +168,34 @@ class Reading:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._commit()
-        self._consumer.close()
+        try:
+            self._thread.call(self._leave, self._source.timeout)
+        except TimeoutError:
+            what = (
+                "the consumer was not closed"
+                if self._source.group_id is None
+                else "the last offsets may not be committed, and the group gives the partitions to"
+                " others when the session has ended"
+            )
+            self._warn(f"no answer within {self._source.timeout:g} s: {what}")
 
     @property
     def finished(self) -> bool:
         """Whether the end of every assigned partition was reached."""
         return self._assigned is not None and self._assigned <= self._at_end
 
-    def next(self) -> list[Record]:
+    def next(self, check: Callable[[], object] = lambda: None) -> list[Record]:
         """The next records; none if none came within a moment.
+
+        Args:
+            check: is called again and again while this waits for the coordinator; it may raise.
 
         Raises:
             ClusterError: the records cannot be read.
         """
+        self._check = check
         if time.monotonic() - self._committed_at >= _COMMIT_INTERVAL:
-            self._commit()
+            self._thread.call_checked(self._commit, check)
         found = []
         for message in self._consumer.consume(_CHUNK, _POLL):
             error = message.error()
@@ -210,7 +236,9 @@ class Reading:
     def _note(self, error: KafkaError) -> None:
         """Report a failure that may pass, each one once; also the ``error_cb``."""
         self._errors.note(error)
-        text = Refusal.of(error).text
+        self._warn_once(Refusal.of(error).text)
+
+    def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             self._warn(text)
@@ -222,7 +250,9 @@ class Reading:
 
     def _on_revoke(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
         del consumer, partitions
-        self._commit()
+        self._thread.call_checked(self._commit, self._check)
+        # What was not committed by now, another member may have read already.
+        self._printed.clear()
         self._assigned = None
 
     def _on_lost(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
@@ -230,21 +260,79 @@ class Reading:
         self._printed.clear()
         self._assigned = None
 
+    # In the thread.
+
+    def _leave(self) -> None:
+        self._commit()
+        self._printed.clear()
+        self._consumer.close()
+
     def _commit(self) -> None:
         self._committed_at = time.monotonic()
         if self._source.group_id is None or not self._printed:
             return
         offsets = [Position(one.topic, one.partition, at) for one, at in self._printed.items()]
-        self._printed.clear()
         try:
             committed = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            self._warn(f"the offsets were not committed: {Refusal.of(error.args[0]).text}")
+            # They are committed with the next ones, unless the member loses the partitions before.
+            self._warn_once(f"the offsets were not committed: {Refusal.of(error.args[0]).text}")
             return
         for one in committed:
             if one.error is not None:
                 why = Refusal.of(one.error).text
-                self._warn(f"{one.topic}-{one.partition} was not committed: {why}")
+                self._warn_once(f"{one.topic}-{one.partition} was not committed: {why}")
+            else:
+                self._printed.pop(TopicPartition(one.topic, one.partition), None)
+
+
+@final
+class _CallingThread:
+    """Makes calls that no signal ends, one after the other, in a thread that can be left behind."""
+
+    def __init__(self) -> None:
+        self._calls = SimpleQueue[Callable[[], None]]()
+        self._thread = threading.Thread(target=self._run, name="kgroup-consume", daemon=True)
+
+    def call(self, fn: Callable[[], T], timeout: float) -> T:
+        """Call a function after those before it.
+
+        Raises:
+            TimeoutError: it has not returned in time.
+            Exception: what the function raised.
+        """
+        return self._begin(fn).result(timeout)
+
+    def call_checked(self, fn: Callable[[], T], check: Callable[[], object]) -> T:
+        """Call a function after those before it; a check that raises ends the wait for it.
+
+        Raises:
+            Exception: what the function or the check raised.
+        """
+        if threading.current_thread() is self._thread:
+            return fn()
+        result = self._begin(fn)
+        while not wait([result], _POLL).done:
+            check()
+        return result.result()
+
+    def _begin(self, fn: Callable[[], T]) -> Future[T]:
+        if self._thread.ident is None:
+            self._thread.start()
+        result = Future[T]()
+
+        def call() -> None:
+            try:
+                result.set_result(fn())
+            except BaseException as error:  # noqa: BLE001 # raised where it is waited for
+                result.set_exception(error)
+
+        self._calls.put(call)
+        return result
+
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()
 
 
 def _record(message: Message) -> Record:

@@ -1,0 +1,138 @@
+"""How ``kgroup consume`` commits and ends, with a consumer that answers as the test says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kgroup.cli.consume import reading
+from kgroup.cli.consume.formats import Record
+from kgroup.cli.consume.reading import Reading, ReadOptions
+from kgroup.security.settings import Security
+from kgroup.types import IsolationLevel
+
+AWAY = KafkaException(KafkaError(KafkaError._WAIT_COORD))
+
+
+class Scripted:
+    """A consumer; each commit meets the next outcome, an exception or None.
+
+    Attributes:
+        commits: the offsets of each commit.
+        closed: whether it was closed.
+        hangs: what a commit waits for, if it is to hang.
+    """
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.commits: list[list[int]] = []
+        self.closed = False
+        self.hangs: threading.Event | None = None
+        self.on_revoke: Callable[[Any, Any], None] | None = None
+        self._outcomes = list(outcomes)
+
+    def subscribe(self, _: list[str], *, on_revoke: Any, **__: object) -> None:
+        """As a ``confluent_kafka.Consumer``."""
+        self.on_revoke = on_revoke
+
+    def consume(self, *_: object) -> list[object]:
+        """As a ``confluent_kafka.Consumer``; there is no record."""
+        return []
+
+    def commit(self, *, offsets: list[Any], asynchronous: bool) -> list[Any]:
+        """As a ``confluent_kafka.Consumer``."""
+        assert not asynchronous
+        self.commits.append([one.offset for one in offsets])
+        if self.hangs is not None:
+            self.hangs.wait()
+        outcome = self._outcomes.pop(0) if self._outcomes else None
+        if outcome is not None:
+            raise outcome
+        return offsets
+
+    def close(self) -> None:
+        """As a ``confluent_kafka.Consumer``."""
+        self.closed = True
+
+
+def opened(
+    monkeypatch: pytest.MonkeyPatch, consumer: Scripted, timeout: float
+) -> tuple[Reading, list[str]]:
+    """A reading in a group by this consumer, and its warnings."""
+    monkeypatch.setattr(reading, "Consumer", lambda _: consumer)
+    monkeypatch.setattr(reading, "_COMMIT_INTERVAL", 0.0)
+    options = ReadOptions(
+        bootstrap_servers="127.0.0.1:1",
+        security=Security(),
+        isolation=IsolationLevel.READ_UNCOMMITTED,
+        topics=("orders",),
+        group_id="readers",
+        from_beginning=True,
+        positions={},
+        timeout=timeout,
+    )
+    said: list[str] = []
+    return Reading(options, said.append), said
+
+
+RECORD = Record(topic="orders", partition=0, offset=4)
+
+
+def test_a_commit_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the next one, and at the end at the latest."""
+    consumer = Scripted(AWAY, None)
+    opening, said = opened(monkeypatch, consumer, 60)
+    with opening as open_reading:
+        open_reading.printed([RECORD])
+        open_reading.next()
+    assert (consumer.commits, consumer.closed) == ([[5], [5]], True)
+    assert len(said) == 1
+
+
+def test_a_commit_that_fails_is_not_made_after_the_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its next owner may have read further."""
+    consumer = Scripted(AWAY, AWAY)
+    opening, _ = opened(monkeypatch, consumer, 60)
+    with opening as open_reading:
+        open_reading.printed([RECORD])
+        open_reading.next()
+        assert consumer.on_revoke is not None
+        consumer.on_revoke(consumer, [])
+    assert (consumer.commits, consumer.closed) == ([[5], [5]], True)
+
+
+def test_a_signal_while_a_commit_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the wait, and the consumer is not closed while the commit goes on."""
+    consumer = Scripted()
+    consumer.hangs = threading.Event()
+    opening, said = opened(monkeypatch, consumer, 0.1)
+
+    def signalled() -> None:
+        raise SystemExit(130)
+
+    with pytest.raises(SystemExit), opening as open_reading:
+        open_reading.printed([RECORD])
+        open_reading.next(signalled)
+    assert (len(said), consumer.closed) == (1, False)
+    consumer.hangs.set()
+
+
+def test_an_end_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for one no longer than for others, and says what may follow."""
+    consumer = Scripted()
+    consumer.hangs = threading.Event()
+    opening, said = opened(monkeypatch, consumer, 0.1)
+    with opening as open_reading:
+        open_reading.printed([RECORD])
+    (text,) = said
+    assert text == (
+        "no answer within 0.1 s: the last offsets may not be committed, and the group gives the"
+        " partitions to others when the session has ended"
+    )
+    assert not consumer.closed
+    consumer.hangs.set()
