@@ -33,7 +33,8 @@ BEYOND_END_TIMEOUT: Final = 5.0
 """Seconds for which a position must be past the end before it counts as lost: right after an
 election the new leader may not know the high watermark yet."""
 MAX_PAUSE: Final = 5.0
-"""The longest pause between polls, in seconds, when leaders do not answer."""
+"""The longest pause between polls, in seconds, when leaders do not answer, or for a limit per second:
+what that has counted may be corrected meanwhile (`OffsetPoller.record_sizes`)."""
 
 
 @final
@@ -189,7 +190,7 @@ class OffsetPoller:
         pause = min(MAX_PAUSE, self._poll_interval * 2**self._unanswered_polls)
         if self._new_since is not None:
             pause = min(pause, max(0.001, self._new_since + self._max_wait - now))
-        return float(max(pause, self._limiter.wait(now)))
+        return float(max(pause, min(MAX_PAUSE, self._limiter.wait(now))))
 
     async def _poll_ends(self) -> None:
         failure, self._failure = self._failure, None
@@ -210,9 +211,10 @@ class OffsetPoller:
         lost = [
             name for name, since in self._beyond_since.items() if now - since >= BEYOND_END_TIMEOUT
         ]
-        if lost and self._offsets.config.isolation_level is IsolationLevel.READ_COMMITTED:
-            # Under read_committed the end is the last stable offset. A position can be past it and
-            # still within the log, so it is compared with the high watermark.
+        if lost:
+            # The end that is known may be as old as the first time it was behind, if the leader has
+            # not answered since. And under read_committed it is the last stable offset: a position
+            # can be past it and still within the log. So the high watermark of now decides.
             ends = await self._offsets.end(IsolationLevel.READ_UNCOMMITTED)
             lost = [name for name in lost if ends.get(name, 2**63) < self._positions[name]]
         self._reset(sorted(lost))

@@ -105,6 +105,26 @@ async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
             assert here.events_of(OffsetReset)[-1].skipped
 
 
+async def test_an_end_that_was_behind_once_is_requested_again(autojump_clock: MockClock) -> None:
+    """It says nothing of the log if the leader has not answered since."""
+    async with harness() as here:
+        await here.append(10)
+        await commit(here, 12)
+        async with here.group(watch_partition_changes=False) as group:
+            loop = loop_of(await group.next(), FakeEngine())
+            with trio.move_on_after(0.1):
+                await anext(loop)
+            away = here.broker.inject("list_offsets", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None)
+            with trio.move_on_after(BEYOND_END_TIMEOUT - 1):
+                await anext(loop)
+            away.cancel()
+            await here.append(2)  # a new leader did not know them as committed at first
+            await trio.sleep(2)
+            with trio.move_on_after(60):
+                await anext(loop)
+            assert not [event for event in here.events_of(OffsetReset) if event.skipped]
+
+
 async def test_a_position_past_the_end_where_the_program_decides(
     autojump_clock: MockClock,
 ) -> None:
@@ -187,6 +207,21 @@ async def test_a_rate(autojump_clock: MockClock) -> None:
                 rows += await batch.run(lambda ranges: sum(part.offsets for part in ranges))
                 await batch.commit()
             assert trio.current_time() - began == pytest.approx(4.0, abs=1.5)
+
+
+async def test_a_rate_is_not_waited_for_longer_than_it_has_to_be(autojump_clock: MockClock) -> None:
+    """The first record was estimated at 1 MiB, which would be a quarter of an hour's worth."""
+    async with harness() as here:
+        await here.append(100)
+        async with here.group() as group:
+            limits = Limits(max_bytes_per_second=1000)
+            loop = loop_of(await group.next(), FakeEngine(), limits, in_flight=2)
+            began = trio.current_time()
+            first = await anext(loop)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(first.run, len)
+                await anext(loop)  # begins to wait while nobody knows how large the record is
+            assert trio.current_time() - began <= MAX_PAUSE
 
 
 async def test_a_lookup_of_a_position_ends_with_the_generation(
