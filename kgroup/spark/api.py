@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kgroup import arguments
 from kgroup.events import JobStillRunning, UnsafeInterruptHandler
 from kgroup.functions import check_plain
-from kgroup.generation.generation import Generation
+from kgroup.generation.generation import Generation, subscription_of
 from kgroup.spark.batch import IN_A_THREAD, ON_FRAME, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.batch_loop import Batches
@@ -139,6 +139,7 @@ def batches(
             tasks=job.tasks,
             seconds=job.seconds,
         ),
+        lambda: subscription_of(generation)[1],
     )
     return Batches(generation, engine, limits, pace, partitions)
 

@@ -33,8 +33,8 @@ BEYOND_END_TIMEOUT: Final = 5.0
 """Seconds for which a position must be past the end before it counts as lost: right after an
 election the new leader may not know the high watermark yet."""
 MAX_PAUSE: Final = 5.0
-"""The longest pause between polls, in seconds, when leaders do not answer, or for a limit per second:
-what that has counted may be corrected meanwhile (`OffsetPoller.record_sizes`)."""
+"""The longest pause between polls, in seconds, when leaders do not answer, or for a limit per
+second: what that has counted may be corrected meanwhile (`OffsetPoller.record_sizes`)."""
 
 
 @final

@@ -35,7 +35,7 @@ import numpy
 import pyarrow
 from confluent_kafka import KafkaError, Message
 
-from kgroup.errors import FetchError, OffsetOutOfRangeError
+from kgroup.errors import FetchError, OffsetOutOfRangeError, short_list
 from kgroup.records.librdkafka_messages import (
     ErrorAction,
     action_for,
@@ -66,6 +66,8 @@ CHECK_AFTER: Final = 1.0
 """Seconds without progress after which the task checks whether its partitions exist."""
 FIRST_BATCH_RECORDS: Final = 1000
 """Rows of the first batch, when the size of the records is not known yet."""
+_MOST_NAMED: Final = 5
+"""An error names so many of the brokers; the driver passes all that it knows."""
 
 OnRead = Callable[[Mapping[TopicPartition, ReadCounts]], None]
 """Is called when all ranges are read, with the counts of each partition."""
@@ -161,6 +163,10 @@ class _Task:
         """Whether the last chunk has moved a position."""
         self._finished: list[_Part] = []
         self._refetched: list[_Part] = []
+
+    @property
+    def _brokers(self) -> str:
+        return short_list(self._settings.bootstrap_servers, most=_MOST_NAMED)
 
     def counts(self) -> dict[TopicPartition, ReadCounts]:
         """How many records and bytes were read of each partition."""
@@ -295,7 +301,7 @@ class _Task:
                 raise FetchError(
                     f"{part.range} cannot be read: the cluster has no partition {part.name}; it"
                     " was deleted after the ranges were planned, or the bootstrap servers"
-                    f" ({', '.join(self._settings.bootstrap_servers)}) belong to another cluster",
+                    f" ({self._brokers}) belong to another cluster",
                     part.name,
                 )
 
@@ -345,7 +351,7 @@ class _Task:
             f"{part.range} cannot be read to its end: no progress for"
             f" {self._settings.no_progress_timeout:g} s (no_progress_timeout) at offset"
             f" {part.position}, {part.left} offsets before the end; {why}{last_error}{further}."
-            f" Check the brokers ({', '.join(self._settings.bootstrap_servers)}); the same range"
+            f" Check the brokers ({self._brokers}); the same range"
             " can be read again",
             part.name,
         )

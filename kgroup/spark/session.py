@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 import attrs
 import trio
 
+from kgroup import bounds
 from kgroup.errors import ConfigError
+from kgroup.records.librdkafka_settings import with_known
 from kgroup.spark.action_runner import ActionRunner, UnfinishedJob
 from kgroup.spark.cancellable_jobs import CancellableJobs
 from kgroup.spark.columns import DEFAULT, check_columns
@@ -62,6 +64,8 @@ class SparkEngine:
         reading: how executors read.
         name: of the threads in which actions run.
         on_unfinished: is called in the event loop for what still runs after it was cancelled.
+        addresses: returns the brokers' addresses as the driver knows them by now; it is called in
+            any thread.
     """
 
     def __init__(
@@ -71,9 +75,12 @@ class SparkEngine:
         reading: ReadOptions,
         name: str,
         on_unfinished: Callable[[UnfinishedJob], None],
+        addresses: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._spark = spark
         self._reading = reading
+        self._settings = reading.settings
+        self._addresses = addresses
         self._name = name
         self._on_unfinished = on_unfinished
         self._jobs = jobs
@@ -116,7 +123,7 @@ class SparkEngine:
         df = frame(
             self._spark,
             ranges,
-            self._reading.settings,
+            self._current_settings(),
             columns=self._reading.columns,
             parallelism=self._reading.parallelism,
             backend=self._reading.backend,
@@ -125,6 +132,20 @@ class SparkEngine:
         if count is None:
             return Frame(df, lambda: None, lambda: None)
         return Frame(df, count.total, count.discard)
+
+    def _current_settings(self) -> ReaderSettings:
+        """The readers' settings, with all brokers that the driver knows by now.
+
+        A generation may last longer than the bootstrap servers, and an executor begins with what
+        its task names. The settings stay the same object until an address has changed: to make
+        them is not cheap, and a worker's consumers are kept as long as they are equal.
+        """
+        first = self._reading.settings.bootstrap_servers
+        servers = with_known({"bootstrap.servers": ",".join(first)}, self._addresses())
+        named = tuple(servers["bootstrap.servers"].split(","))[: bounds.MOST_SERVERS]
+        if named != self._settings.bootstrap_servers:
+            self._settings = attrs.evolve(self._reading.settings, bootstrap_servers=named)
+        return self._settings
 
 
 def jobs_of(spark: SparkSession) -> CancellableJobs:
