@@ -34,6 +34,7 @@ from kgroup.spark.cancellable_jobs import (
     KILL_TIMEOUT,
     KILL_TIMEOUT_DEFAULT,
     MONITOR_PERIOD,
+    STOPPED,
     JobGroupCancelledError,
     forget_oldest,
 )
@@ -58,11 +59,14 @@ class ConnectJobs:
         spark: the session.
 
     Raises:
-        UsageError: the server's ``spark.python.task.killTimeout`` is not a duration.
+        UsageError: the session was stopped, or the server's ``spark.python.task.killTimeout`` is
+            not a duration.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        if self._stopped():
+            raise UsageError(STOPPED)
         self._inherited = set(spark.getTags())
         self._cancelled: dict[str, float] = {}
         kill_timeout = spark.conf.get(KILL_TIMEOUT, KILL_TIMEOUT_DEFAULT)
@@ -86,7 +90,10 @@ class ConnectJobs:
 
         Raises:
             JobGroupCancelledError: the group was cancelled; the function was not called.
+            UsageError: the session was stopped; the function was not called.
         """
+        if self._stopped():
+            raise UsageError(STOPPED)
         before = set(self._spark.getTags())
         self._spark.addTag(_tag(group))
         try:
@@ -105,9 +112,12 @@ class ConnectJobs:
 
         An operation that the function starts afterwards is interrupted by the next `cancel`.
         """
-        self._cancelled.setdefault(group, 0.0)
+        stopped = self._stopped()
+        # A server interrupts the operations of a session that is stopped, at the latest now.
+        ends = time.monotonic() + self._kill_time if stopped else 0.0
+        self._cancelled.setdefault(group, ends)
         forget_oldest(self._cancelled)
-        if self._spark.interruptTag(_tag(group)):
+        if not stopped and self._spark.interruptTag(_tag(group)):
             self._cancelled[group] = time.monotonic() + self._kill_time
 
     def running_tasks(self, group: str) -> int:
@@ -124,6 +134,10 @@ class ConnectJobs:
                 return group in self._cancelled
             seen = seen.__cause__ or seen.__context__
         return False
+
+    def _stopped(self) -> bool:
+        stopped: bool = self._spark.is_stopped  # type: ignore[attr-defined] # Connect's has it
+        return stopped
 
 
 def _tag(group: str) -> str:

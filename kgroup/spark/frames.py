@@ -157,13 +157,14 @@ def read_ranges(
 
 
 def refuse_stopped(spark: SparkSession) -> None:
-    """Refuse a classic session that was stopped; PySpark raises an AttributeError for it.
+    """Refuse a session that was stopped; for a classic one PySpark raises an AttributeError.
 
     Raises:
         UsageError: it was stopped.
     """
     context = getattr(spark, "_sc", None)
-    if context is not None and context._jsc is None:  # noqa: SLF001 # no public way
+    stopped = context is not None and context._jsc is None  # noqa: SLF001 # no public way
+    if stopped or getattr(spark, "is_stopped", False):  # the latter is Spark Connect's
         raise UsageError(STOPPED)
 
 

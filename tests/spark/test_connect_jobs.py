@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,9 @@ from kgroup.spark.action_runner import ActionRunner, UnfinishedJob
 from kgroup.spark.cancellable_jobs import JobGroupCancelledError
 from kgroup.spark.classic_jobs import ClassicJobs
 from kgroup.spark.connect_jobs import ConnectJobs, _seconds
+from kgroup.spark.frames import frame
+from kgroup.spark.offset_ranges import OffsetRange
+from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.spark.session import jobs_of
 
 SERVICE: Final = "SparkConnectService$"
@@ -29,11 +33,16 @@ def none_unfinished(job: UnfinishedJob) -> None:
     raise AssertionError(job)
 
 
-@pytest.fixture(scope="module")
-def connected(spark: SparkSession) -> Iterator[Any]:
+def connect(url: str) -> Any:
     """A session of a client, made by its own class, so that the process stays a classic one."""
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+    return ConnectSession.builder.remote(url).create()
+
+
+@pytest.fixture(scope="module")
+def server(spark: SparkSession) -> Iterator[str]:
+    """The URL of a server in the JVM of the shared session."""
     jvm: Any = spark._jvm
     # The system chooses the port, so that no other process can take it meanwhile.
     jvm.org.apache.spark.SparkEnv.get().conf().set("spark.connect.grpc.binding.port", "0")
@@ -41,13 +50,21 @@ def connected(spark: SparkSession) -> Iterator[Any]:
     service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, SERVICE), "MODULE$")
     java: Any = spark.sparkContext._jsc
     service.start(java.sc())
-    session = ConnectSession.builder.remote(f"sc://127.0.0.1:{service.localPort()}").create()
+    try:
+        yield f"sc://127.0.0.1:{service.localPort()}"
+    finally:
+        nothing = jvm.scala.Option.empty()
+        service.stop(nothing, nothing)
+
+
+@pytest.fixture(scope="module")
+def connected(server: str) -> Iterator[Any]:
+    """The session of a client."""
+    session = connect(server)
     try:
         yield session
     finally:
         session.client.close()
-        nothing = jvm.scala.Option.empty()
-        service.stop(nothing, nothing)
 
 
 def test_the_kind_of_session_decides(spark: SparkSession, connected: SparkSession) -> None:
@@ -127,6 +144,37 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
             await trio.sleep(0.02)
         nursery.cancel_scope.cancel()
     assert not psutil.pid_exists(int(path.read_text()))  # a small file
+
+
+async def test_a_session_that_was_stopped_is_refused_and_waited_for(
+    server: str,
+) -> None:
+    """Its error says so; a run of it is cancelled as any other, when its tasks have had time."""
+    session = connect(server)
+    jobs = ConnectJobs(session)
+    ran = False
+
+    def stop_and_wait() -> None:
+        nonlocal ran
+        session.stop()
+        ran = True
+        time.sleep(0.5)
+
+    with trio.move_on_after(0.2) as scope:
+        async with ActionRunner(jobs, "kgroup-test", none_unfinished, report_after=60) as runner:
+            await runner.run("stopped", "words", stop_and_wait)
+    assert ran
+    assert scope.cancelled_caught
+    called: list[int] = []
+    settings = ReaderSettings(bootstrap_servers="127.0.0.1:1")
+    for use in (
+        lambda: ConnectJobs(session),
+        lambda: jobs.call("next", "a batch", called.append, 1),
+        lambda: frame(session, [OffsetRange("t", 0, 0, 1)], settings, parallelism=1),
+    ):
+        with pytest.raises(UsageError, match="was stopped"):
+            use()
+    assert not called
 
 
 @pytest.mark.parametrize(
