@@ -48,7 +48,8 @@ class Transaction:
     is an epoch to abort it with.
 
     Attributes:
-        last: the producer's id and epoch before it requested the current ones (KIP-360), or None.
+        last: the id and epoch with which the producer can get the current ones, again if the
+            response was lost, and after its transaction was aborted (KIP-360); or None.
         shards: the partitions of the offsets topic that it has added, each for all of its groups.
             Unlike the ids of groups, they are few, whatever a client sends.
     """
@@ -208,7 +209,7 @@ class TransactionCoordinator:
         current = known.producer_id, known.epoch
         if claimed is not None and known.epoch != NO_EPOCH and claimed != current:
             if claimed == known.last:
-                return  # it repeats a request whose response was lost
+                return
             raise _fenced(known, *claimed)
         known.last = current if claimed is not None and known.epoch != NO_EPOCH else None
         if known.epoch >= LAST_EPOCH:
@@ -455,7 +456,10 @@ class TransactionCoordinator:
             committed=done is TransactionState.COMMITTED,
         )
         if epoch != known.epoch:
-            known.epoch, known.last = epoch, None
+            # The producer that was fenced may claim the new epoch, if no other producer has one
+            # since. The epoch past the last one is nobody's.
+            before = known.producer_id, known.epoch
+            known.epoch, known.last = epoch, before if epoch <= LAST_EPOCH else None
         known.state = done
         known.partitions.clear()
         known.shards.clear()

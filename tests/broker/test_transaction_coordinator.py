@@ -150,6 +150,24 @@ def test_a_producer_can_raise_its_own_epoch(transactions: TransactionCoordinator
         assert requested is ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.parametrize("ended_by", ["a time-out", "its own request", "another producer"])
+def test_a_producer_goes_on_after_its_transaction_was_aborted(
+    transactions: TransactionCoordinator, ended_by: str
+) -> None:
+    """It gets the epoch of the abort, unless another producer has got an epoch meanwhile."""
+    transactions.init_producer("x", 60)
+    transactions.add_partitions(0, "x", 0, 0, [TP])
+    own = partial(transactions.init_producer, "x", 60, 0, 0)
+    if ended_by == "a time-out":
+        transactions.expire(60)
+    else:
+        first = own if ended_by == "its own request" else partial(own.func, "x", 60)
+        assert code(first) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert own() == own() == (0, 1)
+    assert transactions.init_producer("x", 60) == (0, 2)
+    assert code(own) is ErrorCode.PRODUCER_FENCED
+
+
 def test_an_exhausted_epoch_gives_a_new_producer_id(transactions: TransactionCoordinator) -> None:
     """After the last epoch the transactional id continues with another producer."""
     for _ in range(LAST_EPOCH):
@@ -190,6 +208,7 @@ def test_the_fencing_epoch_is_refused_everywhere(
     fencing = LAST_EPOCH + 1
     assert outcomes.seen == [(0, fencing, (TP,), (), False)]
     for act, refusal in (
+        (lambda: transactions.init_producer("x", 60, 0, LAST_EPOCH), ErrorCode.PRODUCER_FENCED),
         (lambda: transactions.init_producer("x", 60, 0, fencing), ErrorCode.PRODUCER_FENCED),
         (
             lambda: transactions.add_partitions(0, "x", 0, fencing, [TP]),
