@@ -107,10 +107,8 @@ async def _find(
     elif timestamp == _NEWEST:
         found = await log.offset_of_max_time(context.work)
     else:
-        found = special(log, limit)
-    if found is None or found[0] > limit:
-        return None
-    return found
+        return special(log, limit)
+    return None if found is None or found[0] >= limit else found
 
 
 async def offset_for_leader_epoch(context: RequestContext) -> ResponseFields:

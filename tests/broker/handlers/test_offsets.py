@@ -92,6 +92,22 @@ async def test_committed_readers_see_the_stable_end() -> None:
         assert (await list_offset(client, 99, level=1)).offset == -1
 
 
+@pytest.mark.parametrize("timestamp", [15, 20, -3])
+async def test_no_committed_reader_finds_the_first_record_of_an_open_transaction(
+    timestamp: int,
+) -> None:
+    """Its offset is the last stable one, which is the end of what such a reader can see."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        log = broker.cluster.topics.log("t", 0)
+        append(log, batch(b"a", timestamp=10))
+        producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+        append(log, batch(b"b", timestamp=20, transactional=True, **producer))
+        assert (await list_offset(client, timestamp)).offset == 1
+        found = await list_offset(client, timestamp, level=1)
+        assert (int(found.error_code), found.offset, found.timestamp) == (0, -1, -1)
+
+
 async def test_unknown_partitions_and_epochs_are_errors() -> None:
     """An unknown partition and a future leader epoch get an error."""
     async with connected() as (broker, client):
