@@ -162,8 +162,18 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of a transaction that is still open, or the end."""
-        return max(self._start, min(self._open.values(), default=self._end))
+        """The first offset of a transaction that is still open, or the end.
+
+        If the start has moved into such a transaction, it is the base offset of the start's batch,
+        as in Kafka: whole batches are read, and this one may be the transaction's.
+        """
+        first = min(self._open.values(), default=self._end)
+        if first >= self._start:
+            return first
+        containing = self._index(self._start)
+        if containing == len(self._batches):
+            return self._start
+        return self._batches[containing].header.base_offset
 
     @property
     def size(self) -> int:

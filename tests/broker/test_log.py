@@ -148,6 +148,21 @@ def test_an_open_transaction_holds_the_stable_offset() -> None:
     assert [one.value for one in log.records(2, 99, committed=True)[0]] == [b"t", b"plain"]
 
 
+def test_the_start_can_move_into_an_open_transaction() -> None:
+    """What is left of it stays invisible to read_committed until it ends."""
+    log = log_of(1)
+    append(log, transactional(b"t", b"u", b"v"))
+    append(log, batch(b"plain"))
+    for start, stable in ((2, 1), (4, 4), (5, 5)):
+        log.delete_before(start)
+        assert (log.start_offset, log.last_stable_offset) == (start, stable)
+        assert log.read(start, 1000, committed=True, at_least_one=True).data == []
+        assert log.records(start, 99, committed=True) == ([], start)
+        assert log.available(start, 1000, committed=True) == 0
+    end_transaction(log, 1, committed=True)
+    assert log.last_stable_offset == log.end_offset == 6
+
+
 def test_a_producer_with_an_open_transaction_writes_in_it() -> None:
     """Until the transaction ends, its producer's batches outside of it are refused."""
     log = log_of()
