@@ -224,6 +224,10 @@ class PartitionLog:
                 " none",
             )
 
+    def refused_outside(self, header: BatchHeader) -> None:
+        """Note a batch that was refused because it is outside of a transaction."""
+        self._producer_state.refused_outside(header)
+
     def check_size(self, size: int) -> None:
         """Check that a batch of so many bytes may be stored.
 
@@ -470,6 +474,7 @@ class PartitionLog:
     def leader_changed(self, epoch: int) -> None:
         """Begin the epoch of another leader, or of none, and wake all tasks that wait here."""
         self.epochs.begin(epoch, self._end)
+        self._producer_state.forget_outside()  # only the old leader knew of them
         self._wake()
 
     def watch(self, event: trio.Event) -> None:

@@ -1,9 +1,11 @@
 """A partition's state of idempotent producers: their epochs and their last batches.
 
-It recognises a repeated batch, and refuses one that does not follow the last one. The log decides
-offsets and knows of transactions.
+It recognises a repeated batch, and refuses one that does not follow the last one. A batch that was
+refused because it is outside of a transaction counts too: those after it must wait until it is sent
+again. The log decides offsets and knows of transactions.
 
-Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``.
+Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``,
+``VerificationStateEntry``.
 """
 
 from __future__ import annotations
@@ -49,6 +51,9 @@ class ProducerState:
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
+        self._outside: dict[int, tuple[int, int]] = {}
+        """Producer id -> the epoch and the lowest sequence number of its batches that were refused
+        because they are outside of a transaction."""
 
     def duplicate(self, batch: BatchHeader) -> Written | None:
         """The batch that this one repeats, or None if it is new and may be written.
@@ -60,8 +65,10 @@ class ProducerState:
         known = self._producers.get(batch.producer_id)
         if known is None:
             # Its earlier batches may have been deleted: any sequence number begins.
+            self._refuse_gap(batch)
             return None
         self._refuse_old_epoch(known, batch)
+        self._refuse_gap(batch)
         if batch.producer_epoch > known.epoch:
             expected = 0
         else:
@@ -81,11 +88,27 @@ class ProducerState:
             )
         return None
 
+    def refused_outside(self, batch: BatchHeader) -> None:
+        """Note a batch that was refused because it is outside of a transaction.
+
+        Its producer may have sent the next batches already. Until one is written that begins no
+        later, those that begin later are refused, so that none takes its place.
+        """
+        new = batch.producer_epoch, batch.base_sequence
+        old = self._outside.get(batch.producer_id)
+        if old is None or new[0] > old[0] or (new[0] == old[0] and new[1] < old[1]):
+            self._outside[batch.producer_id] = new
+
+    def forget_outside(self) -> None:
+        """Forget the batches that were refused outside of a transaction."""
+        self._outside.clear()
+
     def written(self, batch: BatchHeader, base_offset: int, timestamp: int) -> None:
         """Note a batch that was appended, and its largest timestamp."""
         producer = self._at_epoch(batch.producer_id, batch.producer_epoch)
         new = Written(batch.base_sequence, batch.last_sequence, base_offset, timestamp)
         producer.batches = (*producer.batches, new)[-REMEMBERED:]
+        self._outside.pop(batch.producer_id, None)
 
     def epoch_of(self, producer_id: int) -> int | None:
         """The epoch of a producer's last batch or marker, or None for an unknown producer."""
@@ -109,6 +132,7 @@ class ProducerState:
     def transaction_ended(self, producer_id: int, epoch: int) -> None:
         """Note a transaction's marker: from now on its epoch is the lowest that is accepted."""
         self._at_epoch(producer_id, epoch)
+        self._outside.pop(producer_id, None)
 
     def _at_epoch(self, producer_id: int, epoch: int) -> _Producer:
         producer = self._producers.get(producer_id)
@@ -123,4 +147,13 @@ class ProducerState:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {batch.producer_id} has epoch {known.epoch} here,"
                 f" the batch has {batch.producer_epoch}",
+            )
+
+    def _refuse_gap(self, batch: BatchHeader) -> None:
+        epoch, lowest = self._outside.get(batch.producer_id, (batch.producer_epoch, _WRAP))
+        if batch.producer_epoch == epoch and batch.base_sequence > lowest:
+            raise RequestError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} sent sequence {batch.base_sequence}, but {lowest}"
+                " was refused and must come first",
             )

@@ -348,6 +348,11 @@ class TransactionCoordinator:
 
     # Queries.
 
+    def has_producer(self, transactional_id: str | None, producer_id: int) -> bool:
+        """Whether a producer is that of a transactional id, whichever broker coordinates it."""
+        known = None if transactional_id is None else self._by_id.get(transactional_id)
+        return known is not None and known.producer_id == producer_id
+
     def coordinated(self) -> Iterator[Transaction]:
         """Every transaction that this broker coordinates."""
         for known in tuple(self._by_id.values()):

@@ -108,3 +108,26 @@ def test_a_producer_costs_little_memory() -> None:
         tracemalloc.stop()
     assert state.count == many
     assert used / many < 400
+
+
+def test_a_batch_refused_outside_of_its_transaction_comes_before_later_ones() -> None:
+    """Later ones are refused until it is written; a marker or a higher epoch ends the wait."""
+    for end in ("written", "marker", "epoch", "leader"):
+        state = ProducerState()
+        for sequence in (3, 2, 7):
+            state.refused_outside(sent(sequence))
+        assert error(state, sent(3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if end == "written":
+            assert state.duplicate(sent(2)) is None
+            state.written(sent(2), 0, 0)
+            assert state.duplicate(sent(3)) is None
+        elif end == "marker":
+            state.transaction_ended(1, 0)
+            assert state.duplicate(sent(0)) is None
+        elif end == "epoch":
+            assert state.duplicate(sent(5, epoch=1)) is None
+            state.refused_outside(sent(5, epoch=1))
+            assert error(state, sent(6, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        else:
+            state.forget_outside()
+            assert state.duplicate(sent(3)) is None

@@ -9,9 +9,11 @@ import datetime as dt
 from typing import Any, Final
 
 from kgroup.broker import batches
+from kgroup.broker.batches import BatchHeader
 from kgroup.broker.handlers.partitions import current_leader, leader_log, node_endpoints
 from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.internal_topics import refuse_writing
+from kgroup.broker.log import PartitionLog
 from kgroup.broker.records import check_records
 from kgroup.broker.request_context import NO_ACKS, RequestContext
 from kgroup.broker.request_error import RequestError
@@ -63,13 +65,7 @@ async def _append(
             pass
         log = leader_log(context, name, number)  # other tasks ran meanwhile: it may have moved
         if header.is_transactional:
-            context.node.transactions.check_partition(
-                context.request.transactional_id,
-                header.producer_id,
-                header.producer_epoch,
-                TopicPartition(name, number),
-                is_open=log.has_open_transaction(header.producer_id, header.producer_epoch),
-            )
+            _check_transaction(context, TopicPartition(name, number), log, header)
         done = log.append(data, header, cluster.now_ms())
     except RequestError as error:
         return {
@@ -88,6 +84,25 @@ async def _append(
         "log_start_offset": log.start_offset,
         "record_errors": (),
     }
+
+
+def _check_transaction(
+    context: RequestContext, partition: TopicPartition, log: PartitionLog, header: BatchHeader
+) -> None:
+    transactions, transactional_id = context.node.transactions, context.request.transactional_id
+    try:
+        transactions.check_partition(
+            transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            partition,
+            is_open=log.has_open_transaction(header.producer_id, header.producer_epoch),
+        )
+    except RequestError:
+        # Clients can make up any number of producers: the log is to know only of real ones.
+        if transactions.has_producer(transactional_id, header.producer_id):
+            log.refused_outside(header)
+        raise
 
 
 def _moment(timestamp: int) -> dt.datetime | None:

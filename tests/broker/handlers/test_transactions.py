@@ -149,6 +149,20 @@ async def test_a_partition_that_was_not_added_cannot_be_written(parts: Parts) ->
     assert broker.cluster.topics.log("t", 0).end_offset == 0
 
 
+async def test_no_batch_takes_the_place_of_one_that_was_refused(parts: Parts) -> None:
+    """After a refused batch the one sent behind it is out of order, and the repeated one is not."""
+    broker, client, producer = parts
+    assert await producer.write(b"a", 0) == 48
+    assert await producer.add(0) == [0]
+    assert [await producer.write(b"b", 1), await producer.write(b"a", 0)] == [45, 0]
+    assert await producer.write(b"b", 1) == 0
+    stranger = Producer(client)
+    stranger.producer_id, stranger.epoch = 77, 0
+    assert await stranger.write(b"c", 0) == 49
+    log = broker.cluster.topics.log("t", 0)
+    assert [one.value for one in log.records(0, 9, committed=False)[0]] == [b"a", b"b"]
+
+
 async def test_all_partitions_are_added_or_none(parts: Parts) -> None:
     """If one partition is unknown, the others get OPERATION_NOT_ATTEMPTED."""
     _, _, producer = parts
