@@ -146,11 +146,20 @@ async def end_txn(context: RequestContext) -> ResponseFields:
 
 
 async def txn_offset_commit(context: RequestContext) -> ResponseFields:
-    """Answer TxnOffsetCommit: checks the transaction; the group coordinator checks the member."""
+    """Answer TxnOffsetCommit: checks the transaction; the group coordinator checks the member.
+
+    Unknown partitions are answered so, whatever is wrong with the rest, and alone reach neither.
+    """
     request = context.request
     offsets = offsets_of(request)
     await context.work.spend(len(offsets))
-    if request.group_id and context.cluster.coordinator_of(request.group_id) is context.node:
+    has = context.cluster.topics.has
+    is_checked = any(has(TopicPartition(one.topic, one.partition)) for one in offsets)
+    if (
+        is_checked
+        and request.group_id
+        and context.cluster.coordinator_of(request.group_id) is context.node
+    ):
         coordinator = context.node.groups.coordinator
         shard = coordinator.shard_of(request.group_id)
         try:
@@ -163,7 +172,7 @@ async def txn_offset_commit(context: RequestContext) -> ResponseFields:
                 is_open=coordinator.has_transaction(request.producer_id, shard),
             )
         except RequestError as error:
-            return {"topics": _all_failed(request, verification_code(context, error))}
+            return {"topics": _all_failed(context, verification_code(context, error))}
     answer = await context.node.groups.handle(
         requests.TxnOffsetCommit(
             group_id=request.group_id,
@@ -179,14 +188,20 @@ async def txn_offset_commit(context: RequestContext) -> ResponseFields:
     return {"topics": results(answer.partitions)}
 
 
-def _all_failed(request: Any, code: ErrorCode) -> list[dict[str, Any]]:
+def _all_failed(context: RequestContext, code: ErrorCode) -> list[dict[str, Any]]:
+    has, unknown = context.cluster.topics.has, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return [
         {
             "name": topic.name,
             "partitions": [
-                {"partition_index": part.partition_index, "error_code": code}
+                {
+                    "partition_index": part.partition_index,
+                    "error_code": (
+                        code if has(TopicPartition(topic.name, part.partition_index)) else unknown
+                    ),
+                }
                 for part in topic.partitions
             ],
         }
-        for topic in request.topics
+        for topic in context.request.topics
     ]

@@ -149,6 +149,38 @@ async def test_a_partition_that_was_not_added_cannot_be_written(parts: Parts) ->
     assert broker.cluster.topics.log("t", 0).end_offset == 0
 
 
+async def test_unknown_partitions_are_named_whatever_the_transaction_is(parts: Parts) -> None:
+    """An offset of one is answered so beside offsets that are outside of the transaction."""
+    _, client, producer = parts
+    part = {"committed_offset": 5, "committed_metadata": ""}
+    found = []
+    for topics in (("t", "missing"), ("missing",)):
+        answer = await client.request(
+            "txn_offset_commit",
+            4,
+            transactional_id="x",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            group_id="g",
+            topics=[
+                {
+                    "name": topic,
+                    "partitions": [{"partition_index": number, **part} for number in (0, 7)],
+                }
+                for topic in topics
+            ],
+        )
+        found.append(
+            {
+                (topic.name, part.partition_index): int(part.error_code)
+                for topic in answer.topics
+                for part in topic.partitions
+            }
+        )
+    missing = {("missing", 0): 3, ("missing", 7): 3}
+    assert found == [{("t", 0): 120, ("t", 7): 3, **missing}, missing]
+
+
 async def test_no_batch_takes_the_place_of_one_that_was_refused(parts: Parts) -> None:
     """After a refused batch the one sent behind it is out of order, and the repeated one is not."""
     broker, client, producer = parts
