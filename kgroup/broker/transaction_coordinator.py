@@ -50,6 +50,8 @@ class Transaction:
     Attributes:
         last: the id and epoch with which the producer can get the current ones, again if the
             response was lost, and after its transaction was aborted (KIP-360); or None.
+        started: when its last transaction began, whether or not that has ended; None if there has
+            been none since InitProducerId.
         shards: the partitions of the offsets topic that it has added, each for all of its groups.
             Unlike the ids of groups, they are few, whatever a client sends.
     """
@@ -60,6 +62,7 @@ class Transaction:
     last: tuple[int, int] | None = None
     timeout: float = 0.0
     state: TransactionState = TransactionState.EMPTY
+    started: float | None = None
     deadline: float = 0.0
     partitions: dict[TopicPartition, None] = attrs.field(factory=dict)
     shards: set[int] = attrs.field(factory=set)
@@ -203,6 +206,7 @@ class TransactionCoordinator:
             )
         known.timeout = timeout
         self._advance(known, claimed)
+        known.state, known.started = TransactionState.EMPTY, None
         return known.producer_id, known.epoch
 
     def _advance(self, known: Transaction, claimed: tuple[int, int] | None) -> None:
@@ -217,7 +221,6 @@ class TransactionCoordinator:
             known.epoch = 0
         else:
             known.epoch += 1
-        known.state = TransactionState.EMPTY
 
     # Transactions.
 
@@ -446,7 +449,8 @@ class TransactionCoordinator:
     @staticmethod
     def _begin(known: Transaction, now: float) -> None:
         if known.state is not TransactionState.ONGOING:
-            known.state, known.deadline = TransactionState.ONGOING, now + known.timeout
+            known.state, known.started = TransactionState.ONGOING, now
+            known.deadline = now + known.timeout
 
     def _abort_fenced(self, known: Transaction) -> None:
         self._complete(known, TransactionState.ABORTED, known.epoch + 1)

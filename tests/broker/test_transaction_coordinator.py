@@ -164,6 +164,8 @@ def test_a_producer_goes_on_after_its_transaction_was_aborted(
         first = own if ended_by == "its own request" else partial(own.func, "x", 60)
         assert code(first) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert own() == own() == (0, 1)
+    ending = partial(transactions.end, "x", 0, 1, committed=False)
+    assert code(ending) is ErrorCode.INVALID_TXN_STATE
     assert transactions.init_producer("x", 60) == (0, 2)
     assert code(own) is ErrorCode.PRODUCER_FENCED
 

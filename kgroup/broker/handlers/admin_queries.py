@@ -34,6 +34,8 @@ LOG_DIR: Final = "memory"
 _UNKNOWN_SIZE: Final = -1
 _CHARACTERS_OF_A_STEP: Final = 10
 _NO_FILTER: Final = -1
+_NEVER: Final = -1
+"""Kafka's start time of a transaction that has not begun, in milliseconds since 1970."""
 _STATES: Final = frozenset(
     {
         *(state.value for state in TransactionState),
@@ -164,16 +166,16 @@ def _matching(context: RequestContext) -> Iterator[Transaction]:
         if (
             (not states or one.state.value in states)
             and (not producers or one.producer_id in producers)
-            and (longer_than < 0 or _duration(one) * 1000 > longer_than)
+            and (longer_than < 0 or _milliseconds(context, one) > longer_than)
         ):
             yield one
 
 
-def _duration(transaction: Transaction) -> float:
-    """How many seconds ago the transaction began; -1 if it is not ongoing."""
-    if transaction.state is not TransactionState.ONGOING:
-        return -1.0
-    return trio.current_time() - (transaction.deadline - transaction.timeout)
+def _milliseconds(context: RequestContext, transaction: Transaction) -> float:
+    """How long ago the last transaction began; as in Kafka, one that never did began in 1970."""
+    if transaction.started is None:
+        return context.cluster.now_ms() - _NEVER
+    return (trio.current_time() - transaction.started) * 1000
 
 
 async def describe_transactions(context: RequestContext) -> ResponseFields:
@@ -224,10 +226,10 @@ async def _transaction(context: RequestContext, transactional_id: str) -> dict[s
 
 
 def _start_time(context: RequestContext, transaction: Transaction) -> dt.datetime | None:
-    duration = _duration(transaction)
-    if duration < 0:
+    if transaction.started is None:
         return None
-    return dt.datetime.fromtimestamp(context.cluster.now_ms() / 1000 - duration, dt.UTC)
+    since = trio.current_time() - transaction.started
+    return dt.datetime.fromtimestamp(context.cluster.now_ms() / 1000 - since, dt.UTC)
 
 
 async def describe_client_quotas(context: RequestContext) -> ResponseFields:

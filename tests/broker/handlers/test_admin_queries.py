@@ -103,7 +103,10 @@ async def listed(client: Client, version: int = 2, **filters: Any) -> list[str]:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_transactions_are_listed(version: int) -> None:
-    """All are listed, or those with a state, a producer, a duration or a name."""
+    """All are listed, or those with a state, a producer, a duration or a name.
+
+    The duration counts from the start, and goes on when the transaction has ended.
+    """
     async with connected() as (broker, client):
         await broker.create_topic("t")
         await begun(broker, client, "a")
@@ -116,8 +119,10 @@ async def test_transactions_are_listed(version: int) -> None:
         assert await listed(client, version, producer_id_filters=[second]) == ["b"]
         assert await listed(client, version, state_filters=["Nonsense"]) == []
         if version >= 1:
-            assert await listed(client, version, duration_filter=0) == ["a"]
+            assert await listed(client, version, duration_filter=0) == ["a", "b"]
             assert await listed(client, version, duration_filter=3_600_000) == []
+            coordinator.transactions.init_producer("b", 60.0)
+            assert await listed(client, version, duration_filter=3_600_000) == ["b"]
         if version >= 2:
             assert await listed(client, version, transactional_id_pattern="b.*") == ["b"]
 
@@ -149,9 +154,14 @@ async def test_a_transaction_is_described() -> None:
         coordinator = broker.cluster.transaction_coordinator_of("a")
         assert coordinator is not None
         coordinator.transactions.end("a", producer_id, 0, committed=False)
-        # Without an open transaction the start is -1, which kio cannot read.
+        answer = await client.request("describe_transactions", 0, transactional_ids=["a"])
+        (ended,) = answer.transaction_states
+        assert ended.transaction_state == "CompleteAbort"
+        assert abs(ended.transaction_start_time.timestamp() * 1000 - started) < 60_000
+        coordinator.transactions.init_producer("a", 60.0)
+        # Before the first transaction the start is -1, which kio cannot read.
         await client.send("describe_transactions", 0, transactional_ids=["a"])
-        assert b"CompleteAbort" + struct.pack(">iq", 60_000, -1) in await client.frame()
+        assert b"Empty" + struct.pack(">iq", 60_000, -1) in await client.frame()
 
 
 async def test_queries_without_results() -> None:
