@@ -24,7 +24,7 @@ import trio
 from kgroup.broker import batches
 from kgroup.broker.batches import BatchHeader
 from kgroup.broker.leader_epochs import LeaderEpochs
-from kgroup.broker.producer_state import ProducerState
+from kgroup.broker.producer_state import ProducerState, ProducerSummary
 from kgroup.broker.records import (
     UnreadableBatchError,
     records_in_steps,
@@ -71,9 +71,7 @@ class AbortedTransaction:
 class ActiveProducer:
     """A producer that has written here; ``transaction_start`` is -1 outside of a transaction."""
 
-    producer_id: int
-    epoch: int
-    last_sequence: int
+    summary: ProducerSummary
     transaction_start: int
 
 
@@ -255,7 +253,8 @@ class PartitionLog:
             data: from ``records.marker``.
             committed: whether the transaction's records become visible.
         """
-        self._producer_state.transaction_ended(producer_id, epoch)
+        written_at = batches.header_of(data).max_timestamp
+        self._producer_state.transaction_ended(producer_id, epoch, written_at)
         self._store(data)
         first = self._open.pop(producer_id, None)
         if first is not None and not committed:
@@ -277,8 +276,8 @@ class PartitionLog:
 
         The log may change while the iterator is used.
         """
-        for producer_id, epoch, sequence in self._producer_state.producers():
-            yield ActiveProducer(producer_id, epoch, sequence, self._open.get(producer_id, -1))
+        for summary in self._producer_state.producers():
+            yield ActiveProducer(summary, self._open.get(summary.producer_id, -1))
 
     def delete_before(self, offset: int) -> int:
         """Move the start to an offset, -1 for the end, and return the new start.

@@ -16,6 +16,7 @@ from typing import Final, final
 import attrs
 
 from kgroup.broker.batches import BatchHeader
+from kgroup.broker.records import COORDINATOR_EPOCH
 from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
 
@@ -43,6 +44,26 @@ class _Producer:
 
     epoch: int
     batches: tuple[Written, ...] = ()
+    last_timestamp: int = -1
+    coordinator_epoch: int = -1
+
+
+@final
+@attrs.frozen
+class ProducerSummary:
+    """A producer, for admin tools.
+
+    Attributes:
+        last_sequence: -1 if it has written nothing in its epoch.
+        last_timestamp: of its last batch or marker.
+        coordinator_epoch: of its last marker; -1 without one.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
 
 
 @final
@@ -108,6 +129,7 @@ class ProducerState:
         producer = self._at_epoch(batch.producer_id, batch.producer_epoch)
         new = Written(batch.base_sequence, batch.last_sequence, base_offset, timestamp)
         producer.batches = (*producer.batches, new)[-REMEMBERED:]
+        producer.last_timestamp = timestamp
         self._outside.pop(batch.producer_id, None)
 
     def epoch_of(self, producer_id: int) -> int | None:
@@ -120,24 +142,29 @@ class ProducerState:
         """How many producers there are."""
         return len(self._producers)
 
-    def producers(self) -> Iterator[tuple[int, int, int]]:
-        """Id, epoch and last sequence number of each; -1 if it has written nothing in its epoch.
-
-        Producers that come while the iterator is used are left out.
-        """
+    def producers(self) -> Iterator[ProducerSummary]:
+        """All producers; those that come while the iterator is used are left out."""
         for producer_id, known in tuple(self._producers.items()):
-            last = known.batches[-1].last_sequence if known.batches else -1
-            yield producer_id, known.epoch, last
+            yield ProducerSummary(
+                producer_id=producer_id,
+                epoch=known.epoch,
+                last_sequence=known.batches[-1].last_sequence if known.batches else -1,
+                last_timestamp=known.last_timestamp,
+                coordinator_epoch=known.coordinator_epoch,
+            )
 
-    def transaction_ended(self, producer_id: int, epoch: int) -> None:
+    def transaction_ended(self, producer_id: int, epoch: int, timestamp: int) -> None:
         """Note a transaction's marker: from now on its epoch is the lowest that is accepted."""
-        self._at_epoch(producer_id, epoch)
+        producer = self._at_epoch(producer_id, epoch)
+        producer.last_timestamp, producer.coordinator_epoch = timestamp, COORDINATOR_EPOCH
         self._outside.pop(producer_id, None)
 
     def _at_epoch(self, producer_id: int, epoch: int) -> _Producer:
         producer = self._producers.get(producer_id)
         if producer is None or producer.epoch < epoch:
-            producer = self._producers[producer_id] = _Producer(epoch)
+            before = -1 if producer is None else producer.coordinator_epoch
+            producer = _Producer(epoch, coordinator_epoch=before)
+            self._producers[producer_id] = producer
         return producer
 
     @staticmethod

@@ -46,6 +46,8 @@ _LONG_HALF: Final = 2**63
 _LEAST_BODY: Final = 6
 """Bytes of the smallest record, without its length."""
 _LENGTHS_OF_A_STEP: Final = 25
+COORDINATOR_EPOCH: Final = 0
+"""The epoch of the transaction coordinator in every marker."""
 _MARKER_KEY: Final = struct.Struct(">hh")
 _MARKER_VALUE: Final = struct.Struct(">hi")
 
@@ -155,7 +157,10 @@ def batch_of(records: Sequence[NewRecord], now: int, **producer: Any) -> bytes:
 def marker(producer_id: int, producer_epoch: int, *, committed: bool, now: int) -> bytes:
     """The control batch that ends a transaction in a partition."""
     body = bytearray()
-    key, value = _MARKER_KEY.pack(0, 1 if committed else 0), _MARKER_VALUE.pack(0, 0)
+    key, value = (
+        _MARKER_KEY.pack(0, 1 if committed else 0),
+        _MARKER_VALUE.pack(0, COORDINATOR_EPOCH),
+    )
     _write_record(body, NewRecord(value, key), 0, 0)
     return batches.assemble(
         bytes(body),

@@ -83,9 +83,9 @@ def test_a_newer_epoch_begins_at_zero() -> None:
 def test_a_marker_raises_the_epoch() -> None:
     """A marker with a later epoch fences the earlier one; one of the same epoch does not."""
     sequences = written(sent(0, epoch=3))
-    sequences.transaction_ended(1, 3)
+    sequences.transaction_ended(1, 3, 0)
     assert sequences.duplicate(sent(1, epoch=3)) is None
-    sequences.transaction_ended(1, 4)
+    sequences.transaction_ended(1, 4, 0)
     assert error(sequences, sent(1, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert sequences.duplicate(sent(0, epoch=4)) is None
     assert error(sequences, sent(1, epoch=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -122,7 +122,7 @@ def test_a_batch_refused_outside_of_its_transaction_comes_before_later_ones() ->
             state.written(sent(2), 0, 0)
             assert state.duplicate(sent(3)) is None
         elif end == "marker":
-            state.transaction_ended(1, 0)
+            state.transaction_ended(1, 0, 0)
             assert state.duplicate(sent(0)) is None
         elif end == "epoch":
             assert state.duplicate(sent(5, epoch=1)) is None

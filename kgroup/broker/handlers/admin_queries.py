@@ -120,10 +120,11 @@ async def _producers(context: RequestContext, name: str, number: int) -> dict[st
         "error_code": ErrorCode.NONE,
         "active_producers": [
             {
-                "producer_id": producer.producer_id,
-                "producer_epoch": producer.epoch,
-                "last_sequence": producer.last_sequence,
-                "coordinator_epoch": -1,
+                "producer_id": producer.summary.producer_id,
+                "producer_epoch": producer.summary.epoch,
+                "last_sequence": producer.summary.last_sequence,
+                "last_timestamp": producer.summary.last_timestamp,
+                "coordinator_epoch": producer.summary.coordinator_epoch,
                 "current_txn_start_offset": producer.transaction_start,
             }
             async for producer in context.work.each(log.producers())

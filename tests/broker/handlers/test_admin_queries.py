@@ -11,8 +11,9 @@ import trio
 
 from kgroup.broker import EmbeddedBroker
 from kgroup.broker.log import PartitionLog
+from kgroup.broker.records import marker
 from kgroup.types import TopicPartition
-from tests.broker.record_batches import append, batch
+from tests.broker.record_batches import NOW, append, batch
 from tests.broker.wire import Client, connected
 
 
@@ -38,7 +39,7 @@ async def test_log_dirs_have_the_sizes_of_partitions(version: int) -> None:
 
 
 async def test_producers_of_a_partition_are_listed() -> None:
-    """The response has epochs, last sequence numbers, and the starts of open transactions."""
+    """The response has epochs, last sequence numbers and times, and starts of transactions."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         log = broker.cluster.topics.log("t", 0)
@@ -54,6 +55,15 @@ async def test_producers_of_a_partition_are_listed() -> None:
             (one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
             for one in known.active_producers
         ] == [(4, 2, 1, -1), (5, 0, 0, 2)]
+        assert [(one.last_timestamp, one.coordinator_epoch) for one in known.active_producers] == [
+            (NOW, -1),
+            (NOW, -1),
+        ]
+        log.end_transaction(5, 1, marker(5, 1, committed=False, now=NOW + 5), committed=False)
+        (topic,) = (await client.request("describe_producers", 0, topics=topics)).topics
+        fenced = topic.partitions[0].active_producers[1]
+        assert (fenced.producer_epoch, fenced.last_sequence) == (1, -1)
+        assert (fenced.last_timestamp, fenced.coordinator_epoch) == (NOW + 5, 0)
         assert (int(unknown.error_code), unknown.active_producers) == (3, ())
 
 
