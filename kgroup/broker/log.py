@@ -114,11 +114,13 @@ class LogSettings:
         max_message_bytes: the largest batch that is accepted.
         append_time: whether records get the broker's time.
         retention_bytes: the size past which the oldest batches are deleted, or None.
+        needs_keys: whether a record without a key is refused, because the topic is compacted.
     """
 
     max_message_bytes: int = 1_048_588
     append_time: bool = False
     retention_bytes: int | None = None
+    needs_keys: bool = False
 
 
 @final
@@ -237,6 +239,11 @@ class PartitionLog:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"the batch has {size} bytes, more than {self._settings.max_message_bytes}",
             )
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether a producer's record without a key is refused."""
+        return self._settings.needs_keys
 
     def configure(self, settings: LogSettings) -> None:
         """Use other settings from the next batch on."""

@@ -1,8 +1,8 @@
 """The records in a batch: written by ``BrokerAdmin.append``, read for readers and timestamps.
 
-A Fetch does not decode records, and a Produce only checks their lengths. Uncompressed and gzip
-batches can be read. The other codecs are not in Python's library, and reading such a batch is an
-error that says so.
+A Fetch does not decode records. A Produce only checks their lengths and, in a compacted topic, that
+they have keys. Uncompressed and gzip batches can be read. The other codecs are not in Python's
+library, and reading such a batch is an error that says so.
 
 A batch comes from a client and may claim anything: reading is bounded by its bytes, or by a limit
 if it is compressed, whatever its header says.
@@ -200,6 +200,37 @@ def check_records(data: bytes, header: BatchHeader, most: int) -> Iterator[None]
                 yield
     except TooLargeBatchError as error:
         raise RequestError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+    except CorruptBatchError as error:
+        raise RequestError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def check_keys(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
+    """Check that every record of a producer's batch has a key, as those of a compacted topic need.
+
+    Batches with a codec that this broker cannot read are accepted. Each step reads one record, or
+    16 KiB of a compressed batch.
+
+    Args:
+        data: the batch, which ``check_records`` has accepted.
+        header: its header.
+        most: the most bytes that its records may have once they are decompressed.
+
+    Raises:
+        RequestError: INVALID_RECORD.
+
+    Source: Kafka's ``LogValidator.validateKey``.
+    """
+    if header.compression not in READABLE:
+        return
+    try:
+        for record in records_in_steps(data, header, most):
+            if record is not None and record.key is None:
+                raise RequestError(
+                    ErrorCode.INVALID_RECORD,
+                    f"record {record.offset - header.base_offset} of the batch has no key, which"
+                    " a compacted topic needs",
+                )
+            yield
     except CorruptBatchError as error:
         raise RequestError(ErrorCode.INVALID_RECORD, str(error)) from error
 

@@ -292,6 +292,7 @@ class Topics:
             max_message_bytes=int(values.get("max.message.bytes", own.max_message_bytes)),
             append_time=append_time,
             retention_bytes=retention_bytes,
+            needs_keys="compact" in values.get("cleanup.policy", "").split(","),
         )
 
 

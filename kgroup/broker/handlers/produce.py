@@ -14,7 +14,7 @@ from kgroup.broker.handlers.partitions import current_leader, leader_log, node_e
 from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.internal_topics import refuse_writing
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.records import check_records
+from kgroup.broker.records import check_keys, check_records
 from kgroup.broker.request_context import NO_ACKS, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
@@ -58,11 +58,15 @@ async def _append(
         if context.request.acks not in _ACKS:
             raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={context.request.acks}")
         refuse_writing(name)
-        leader_log(context, name, number).check_size(len(records or b""))
+        log = leader_log(context, name, number)
+        log.check_size(len(records or b""))
         header, data = batches.check(records)
         most = cluster.settings.max_decompressed_bytes
         async for _ in context.work.each(check_records(data, header, most)):
             pass
+        if log.needs_keys:
+            async for _ in context.work.each(check_keys(data, header, most)):
+                pass
         log = leader_log(context, name, number)  # other tasks ran meanwhile: it may have moved
         if header.is_transactional:
             _check_transaction(context, TopicPartition(name, number), log, header)

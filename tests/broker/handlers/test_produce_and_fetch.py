@@ -10,7 +10,8 @@ import trio
 import trio.testing
 
 from kgroup.broker import EmbeddedBroker, batches
-from tests.broker.record_batches import NOW, append, batch, end_transaction
+from kgroup.broker.records import NewRecord, batch_of
+from tests.broker.record_batches import NOW, append, batch, compressed, end_transaction
 from tests.broker.wire import Client, connected
 
 PRODUCE = range(3, 12)
@@ -158,6 +159,20 @@ async def test_a_batch_can_be_refused(
         done = await produce(client, data, **details)
         assert (int(done.error_code), done.base_offset) == (code, -1)
         assert broker.cluster.topics.log("t", 0).end_offset == 0
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete,compact", "delete"])
+async def test_a_compacted_topic_needs_keys(policy: str) -> None:
+    """One record without a key is enough for its whole batch to be refused."""
+    keyed, plain = NewRecord(b"v", b"k"), NewRecord(b"v")
+    refused = 0 if policy == "delete" else 87
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"cleanup.policy": policy})
+        for records, code in (([keyed, keyed], 0), ([keyed, plain], refused)):
+            done = await produce(client, batch_of(records, NOW))
+            assert int(done.error_code) == code
+        assert int((await produce(client, compressed(1, b"no key"))).error_code) == refused
+        assert int((await produce(client, compressed(4, b"unreadable"))).error_code) == 0
 
 
 @pytest.mark.parametrize("version", [12, 13])
