@@ -62,7 +62,7 @@ def refuse_creation(name: str) -> None:
 
 
 def refuse_writing(name: str) -> None:
-    """Refuse to write to a topic of a coordinator.
+    """Refuse to write to a topic of a coordinator, or to delete its records.
 
     Raises:
         RequestError: INVALID_TOPIC_EXCEPTION.

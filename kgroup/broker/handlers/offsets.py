@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kgroup.broker.handlers.partitions import NO_EPOCH, leader_log
+from kgroup.broker.internal_topics import refuse_writing
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
@@ -160,6 +161,7 @@ async def delete_records(context: RequestContext) -> ResponseFields:
 def _delete(context: RequestContext, name: str, part: Any) -> dict[str, Any]:
     low, code = -1, ErrorCode.NONE
     try:
+        refuse_writing(name)
         low = leader_log(context, name, part.partition_index).delete_before(part.offset)
     except RequestError as error:
         code = error.code

@@ -163,6 +163,19 @@ async def test_records_are_deleted_from_the_front(version: int) -> None:
             assert (int(done.error_code), done.low_watermark) == expected
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+async def test_records_of_an_internal_topic_cannot_be_deleted(topic: str) -> None:
+    """Only its coordinator changes it."""
+    async with connected() as (_, client):
+        answer = await client.request(
+            "delete_records",
+            2,
+            topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}],
+            timeout=timedelta(seconds=1),
+        )
+        assert int(answer.topics[0].partitions[0].error_code) == 17
+
+
 async def test_a_partition_that_is_named_twice_is_refused() -> None:
     """As in Kafka it is answered once, with INVALID_REQUEST, and others are answered."""
     async with connected() as (broker, client):
