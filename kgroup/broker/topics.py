@@ -162,7 +162,7 @@ class Topics:
                 self._live_brokers.place_replicas(rotation, replication_factor)
                 for rotation in turns
             ]
-        given = {key: value for key, value in (configs or {}).items() if value is not None}
+        given = _with_values(configs or {})
         topic = Topic(name, self._new_id(), given, self._log_settings(given), self._made)
         topic.add(replicas)
         if not validate_only:
@@ -294,6 +294,16 @@ class Topics:
             retention_bytes=retention_bytes,
             needs_keys="compact" in values.get("cleanup.policy", "").split(","),
         )
+
+
+def _with_values(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The configs, of which each must have a value."""
+    for name, value in configs.items():
+        if value is None:
+            raise RequestError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}"
+            )
+    return {name: value for name, value in configs.items() if value is not None}
 
 
 def _metric(name: str) -> str:

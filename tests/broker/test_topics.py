@@ -59,6 +59,7 @@ def test_a_topic_can_be_refused(topics: Topics) -> None:
     assert error(topics, "c", 10_001) is ErrorCode.INVALID_PARTITIONS
     assert error(topics, "c", replication_factor=2) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert error(topics, "c", configs={"nope": "1"}) is ErrorCode.INVALID_CONFIG
+    assert error(topics, "c", configs={"retention.ms": None}) is ErrorCode.INVALID_CONFIG
     assert error(topics, "c", configs={"retention.bytes": "x"}) is ErrorCode.INVALID_CONFIG
     assert topics.get("c") is None
 
@@ -109,7 +110,6 @@ def test_a_topics_configs_go_before_the_brokers() -> None:
             "message.timestamp.type": "LogAppendTime",
             "retention.bytes": "-1",
             "retention.ms": "1",
-            "cleanup.policy": None,
         },
     ).log_settings
     assert (own.max_message_bytes, own.append_time, own.retention_bytes) == (10, True, None)

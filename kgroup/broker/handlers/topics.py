@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
+from uuid import UUID
 
 from kgroup.broker.authorization import may
 from kgroup.broker.broker_settings import MOST_PARTITIONS
@@ -121,17 +122,38 @@ def _assignments(requested: Any) -> list[tuple[int, ...]]:
 
 
 async def delete_topics(context: RequestContext) -> ResponseFields:
-    """Answer DeleteTopics, by name or by id."""
+    """Answer DeleteTopics, by name or by id; a topic that is named twice is not deleted."""
     request = context.request
     if context.version >= _BY_ID_FROM:
         requested = [(state.name, state.topic_id) for state in request.topics]
     else:
         requested = [(name, None) for name in request.topic_names]
+    await context.work.spend(len(requested))
+    times = Counter(requested)
+    by_id = {topic_id for name, topic_id in times if name is None}
+    found = {name: context.cluster.topics.get(name) for name, _ in times if name is not None}
+    by_name = {topic.topic_id for topic in found.values() if topic is not None}
+    responses = []
+    async for (name, topic_id), named in context.work.each(times.items()):
+        topic = None if name is None else found[name]
+        if (name is None) is (topic_id is None):
+            wrong = _refused_deletion(name, topic_id, "it needs either a name or an id")
+            responses += [wrong] * named
+        elif named > 1:
+            responses.append(_refused_deletion(name, topic_id, f"it is named {named} times"))
+        elif topic is not None and topic.topic_id in by_id:
+            responses.append(_refused_deletion(name, topic.topic_id, "it is named by its id, too"))
+        elif name is not None or topic_id not in by_name:
+            responses.append(await _delete(context, name, topic_id))
+    return {"responses": responses}
+
+
+def _refused_deletion(name: str | None, topic_id: UUID | None, reason: str) -> dict[str, Any]:
     return {
-        "responses": [
-            await _delete(context, name, topic_id)
-            async for name, topic_id in context.work.each(requested)
-        ]
+        "name": name,
+        "topic_id": topic_id,
+        "error_code": ErrorCode.INVALID_REQUEST,
+        "error_message": f"topic {name or topic_id}: {reason}",
     }
 
 

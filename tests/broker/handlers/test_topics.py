@@ -122,6 +122,37 @@ async def test_topics_are_deleted_by_id() -> None:
         assert list(broker.cluster.topics) == []
 
 
+async def test_a_topic_that_is_named_twice_is_not_deleted() -> None:
+    """By names, by ids or by both it is answered once; so is a topic with a wrong name and id."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        await broker.create_topic("u")
+        topic_id, other = broker.log.topic_id("t"), broker.log.topic_id("u")
+
+        async def delete(*topics: tuple[str | None, UUID | None]) -> list[tuple[Any, ...]]:
+            wanted = [{"name": name, "topic_id": named} for name, named in topics]
+            answer = await client.request("delete_topics", 6, topics=wanted, timeout=PATIENCE)
+            return [(one.name, one.topic_id, int(one.error_code)) for one in answer.responses]
+
+        for topics in ([("t", None)], [(None, topic_id)], [("nowhere", None)]):
+            assert await delete(*topics, *topics) == [(*topics[0], 42)]
+        for wrong in ((None, None), ("t", topic_id), ("t", other)):
+            assert await delete(wrong) == [(*wrong, 42)]
+        for both in ([("t", None), (None, topic_id)], [(None, topic_id), ("t", None)]):
+            assert await delete(*both) == [("t", topic_id, 42)]
+        assert await delete(("t", None), (None, topic_id), (None, topic_id)) == [
+            ("t", topic_id, 42),
+            (None, topic_id, 42),
+        ]
+        assert await delete(("t", None), ("t", None), ("u", None)) == [
+            ("t", None, 42),
+            ("u", other, 0),
+        ]
+        answer = await client.request("delete_topics", 4, topic_names=["t", "t"], timeout=PATIENCE)
+        assert [(one.name, int(one.error_code)) for one in answer.responses] == [("t", 42)]
+        assert await delete(("t", None)) == [("t", topic_id, 0)]
+
+
 async def test_partitions_are_added() -> None:
     """CreatePartitions has the new total; a topic cannot shrink."""
     async with connected() as (broker, client):
