@@ -133,14 +133,17 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         self._body.enter()
         self._tasks = Tasks(bridge, self._loop, self._body)
         self._next_calls = OneCall(bridge, self._keep, self._group._two_tasks_wait)  # noqa: SLF001
+        # A signal handler may raise after each call here, and then nothing else ends the thread.
         try:
+            self._background.check_start()
             self._background.start()
+            self._entered()
+            return self  # Python runs no handler before the block begins
         except BaseException:
+            self._background.abandon()
             if not self._background.started:  # it was refused, and the group is not open
                 self._tasks = None
             raise
-        self._entered()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: object

@@ -215,16 +215,20 @@ class BackgroundLoop:
                 self.thread.start()
             self._ready.wait()
         except BaseException:
-            # Both, because the loop may not have begun: then a posted function would be lost.
-            self._abandoned = True
-            self.post(self._cancel)
+            self.abandon()
             raise
+
+    def abandon(self) -> None:
+        """Let the loop end by itself: the code that has started it was interrupted."""
+        # Both, because the loop may not have begun: then a posted function would be lost.
+        self._abandoned = True
+        self.post(self._cancel)
 
     def _begin_as_guest(self) -> None:
         while True:
-            host = _host()
-            self.thread = host.loop.thread
             try:
+                host = _host()
+                self.thread = host.loop.thread
                 host.loop.run_sync(partial(host.admit, self, self._run_as_guest))
             except LoopEndedError:
                 if host.loop.error is None:
@@ -233,7 +237,8 @@ class BackgroundLoop:
                 # again and again, where trio cannot begin: without a descriptor that is free.
                 self.finish(error=host.loop.error)
             except BaseException:  # it may not have got this guest, and have no other one
-                host.loop.post(host.leave_empty)
+                if (made := _HOSTS.get(os.getpid())) is not None:
+                    made.loop.post(made.leave_empty)
                 raise
             return
 
@@ -514,9 +519,13 @@ def _host() -> _Host:
             return known
         _HOSTS.pop(pid, None)
     made = _Host()
-    made.loop.start()
-    # Without a lock: two threads may both make one, and one of these is not needed.
-    host = _HOSTS.setdefault(pid, made)
+    try:
+        made.loop.start()
+        # Without a lock: two threads may both make one, and one of these is not needed.
+        host = _HOSTS.setdefault(pid, made)
+    except BaseException:  # a signal handler's, after the start
+        made.loop.post(made.leave_empty)
+        raise
     if host is not made:
         made.loop.post(made.leave_empty)
     return host

@@ -254,6 +254,16 @@ class BackgroundGroup:
         self._outside: BaseException | None = None
         """What the program was handling when it entered the block."""
 
+    def check_start(self) -> None:
+        """Check that the program may enter the block here.
+
+        Raises:
+            UsageError: it has done so before, or would wait for the thread of this call.
+        """
+        if self.started:
+            raise entered_again(self._group_id)
+        self.loop.check_start()  # before anything that would make another entry impossible
+
     def start(self) -> None:
         """Start the thread, because the program enters the block; wait until calls are possible.
 
@@ -261,11 +271,7 @@ class BackgroundGroup:
 
         Raises:
             ConfigError: the file of events cannot be written.
-            UsageError: it was started before, or would wait for the thread of this call.
         """
-        if self.started:
-            raise entered_again(self._group_id)
-        self.loop.check_start()  # before anything that would make another entry impossible
         if self.trio.event_file is not None:
             self.trio.event_file.open()
         self._outside = sys.exception()
@@ -277,6 +283,12 @@ class BackgroundGroup:
             if self.trio.event_file is not None:
                 self.trio.event_file.close()
             raise
+
+    def abandon(self) -> None:
+        """Let the thread end by itself, because the entry has failed or was interrupted."""
+        if self.started:  # otherwise the program may enter the block later
+            self.loop.abandon()
+            self._twin._has_left()
 
     def shutdown(self, reason: str, *, promptly: bool) -> None:
         """Begin to close the group, without waiting; from any thread and from signal handlers."""

@@ -111,10 +111,16 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
         """A generation that arrived when `next` had stopped waiting."""
 
     def __enter__(self) -> Self:
-        self._background.start()
-        self._owner = threading.get_ident()
-        self._entered()
-        return self
+        self._background.check_start()
+        # A signal handler may raise after each call here, and then nothing else ends the thread.
+        try:
+            self._background.start()
+            self._owner = threading.get_ident()
+            self._entered()
+            return self  # Python runs no handler before the block begins
+        except BaseException:
+            self._background.abandon()
+            raise
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._loop.forked:

@@ -16,9 +16,11 @@ import pytest
 import trio
 
 from kgroup import aio
+from kgroup.background import event_loop
+from kgroup.background import group as background_group
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.background.flag import Flag
-from kgroup.background.group import GroupTwin
+from kgroup.background.group import BackgroundGroup, GroupTwin
 from kgroup.errors import ConfigError, GroupClosedError, UsageError
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import ConsumerGroup
@@ -123,6 +125,46 @@ def test_an_interrupt_while_a_block_is_entered(
     with pytest.raises(UsageError, match="entered only once"):
         enters(group)
     enters(kind(config, **own))
+
+
+@pytest.mark.parametrize("last", ["start", "_entered"])
+@pytest.mark.parametrize(("enters", "kind", "own"), [place.values[:3] for place in PLACES[1:]])
+def test_an_interrupt_after_the_thread_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+    enters: Callable[[Any], None],
+    kind: Callable[..., Any],
+    own: dict[str, Any],
+    last: str,
+) -> None:
+    """The block is not left then, and no thread stays for it, nor an entry for the exit."""
+    before, open_before = threads(), set(background_group._OPEN)
+    owner = BackgroundGroup if last == "start" else GroupTwin
+    done = getattr(owner, last)
+
+    def interrupted(group: Any) -> None:
+        done(group)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, last, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        enters(kind(Harness(NOWHERE).config(close_timeout=1.0), **own))
+    wait_for_end_of_others(before)
+    assert set(background_group._OPEN) == open_before
+
+
+def test_an_interrupt_after_the_shared_thread_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that no group shares does not stay."""
+    before = threads()
+    start = BackgroundLoop.start
+
+    def interrupted(loop: BackgroundLoop) -> None:
+        start(loop)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BackgroundLoop, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        event_loop._host()
+    wait_for_end_of_others(before)
 
 
 def test_an_interrupt_between_the_shared_thread_and_its_first_group(
