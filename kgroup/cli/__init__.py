@@ -77,6 +77,7 @@ class LazyGroup(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command; output that cannot be written is an error in one line, with status 1."""
         _replace_closed_streams()
+        _escape_unknown_characters()
         try:
             return super().main(*args, **extra)
         except OSError as error:
@@ -124,6 +125,16 @@ def _replace_closed_streams() -> None:
         sys.stdout = _nowhere()
     if sys.stderr is None:
         sys.stderr = _nowhere()
+
+
+def _escape_unknown_characters() -> None:
+    """Let standard output show what its encoding lacks as standard error does, by escapes.
+
+    Names of groups and clients are any text, and a command that has done its work must not fail
+    because a terminal cannot show them.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _nowhere() -> Any:

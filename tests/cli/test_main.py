@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from kgroup.cli import SUBCOMMANDS, Subcommand, main
+from kgroup.cli.tables import console
 
 
 def test_help_lists_the_subcommands_and_imports_none() -> None:
@@ -106,3 +107,18 @@ def test_version_is_that_of_the_distribution() -> None:
     """``--version`` prints the installed version."""
     result = CliRunner().invoke(main, ["--version"], prog_name="kgroup")
     assert result.output == f"kgroup, version {version('kgroup')}\n"
+
+
+def test_names_that_a_terminal_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are shown by escapes: the command has done its work, and does not fail."""
+
+    @click.command()
+    def shows() -> None:
+        console().print("Group \u00e9: reset")
+
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
+    monkeypatch.setattr(Subcommand, "load", lambda _: shows)
+    main(["groups"], standalone_mode=False)
+    sys.stdout.flush()
+    assert written.getvalue() == b"Group \\xe9: reset\n"
