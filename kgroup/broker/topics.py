@@ -285,6 +285,9 @@ class Topics:
         if "retention.bytes" in values:
             given = int(values["retention.bytes"])
             retention_bytes = None if given < 0 else given
+        policies = values.get("cleanup.policy", "delete").split(",")
+        if "delete" not in policies:
+            retention_bytes = None  # of a topic that is only compacted, none is too old
         append_time = own.append_time
         if "message.timestamp.type" in values:
             append_time = values["message.timestamp.type"] == "LogAppendTime"
@@ -292,7 +295,7 @@ class Topics:
             max_message_bytes=int(values.get("max.message.bytes", own.max_message_bytes)),
             append_time=append_time,
             retention_bytes=retention_bytes,
-            needs_keys="compact" in values.get("cleanup.policy", "").split(","),
+            needs_keys="compact" in policies,
         )
 
 

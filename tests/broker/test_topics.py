@@ -115,6 +115,9 @@ def test_a_topics_configs_go_before_the_brokers() -> None:
     assert (own.max_message_bytes, own.append_time, own.retention_bytes) == (10, True, None)
     plain = topics.create("plain").log_settings
     assert (plain.max_message_bytes, plain.append_time, plain.retention_bytes) == (500, False, 9)
+    for policy, most in (("compact", None), ("compact,delete", 9)):
+        kept = Topics(settings, lambda: UUID(int=2)).create("k", configs={"cleanup.policy": policy})
+        assert (kept.log_settings.retention_bytes, kept.log_settings.needs_keys) == (most, True)
     assert topics.config_defaults().keys() == TOPIC_CONFIGS.keys()
     assert [topic.name for topic in topics] == ["own", "plain"]
 
