@@ -11,8 +11,9 @@ partition has one of these outcomes:
   to a later attempt. So the caller gets `CommitUnknownError`, unless a later attempt succeeds.
 
 A partition whose code is transient (the coordinator is loading, or has moved) stays open, and the
-next attempt sends only the open ones. ``commits`` decides what is sent, and when. Several callers
-may share one request; `CommitRequest.outcome` gives each caller the error for its own offsets.
+next attempt sends only the open ones. A code that is mostly transient is so for a limited time.
+``commits`` decides what is sent, and when. Several callers may share one request;
+`CommitRequest.outcome` gives each caller the error for its own offsets.
 
 The generation id of the request is that of the `Membership`, which ``kgroup.client.coordinator``
 writes into it.
@@ -20,6 +21,7 @@ writes into it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final, final
 
@@ -98,6 +100,8 @@ class CommitRequest:
         self._open = dict(offsets)
         self._refused: dict[TopicPartition, BrokerError] = {}
         self._retried: dict[TopicPartition, BrokerError] = {}
+        self._limited: dict[TopicPartition, float] = {}
+        """When, by trio's clock, each partition first got a code that is not retried for ever."""
         self._failure: Exception | None = None
         self._began = member.clock.now()
         self.applied: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -254,7 +258,7 @@ class CommitRequest:
             if reaction.loses_generation:
                 self._stale(reaction, error, f"the coordinator refused it ({error.name})")
                 return None
-            if reaction.action is Action.RETRY:
+            if reaction.action is Action.RETRY and self._may_retry(name, reaction):
                 self._retried[name] = error
                 following = reaction
                 self._member.emitter.failed(Request.COMMIT, error, reaction)
@@ -262,6 +266,13 @@ class CommitRequest:
                 self._refused[name] = error
                 del self._open[name]
         return following
+
+    def _may_retry(self, name: TopicPartition, reaction: Reaction) -> bool:
+        """Whether the time has not passed for which the reaction is to retry."""
+        if reaction.retry_for == math.inf:
+            return True
+        now = trio.current_time()
+        return now - self._limited.setdefault(name, now) < reaction.retry_for
 
     def _stale(self, reaction: Reaction, error: BrokerError, why: str) -> None:
         self._emit_refused(self._open, error.name, stale=True)

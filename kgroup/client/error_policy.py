@@ -113,6 +113,8 @@ class Reaction:
             group's coordinator, or a partition's leader.
         leave: whether to send LeaveGroup for the member id before it is dropped, so that the
             group does not wait for a member that no longer exists.
+        retry_for: the seconds after the first failure for which the action is RETRY; after them it
+            is REFUSE. Only that of a commit may be limited.
         cause: the cause with which the failure ends a generation.
         error: the exception class if the action is FAIL.
     """
@@ -122,6 +124,7 @@ class Reaction:
     wait: Wait = Wait.NO
     find: bool = False
     leave: bool = False
+    retry_for: float = math.inf
     cause: Cause | None = None
     error: type[FatalGroupError] = FatalGroupError
 
@@ -132,6 +135,8 @@ class Reaction:
 
     def __str__(self) -> str:
         text = self.action.value
+        if self.retry_for < math.inf:
+            text += f" for {self.retry_for:g} s"
         if self.member_id is not MemberId.KEEP:
             text += f" {self.member_id.value}"
         steps = []
@@ -167,6 +172,9 @@ _REJOIN_MOVED: Final = Reaction(Action.REJOIN, wait=Wait.IF_REPEATED, find=True)
 _REJOIN: Final = Reaction(Action.REJOIN, wait=Wait.IF_REPEATED)
 _REBALANCE: Final = Reaction(Action.REJOIN, wait=Wait.IF_REPEATED, cause=Cause.REBALANCE)
 """The leader cannot learn which topics the assignment covers: it lets the group rebalance once."""
+UNKNOWN_FOR: Final = 5.0
+"""Seconds for which a topic may be unknown to a coordinator before it counts as deleted, as it does
+for the partition watcher."""
 _REFUSE: Final = Reaction(Action.REFUSE)
 _IGNORE: Final = Reaction(Action.IGNORE)
 
@@ -287,7 +295,11 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         ErrorCode.GROUP_AUTHORIZATION_FAILED: _FORBIDDEN,
         ErrorCode.INVALID_GROUP_ID: _IMPOSSIBLE,
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _REFUSE,
+        # A coordinator that has just started may not know the topic, or the new partition, yet.
+        # Kafka's client retries for longer (KAFKA-6829), but here other partitions' commits wait.
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction(
+            Action.RETRY, wait=Wait.YES, retry_for=UNKNOWN_FOR
+        ),
         ErrorCode.OFFSET_METADATA_TOO_LARGE: _REFUSE,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE: _REFUSE,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: _REFUSE,

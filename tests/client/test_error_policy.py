@@ -190,6 +190,8 @@ def test_rows_are_sound(
         assert request_ is Request.HEARTBEAT
     if row.action is Action.REFUSE:
         assert request_ is Request.COMMIT
+    if row.retry_for < math.inf:
+        assert (request_, row.action) == (Request.COMMIT, Action.RETRY)
     if row.action is Action.REJOIN:
         assert request_ in (Request.JOIN, Request.SYNC, Request.DESCRIBE)
     if row.member_id is MemberId.TAKE:

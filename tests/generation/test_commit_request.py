@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import REACTIONS, Action, Request, broker_error, reaction_to_code
+from kgroup.client.error_policy import (
+    REACTIONS,
+    UNKNOWN_FOR,
+    Action,
+    Request,
+    broker_error,
+    reaction_to_code,
+)
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthenticationError,
@@ -368,6 +375,38 @@ async def test_an_unauthorized_find_coordinator(
         assert error.__cause__ is forbidden
     else:
         assert isinstance(error, AuthorizationError)
+
+
+async def test_a_topic_that_the_coordinator_does_not_know_yet_is_committed_when_it_does(
+    autojump_clock: MockClock,
+) -> None:
+    """A coordinator that was away may learn of it late; what came before does not count."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [
+        *[{P1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}] * 7,
+        {P1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+    ]
+    made = attempt(fake, at(p0=1, p1=2))
+    await made.run()
+    assert trio.current_time() > UNKNOWN_FOR
+    assert made.outcome(at(p0=1, p1=2)) is None
+    assert fake.committed == [{P0: 1}, {P1: 2}]
+    assert fake.refused == []
+
+
+async def test_a_topic_that_the_coordinator_does_not_learn_of_is_refused(
+    autojump_clock: MockClock,
+) -> None:
+    """It counts as deleted: long before the commit times out, the caller gets the error."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}] * 100
+    made = attempt(fake, at(p0=1, p1=2))
+    await made.run()
+    assert UNKNOWN_FOR <= trio.current_time() < 3 * UNKNOWN_FOR
+    assert made.outcome(at(p0=1)) is None
+    error = made.outcome(at(p1=2))
+    assert isinstance(error, CommitFailedError)
+    assert error.partitions[P1].name == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 # Any sequence of responses.
