@@ -365,7 +365,7 @@ class Member:
                 if self._coordinator.broker is None:
                     await self._find()
                 request = Request.METADATA
-                topics = await self._subscription.resolve(self._cluster)
+                topics = await startup.within(partial(self._subscription.resolve, self._cluster))
                 self._give_up_others(topics)
                 self._cluster.forget_other_topics(topics)
                 self._subscription.keep_only(topics)
@@ -384,6 +384,7 @@ class Member:
                     self._member_id, topics, self._reason, self._previous.claim
                 )
             except MemberIdRequiredError as error:
+                startup.over()  # the coordinator has been reached
                 given += 1
                 self._member_id = error.member_id
                 if must_wait(reaction_to(Request.JOIN, error), given):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 import trio
 
 from kgroup.errors import BrokerError, StartupTimeoutError, TransportError
+
+T = TypeVar("T")
 
 _SILENT: Final = (
     "no attempt has ended: a host or a broker does not answer, or a port belongs to another"
@@ -57,18 +59,17 @@ class StartupLimit:
         if trio.current_time() >= self._deadline:
             raise self._error() from self._last
 
-    async def within(self, find: Callable[[], Awaitable[None]]) -> None:
-        """Call a function, for as long as there is time.
+    async def within(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Call a function, for as long as there is time, and return its result.
 
         Raises:
             StartupTimeoutError: the time was over before it returned.
 
         Cancellation: that of the function, which is cancelled too when the time is over.
         """
-        with trio.move_on_at(self._deadline) as scope:
-            await find()
-        if scope.cancelled_caught:
-            raise self._error() from self._last
+        with trio.move_on_at(self._deadline):
+            return await step()
+        raise self._error() from self._last
 
     def _error(self) -> StartupTimeoutError:
         # An error's hint is at the end of its text, next to the general advice.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import attrs
 import pytest
 import trio
@@ -78,6 +80,17 @@ async def test_a_connection_that_nobody_answers(autojump_clock: MockClock) -> No
         async with here.group(startup_timeout=3.0) as group:
             with pytest.raises(StartupTimeoutError, match="no attempt has ended"):
                 await group.next()
+
+
+async def test_topics_that_nobody_lists(autojump_clock: MockClock) -> None:
+    """A member with a pattern needs metadata before it joins: the limit counts there too."""
+    async with harness() as here:
+        here.broker.slow(3600.0, "metadata")
+        async with here.group(startup_timeout=3.0, topics=[re.compile("t.*")]) as group:
+            began = trio.current_time()
+            with pytest.raises(StartupTimeoutError):
+                await group.next()
+            assert trio.current_time() - began == pytest.approx(3)
 
 
 async def test_members_that_are_waited_for(autojump_clock: MockClock) -> None:
