@@ -35,7 +35,7 @@ from kgroup.records.librdkafka_settings import LOG
 from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.spark.reader_settings import ReaderSettings
 from kgroup.spark.size_estimates import MIN_UNKNOWN_BYTES, ReadCounts, SizeEstimates
-from kgroup.types import TopicPartition
+from kgroup.types import TopicPartition, by_topic
 
 IDLE_TIMEOUT: Final = 30.0
 """Seconds after which an idle consumer is closed."""
@@ -212,16 +212,33 @@ class PooledConsumer:
             return None
         return found
 
-    def exists(self, partition: TopicPartition, timeout: float) -> bool | None:
-        """Whether the cluster has a partition; None if no broker answers."""
-        try:
-            topics = self._consumer.list_topics(partition.topic, timeout=timeout).topics
-        except KafkaException:
-            return None
-        topic = topics.get(partition.topic)
-        if topic is None or (topic.error and topic.error.code() in _UNKNOWN):
-            return False
-        return None if topic.error else partition.partition in topic.partitions
+    def missing(
+        self, partitions: Iterable[TopicPartition], timeout: float
+    ) -> TopicPartition | None:
+        """The first of these partitions that the cluster does not have.
+
+        None if it has all, or if no broker answers: the search ends there, so that many topics do
+        not take many times as long.
+
+        Args:
+            partitions: those to look for.
+            timeout: seconds that all requests, one for each topic, may take together.
+        """
+        until = time.monotonic() + timeout
+        for topic, numbers in by_topic(partitions).items():
+            left = until - time.monotonic()
+            if left <= 0:
+                return None
+            try:
+                found = self._consumer.list_topics(topic, timeout=left).topics.get(topic)
+            except KafkaException:
+                return None
+            if found is None or (found.error and found.error.code() in _UNKNOWN):
+                return TopicPartition(topic, min(numbers))
+            gone = set() if found.error else set(numbers) - found.partitions.keys()
+            if gone:
+                return TopicPartition(topic, min(gone))
+        return None
 
     def reset(self) -> None:
         """Stop fetching, and forget the callbacks' reports."""

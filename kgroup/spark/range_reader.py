@@ -25,6 +25,7 @@ Consumers are in ``kgroup.spark.consumer_pool``, columns in ``kgroup.spark.colum
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,7 +64,9 @@ cancelled task runs on."""
 QUERY_TIMEOUT: Final = 5.0
 """Seconds that a request may take that makes an error's text clearer."""
 CHECK_AFTER: Final = 1.0
-"""Seconds without progress after which the task checks whether its partitions exist."""
+"""Seconds without progress after which the task checks whether its partitions exist; and from there
+to the second check. A partition is gone only if both miss it: a broker that has just started, or is
+slow to learn of a new topic, may not know it yet."""
 FIRST_BATCH_RECORDS: Final = 1000
 """Rows of the first batch, when the size of the records is not known yet."""
 _MOST_NAMED: Final = 5
@@ -198,7 +201,7 @@ class _Task:
                 if waits.is_over(consumer.positions()):
                     raise self._no_progress_error(consumer)
                 if waits.should_check():
-                    self._check_partitions_exist(consumer)
+                    self._check_partitions_exist(consumer, waits)
 
     def _is_full(self) -> bool:
         return self._rows >= self._target or self._bytes >= self._settings.batch_bytes
@@ -294,16 +297,20 @@ class _Task:
         else:
             consumer.last_error = describe_error(error, part.name.topic)
 
-    def _check_partitions_exist(self, consumer: PooledConsumer) -> None:
+    def _check_partitions_exist(self, consumer: PooledConsumer, waits: _ProgressTimer) -> None:
         """Refuse partitions that do not exist; librdkafka often waits for them without an error."""
-        for part in self.parts.values():
-            if consumer.exists(part.name, QUERY_TIMEOUT) is False:
-                raise FetchError(
-                    f"{part.range} cannot be read: the cluster has no partition {part.name}; it"
-                    " was deleted after the ranges were planned, or the bootstrap servers"
-                    f" ({self._brokers}) belong to another cluster",
-                    part.name,
-                )
+        missing = consumer.missing(self.parts, QUERY_TIMEOUT)
+        if missing is None:
+            return
+        if missing != waits.missing:
+            waits.check_again(missing)
+            return
+        raise FetchError(
+            f"{self.parts[missing].range} cannot be read: the cluster has no partition {missing};"
+            " it was deleted after the ranges were planned, or the bootstrap servers"
+            f" ({self._brokers}) belong to another cluster",
+            missing,
+        )
 
     def _out_of_range(self, part: _Part, error: KafkaError, consumer: PooledConsumer) -> None:
         if part.position == part.range.start and not part.verifying:
@@ -375,7 +382,11 @@ def _no_collection() -> Iterator[None]:
 
 @final
 class _ProgressTimer:
-    """Measures for how long there was no progress while the task waited for Kafka."""
+    """Measures for how long there was no progress while the task waited for Kafka.
+
+    Attributes:
+        missing: the partition that the last check since then has missed.
+    """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -385,13 +396,20 @@ class _ProgressTimer:
     def begin(self) -> None:
         """Start again: there was progress, or the task was not waiting until now."""
         self._since = time.monotonic()
-        self._asked = False
+        self._check_at = self._since + CHECK_AFTER
+        self.missing: TopicPartition | None = None
 
     def should_check(self) -> bool:
-        """Whether to check that the partitions exist; true once, after `CHECK_AFTER`."""
-        due = not self._asked and time.monotonic() - self._since > CHECK_AFTER
-        self._asked = self._asked or due
+        """Whether to check that the partitions exist: once, and as often as `check_again` says."""
+        due = time.monotonic() > self._check_at
+        if due:
+            self._check_at = math.inf
         return due
+
+    def check_again(self, missing: TopicPartition) -> None:
+        """Check again after `CHECK_AFTER`, because this partition was missing."""
+        self.missing = missing
+        self._check_at = time.monotonic() + CHECK_AFTER
 
     def is_over(self, positions: Mapping[TopicPartition, int]) -> bool:
         """Whether the timeout has passed; another position than before counts as progress."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from hypothesis import given
@@ -500,6 +500,64 @@ def test_a_partition_that_is_gone_is_noticed_beside_errors(monkeypatch: pytest.M
         pytest.raises(FetchError, match="the cluster has no partition t-0"),
     ):
         list(read([OffsetRange("t", 0, 0, 5)], settings("nowhere:1"), pool=pool))
+
+
+class StartingConsumer(RefusingConsumer):
+    """A Consumer whose first request for a topic is answered by a broker that does not know it."""
+
+    def __init__(self) -> None:
+        super().__init__([], KafkaError.UNKNOWN_TOPIC_OR_PART)
+        self._answers = [{}, {"t": SimpleNamespace(error=None, partitions={0: None})}]
+        self.requests = 0
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        """Return the topic from the second time on, and then the records."""
+        super().list_topics(topic, timeout)
+        self.chunks = [records(0, 1, 2, 3, 4)] if self.requests else []
+        self.requests += 1
+        return SimpleNamespace(topics=self._answers.pop(0))
+
+
+def test_a_broker_that_does_not_know_the_topic_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition is gone only if the cluster does not have it twice in a row."""
+    monkeypatch.setattr(range_reader, "CHECK_AFTER", 0.05)
+    consumer = StartingConsumer()
+    with closing(ConsumerPool(lambda _: consumer)) as pool:
+        assert offsets(read([OffsetRange("t", 0, 0, 5)], settings("nowhere:1"), pool=pool)) == [
+            *range(5)
+        ]
+    assert consumer.requests == 2
+
+
+class SilentConsumer(ScriptedConsumer):
+    """A Consumer to which no broker answers; it counts the seconds that its callers waited."""
+
+    waited = 0.0
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        """Wait, and raise."""
+        del topic
+        self.waited += timeout
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        """Raise."""
+        del partition, timeout
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def test_many_partitions_do_not_multiply_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request shows that no broker answers; ``no_progress_timeout`` counts for all."""
+    monkeypatch.setattr(range_reader, "CHECK_AFTER", 0.05)
+    consumer = SilentConsumer([])
+    parts = [OffsetRange(f"t{number % 3}", number, 0, 5) for number in range(30)]
+    how = settings("nowhere:1", no_progress_timeout=0.2)
+    with (
+        closing(ConsumerPool(lambda _: consumer)) as pool,
+        pytest.raises(FetchError, match="no broker answers for it; 29 more partitions"),
+    ):
+        list(read(parts, how, pool=pool))
+    assert consumer.waited <= range_reader.QUERY_TIMEOUT
 
 
 @pytest.mark.parametrize(
