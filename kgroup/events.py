@@ -920,7 +920,8 @@ class BatchDone(_BatchEvent):
 
     Attributes:
         rows: the records that were read, or the offsets if the reader does not count records.
-        bytes: the bytes of their keys and values, or None if the reader does not count them.
+        bytes: about the bytes of their keys, values and headers, or None if the reader does not
+            count them.
         planning: the seconds to make the data frame.
         running: the seconds of the program's function, with its Spark jobs.
         committing: the seconds of the commit.

@@ -37,6 +37,7 @@ import pyarrow
 from confluent_kafka import KafkaError, Message
 
 from kgroup.errors import FetchError, OffsetOutOfRangeError, short_list
+from kgroup.record_headers import headers_of
 from kgroup.records.librdkafka_messages import (
     ErrorAction,
     action_for,
@@ -69,6 +70,8 @@ to the second check. A partition is gone only if both miss it: a broker that has
 slow to learn of a new topic, may not know it yet."""
 FIRST_BATCH_RECORDS: Final = 1000
 """Rows of the first batch, when the size of the records is not known yet."""
+SAMPLE: Final = 8
+"""The most records of a run whose keys and headers are measured; each takes a few calls."""
 _MOST_NAMED: Final = 5
 """An error names so many of the brokers; the driver passes all that it knows."""
 
@@ -441,6 +444,12 @@ def _partition_of(message: Message) -> TopicPartition:
 
 
 def _size_of(messages: Sequence[Message]) -> int:
-    """The bytes of the values, and of the keys as if all were as long as the first one."""
-    key = messages[0].key()
-    return sum(map(len, messages)) + (len(key) * len(messages) if key else 0)
+    """The bytes of the values, and of keys and headers as a sample has them on average."""
+    sample = messages[:: -(-len(messages) // SAMPLE)]
+    beside = sum(map(_size_beside_value, sample))
+    return sum(map(len, messages)) + beside * len(messages) // len(sample)
+
+
+def _size_beside_value(message: Message) -> int:
+    pairs = headers_of(message) or ()
+    return len(message.key() or ()) + sum(len(name) + len(value or ()) for name, value in pairs)

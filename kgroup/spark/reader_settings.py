@@ -230,8 +230,8 @@ class ReaderSettings:
         client_id: the readers' name in the brokers' logs and quotas.
         no_progress_timeout: a task fails after so long without a record or a change of position.
         batch_records: the most rows of an Arrow batch.
-        batch_bytes: about the most bytes of values in an Arrow batch; a larger record is a batch
-            of its own.
+        batch_bytes: about the most bytes of records (keys, values and headers) in an Arrow batch;
+            a larger record is a batch of its own.
         max_buffered_bytes: how much one worker fetches ahead while Spark processes a batch.
 
     Raises:

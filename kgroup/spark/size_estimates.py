@@ -51,7 +51,7 @@ class ReadCounts:
 
     Attributes:
         records: rows; fewer than offsets if the log was compacted or a transaction was aborted.
-        bytes: the bytes of their keys and values.
+        bytes: the bytes of their values, and about those of their keys and headers.
     """
 
     records: int = attrs.field(validator=validators.ge(0))

@@ -502,6 +502,24 @@ def test_a_partition_that_is_gone_is_noticed_beside_errors(monkeypatch: pytest.M
         list(read([OffsetRange("t", 0, 0, 5)], settings("nowhere:1"), pool=pool))
 
 
+@pytest.mark.parametrize(
+    "beside", [{"key": b"k" * 1000}, {"headers": [("trace", b"t" * 1000), ("none", None)]}]
+)
+def test_keys_and_headers_count_as_bytes(beside: dict[str, Any]) -> None:
+    """Records that are large beside their values make small batches, whatever the first one has."""
+    chunk = [record(P0, 0)] + [
+        Message(topic="t", partition=0, offset=at, value=b"v", **beside) for at in range(1, 2000)
+    ]
+    how = settings("nowhere:1", batch_bytes=100_000)
+    counts: dict[Name, ReadCounts] = {}
+    with closing(ConsumerPool(lambda _: ScriptedConsumer([chunk]))) as pool:
+        parts = [OffsetRange("t", 0, 0, 2000)]
+        sizes = [batch.num_rows for batch in read(parts, how, on_read=counts.update, pool=pool)]
+    assert sum(sizes) == 2000
+    assert max(sizes[1:]) < 150
+    assert counts[P0].bytes == pytest.approx(2_000_000, rel=0.15)
+
+
 class StartingConsumer(RefusingConsumer):
     """A Consumer whose first request for a topic is answered by a broker that does not know it."""
 
