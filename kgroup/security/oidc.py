@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, final
@@ -32,6 +32,12 @@ from kgroup.security.secret import Secret, sealed, secret, without_locals
 
 MOST_BYTES: Final = 1024 * 1024
 """The longest response of an identity provider that is read."""
+_ENCODINGS: Final[tuple[Callable[[str], str], ...]] = (
+    urllib.parse.quote_plus,
+    urllib.parse.quote,
+    str,
+)
+"""How a secret may be written in a provider's words, itself the last."""
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -184,7 +190,10 @@ class OidcClientCredentials:
 
     def _shown(self, words: object) -> str:
         """The provider's words in one line, without the secret; to be cut only afterwards."""
-        text = self.client_secret.hidden_in(self._login().hidden_in(str(words)))
+        text = self._login().hidden_in(str(words))
+        # A provider that repeats what it got may have got it encoded, or encode it itself.
+        for encode in _ENCODINGS:
+            text = Secret(encode(self.client_secret.reveal())).hidden_in(text)
         return " ".join(text.split())
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import attrs
 import pytest
@@ -92,6 +94,17 @@ def test_what_a_failure_says(status: int, body: bytes, expected: str) -> None:
     assert SECRET[:8] not in str(caught.value)
     assert url in str(caught.value) or "cannot be used" in str(caught.value)
     assert len(Provider.seen) == 1
+
+
+@pytest.mark.parametrize("encode", [quote, quote_plus, str])
+def test_a_provider_that_repeats_an_encoded_secret(encode: Callable[[str], str]) -> None:
+    """The secret is hidden in each form in which it can have been sent."""
+    words = {"error": "x", "error_description": f"no {encode('a/b+c d')}"}
+    with (
+        provider(401, json.dumps(words).encode()) as url,
+        pytest.raises(TokenRequestError, match=r"x \(no <secret>\)$"),
+    ):
+        attrs.evolve(client(url, url_encode=True), client_secret="a/b+c d")()  # noqa: S106
 
 
 def test_a_provider_that_is_away() -> None:
