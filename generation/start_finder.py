@@ -72,11 +72,13 @@ class StartRule:
         rule: whether the earliest or the latest offset is searched for.
         reason: why.
         skipped: whether there was a position that is no longer in the log.
+        lost: that position; -1 if there was none, or if it is not known.
     """
 
     rule: AutoOffsetReset
     reason: str
     skipped: bool = False
+    lost: int = -1
 
 
 @final
@@ -88,7 +90,8 @@ class StartPosition:
         offset: the position.
         rule: the rule by which it was chosen.
         reason: why.
-        truncated: whether the log was truncated there, so that what is committed may be past it.
+        truncated: whether the log was truncated there, or the topic created again, so that what is
+            committed may be past it.
         skipped: whether there was a position that is no longer in the log.
         leader_epoch: the leader epoch of the record before it; -1 if it is not known.
     """
@@ -277,13 +280,15 @@ class StartFinder:
                 if (lost := self._lost.get(name)) is None:
                     without_commit.append(name)
                 else:
-                    chosen[name] = self._after_loss(f"what was read before offset {lost.offset}")
+                    chosen[name] = self._after_loss(
+                        f"what was read before offset {lost.offset}", lost.offset
+                    )
             elif error.divergent_offset is not None:
                 end = EpochEnd(error.divergent_offset, _NO_EPOCH)
                 chosen[name] = self._where_cut(error.offset, end)
             else:
                 at = f"offset {error.offset}" if error.offset >= 0 else "its position"
-                chosen[name] = self._after_loss(at)
+                chosen[name] = self._after_loss(at, error.offset)
         chosen.update(await self._rules_without_commit(without_commit))
         return chosen
 
@@ -311,7 +316,8 @@ class StartFinder:
     async def commit_initial(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
         """Commit those positions without which a restart would skip records.
 
-        They are the end of a log, and where a log was truncated.
+        They are the end of a log, where a log was truncated, and any position behind one that its
+        log did not have: the log may grow past what is committed.
         """
         needed = {
             name: OffsetAndMetadata(start.offset, start.leader_epoch)
@@ -377,10 +383,10 @@ class StartFinder:
         )
         return {name: added if name in late else usual for name in partitions}
 
-    def _after_loss(self, absent: str) -> StartRule:
+    def _after_loss(self, absent: str, lost: int) -> StartRule:
         """The rule for a position that is not in the log."""
         reason = f"is not in the log, so auto_offset_reset chose the {self._rule.value} offset"
-        return StartRule(self._rule, f"{absent} {reason}", skipped=True)
+        return StartRule(self._rule, f"{absent} {reason}", skipped=True, lost=lost)
 
     def _where_cut(self, offset: int, end: EpochEnd) -> StartPosition:
         """The position at the end of what a truncated log still has of the records before one."""
@@ -425,7 +431,11 @@ class StartFinder:
         )
         found = {
             name: StartPosition(
-                offset, rules[name].rule, rules[name].reason, skipped=rules[name].skipped
+                offset,
+                rules[name].rule,
+                rules[name].reason,
+                truncated=offset < rules[name].lost,
+                skipped=rules[name].skipped,
             )
             for name, offset in offsets.items()
         }

@@ -407,21 +407,23 @@ async def test_the_policy_error_raises_at_the_first_read(
 
 
 @pytest.mark.parametrize(
-    ("rule", "offset", "commits"), [(EARLIEST, 10, []), (LATEST, 15, [at(p1=15)])]
+    ("rule", "lost", "offset", "commits"),
+    [(EARLIEST, 5, 10, []), (EARLIEST, 999, 10, [at(p1=10)]), (LATEST, 999, 15, [at(p1=15)])],
 )
 async def test_a_reset_is_reported_as_skipped_records(
     nursery: trio.Nursery,
     autojump_clock: MockClock,
     rule: Rule,
+    lost: int,
     offset: int,
     commits: list[Any],
 ) -> None:
-    """The position follows the reset policy, also backwards, and an event warns of it."""
+    """The position follows the reset policy; one that goes back is committed; an event warns."""
     it = Starting(nursery, rule)
-    it.lookup.coordinator.stable = {P0: 3, P1: 999}
+    it.lookup.coordinator.stable = {P0: 3, P1: lost}
     await it.before()
-    it.fake.positions.move(P1, 999)
-    await it.locate(P1, error=OffsetOutOfRangeError("gone", P1, 999))
+    it.fake.positions.move(P1, lost)
+    await it.locate(P1, error=OffsetOutOfRangeError("gone", P1, lost))
     assert it.seeks == [(P1, offset)]
     assert it.fake.positions.lower_bound(P1) == offset
     assert it.fake.coordinator.commits == commits

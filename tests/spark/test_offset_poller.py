@@ -91,6 +91,24 @@ async def test_a_batch_from_before_a_reset_commits_where_reading_goes_on(
             assert await here.committed() == {P0: end}
 
 
+async def test_a_batch_that_is_committed_before_its_log_is_known_to_be_lost(
+    autojump_clock: MockClock,
+) -> None:
+    """Its own end is committed only until the reset: the new log may grow past it."""
+    async with harness() as here:
+        await here.append(50)
+        async with here.group(watch_partition_changes=False) as group:
+            loop = loop_of(await group.next(), FakeEngine())
+            first = await anext(loop)
+            await first.run(len)
+            await create_again(here)
+            await first.commit()
+            assert await here.committed() == {P0: 50}
+            second = await anext(loop)
+            assert [(part.start, part.end) for part in second.ranges] == [(0, 10)]
+            assert await here.committed() == {P0: 0}
+
+
 async def test_a_position_past_the_end(autojump_clock: MockClock) -> None:
     """After a while, the reset policy replaces a position past the end of the log."""
     async with harness() as here:
