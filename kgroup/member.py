@@ -365,7 +365,10 @@ class Member:
                 if self._coordinator.broker is None:
                     await self._find()
                 request = Request.METADATA
-                topics = await startup.within(partial(self._subscription.resolve, self._cluster))
+                resolve = partial(self._subscription.resolve, self._cluster)
+                # Names need no request, and a coordinator that has given an id was reached.
+                limited = self._subscription.has_patterns and not given
+                topics = await (startup.within(resolve) if limited else resolve())
                 self._give_up_others(topics)
                 self._cluster.forget_other_topics(topics)
                 self._subscription.keep_only(topics)
@@ -384,7 +387,6 @@ class Member:
                     self._member_id, topics, self._reason, self._previous.claim
                 )
             except MemberIdRequiredError as error:
-                startup.over()  # the coordinator has been reached
                 given += 1
                 self._member_id = error.member_id
                 if must_wait(reaction_to(Request.JOIN, error), given):
