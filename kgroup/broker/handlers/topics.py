@@ -14,7 +14,7 @@ from kgroup.broker.authorization import may
 from kgroup.broker.broker_settings import MOST_PARTITIONS
 from kgroup.broker.handlers.configs import topic_configs
 from kgroup.broker.request_context import RequestContext
-from kgroup.broker.request_error import RequestError
+from kgroup.broker.request_error import RequestError, shortened
 from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.security.acls import Operation, ResourceType
 from kgroup.broker.topics import UNSET
@@ -153,7 +153,7 @@ def _refused_deletion(name: str | None, topic_id: UUID | None, reason: str) -> d
         "name": name,
         "topic_id": topic_id,
         "error_code": ErrorCode.INVALID_REQUEST,
-        "error_message": f"topic {name or topic_id}: {reason}",
+        "error_message": shortened(f"{reason}: topic {name or topic_id}"),
     }
 
 
