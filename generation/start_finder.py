@@ -316,7 +316,7 @@ class StartFinder:
     async def commit_initial(self, starts: Mapping[TopicPartition, StartPosition]) -> None:
         """Commit those positions without which a restart would skip records.
 
-        They are the end of a log, where a log was truncated, and any position behind one that its
+        They are the end of a log, where a log was truncated, and any position before one that its
         log did not have: the log may grow past what is committed.
         """
         needed = {

@@ -284,9 +284,9 @@ class GroupConfig:
         default=True,
         validator=bounds.flag(),
         metadata=_documented(
-            "Whether a start offset that 'latest' gave, or a log that was truncated or created"
-            " again, is committed immediately, so that a restart before the first record skips no"
-            " record."
+            "Whether a start offset that comes from 'latest', or from a log that was truncated or"
+            " created again, is committed immediately, so that a restart before the first record"
+            " skips no record."
         ),
     )
     isolation_level: IsolationLevel = attrs.field(

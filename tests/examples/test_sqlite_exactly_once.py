@@ -60,6 +60,8 @@ def test_workers_that_are_killed(reader: Reader, topic: Topic, tmp_path: Path) -
             assert (a.ended(), b.ended()) == (-signal.SIGKILL, -signal.SIGKILL)
     with ExitStack() as stack:
         workers = [stack.enter_context(start(name)) for name in ("a", "b")]
+        # Everything may be done already; a worker that has not begun would be killed by SIGTERM.
+        topic.wait_until_shared(f"{topic.name}-sqlite", len(workers))
         topic.wait_until_committed(f"{topic.name}-sqlite")
         for worker in workers:
             worker.send(signal.SIGTERM)

@@ -178,6 +178,8 @@ class Reading:
                 " others when the session has ended"
             )
             self._warn(f"no answer within {self._source.timeout:g} s: {what}")
+        finally:
+            self._thread.end()
 
     @property
     def finished(self) -> bool:
@@ -250,10 +252,12 @@ class Reading:
 
     def _on_revoke(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
         del consumer, partitions
-        self._thread.call_checked(self._commit, self._check)
-        # What was not committed by now, another member may have read already.
-        self._printed.clear()
-        self._assigned = None
+        try:
+            self._thread.call_checked(self._commit, self._check)
+        finally:
+            # What was not committed by now, another member may have read already.
+            self._printed.clear()
+            self._assigned = None
 
     def _on_lost(self, consumer: Consumer, partitions: Iterable[Position]) -> None:
         del consumer, partitions
@@ -291,7 +295,7 @@ class _CallingThread:
     """Makes calls that no signal ends, one after the other, in a thread that can be left behind."""
 
     def __init__(self) -> None:
-        self._calls = SimpleQueue[Callable[[], None]]()
+        self._calls = SimpleQueue[Callable[[], None] | None]()
         self._thread = threading.Thread(target=self._run, name="kgroup-consume", daemon=True)
 
     def call(self, fn: Callable[[], T], timeout: float) -> T:
@@ -316,6 +320,10 @@ class _CallingThread:
             check()
         return result.result()
 
+    def end(self) -> None:
+        """Let the thread end after the calls before."""
+        self._calls.put(None)
+
     def _begin(self, fn: Callable[[], T]) -> Future[T]:
         if self._thread.ident is None:
             self._thread.start()
@@ -331,8 +339,8 @@ class _CallingThread:
         return result
 
     def _run(self) -> None:
-        while True:
-            self._calls.get()()
+        while (call := self._calls.get()) is not None:
+            call()
 
 
 def _record(message: Message) -> Record:

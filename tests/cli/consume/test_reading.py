@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,16 @@ from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel
 
 AWAY = KafkaException(KafkaError(KafkaError._WAIT_COORD))
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_remains() -> Iterator[None]:
+    """Once what a reading waits for has come, its thread ends."""
+    yield
+    for one in threading.enumerate():
+        if one.name == "kgroup-consume":
+            one.join(60)
+            assert not one.is_alive()
 
 
 class Scripted:
