@@ -354,7 +354,8 @@ class ProgramTask(Generic[T]):
             if emit is not None and not tasks.loop_blocked:
                 tasks.loop_blocked = True
                 emit(ProgramLoopBlocked, stack=stack_of(tasks.thread) or "(it has ended)")
-        tasks.loop_blocked = False
+        if runs is not False:  # this task may have ended just before the loop was blocked
+            tasks.loop_blocked = False
         return smooth and runs is True
 
 

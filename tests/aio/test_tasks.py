@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kgroup.aio import tasks as tasks_module
 from kgroup.aio.body import Body
@@ -45,6 +44,11 @@ class Program:
     def report(self, kind: type[Event], **fields: Any) -> None:
         """Note that a task continues."""
         self.stragglers.append(kind(group_id="g", **fields))
+
+    def pass_time(self, clock: MockClock, seconds: float) -> None:
+        """Let time pass in the background thread, and wait until that has nothing left to do."""
+        self.here.loop.run_sync(partial(clock.jump, seconds))
+        self.here.loop.run(wait_all_tasks_blocked, SOON)
 
     async def forever(self) -> None:
         """Never return."""
@@ -197,10 +201,6 @@ def test_a_loop_that_is_blocked_is_reported(clock: MockClock, cleans_up: bool) -
     async def test(program: Program) -> None:
         scope, loop = trio.CancelScope(), program.here.loop
 
-        def pass_time() -> None:
-            loop.run_sync(partial(clock.jump, GRACE))
-            time.sleep(0.001)  # for the background thread
-
         async def block() -> None:
             await asyncio.sleep(0)  # trio waits for it by then, whatever the task factory
             loop.post(scope.cancel)
@@ -209,9 +209,9 @@ def test_a_loop_that_is_blocked_is_reported(clock: MockClock, cleans_up: bool) -
                     await program.forever()
             finally:
                 while not program.stragglers:
-                    pass_time()  # it blocks asyncio's loop
+                    program.pass_time(clock, GRACE)  # it blocks asyncio's loop
                 for _ in range(10):
-                    pass_time()
+                    program.pass_time(clock, GRACE)
 
         tasks = [program.task(program.forever), program.task(program.forever)]
         await program.begun.wait()
@@ -236,8 +236,7 @@ def test_a_process_that_was_frozen_has_no_blocked_loop(clock: MockClock) -> None
                 await program.forever()
             finally:
                 for _ in range(10):
-                    loop.run_sync(partial(clock.jump, 10 * GRACE))
-                    time.sleep(0.001)  # noqa: ASYNC251 # for the background thread
+                    program.pass_time(clock, 10 * GRACE)
 
         await cancel_all(program, [program.task(freeze)], scope)
         assert not program.stragglers
@@ -263,8 +262,7 @@ def test_a_blocked_loop_takes_no_time_from_a_cleanup(clock: MockClock) -> None:
             await asyncio.sleep(0)  # trio waits for it by then, whatever the task factory
             loop.post(scope.cancel)
             while not program.stragglers:
-                loop.run_sync(partial(clock.jump, GRACE))  # it blocks asyncio's loop
-                time.sleep(0.001)  # noqa: ASYNC251 # for the background thread
+                program.pass_time(clock, GRACE)  # it blocks asyncio's loop
 
         cleaning = program.task(clean_up)
         await program.begun.wait()
