@@ -376,7 +376,7 @@ class Generation(GenerationTwin):
             return self._bridge.call_sync(fn)
 
 
-async def call_in_loop(generation: Generation, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
+async def run_in_loop(generation: Generation, fn: Callable[[TrioGeneration], Awaitable[T]]) -> T:
     """Call an async function with the trio generation in the event loop, for kgroup's modules.
 
     Raises:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, final
 
-from kgroup.aio.generation import Generation, call_in_loop
+from kgroup.aio.generation import Generation, run_in_loop
 from kgroup.dead_letters import DeadLetters
 from kgroup.generation.generation import pause_retries
 from kgroup.interfaces import Batch, Message
@@ -53,7 +53,7 @@ class _Asyncio:
 
     async def pause(self, generation: Any, batch: Batch, seconds: float) -> None:
         if isinstance(generation, Generation):
-            await call_in_loop(generation, lambda one: pause_retries(one, batch, seconds))
+            await run_in_loop(generation, lambda one: pause_retries(one, batch, seconds))
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -303,9 +303,7 @@ def _with_values(configs: Mapping[str, str | None]) -> dict[str, str]:
     """The configs, of which each must have a value."""
     for name, value in configs.items():
         if value is None:
-            raise RequestError(
-                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}"
-            )
+            raise RequestError(ErrorCode.INVALID_CONFIG, f"the config {name} has no value")
     return {name: value for name, value in configs.items() if value is not None}
 
 

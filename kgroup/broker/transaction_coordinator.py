@@ -465,8 +465,8 @@ class TransactionCoordinator:
             committed=done is TransactionState.COMMITTED,
         )
         if epoch != known.epoch:
-            # The producer that was fenced may claim the new epoch, if no other producer has one
-            # since. The epoch past the last one is nobody's.
+            # The producer that was fenced may claim the new epoch, until another one gets an epoch.
+            # It may not claim the epoch after the last valid one, which only ends a transaction.
             before = known.producer_id, known.epoch
             known.epoch, known.last = epoch, before if epoch <= LAST_EPOCH else None
         known.state = done

@@ -90,9 +90,8 @@ class BrokerConnection:
         """Send a request and wait for its response, as `Connection.request` does.
 
         `timeout` includes opening the connection, which may not take longer than ``open_timeout``.
-        `on_sent` is called again if the request is
-        sent again because the connection was found closed. `login_again` is as for
-        `Connection.open`.
+        `on_sent` is called again if the request is sent again because the connection was found
+        closed. `login_again` is as for `Connection.open`.
 
         Raises:
             TransportError: as `Connection.request` and `Connection.open`.

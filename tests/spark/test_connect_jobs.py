@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -122,7 +123,6 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
     path = tmp_path / "written"
 
     def busy(batches: Iterable[pyarrow.RecordBatch]) -> Iterable[pyarrow.RecordBatch]:
-        import time
 
         path.write_text(str(os.getpid()))  # once: a kill during a second write would leave it empty
         for batch in batches:
@@ -147,23 +147,30 @@ async def test_a_python_worker_has_stopped_when_the_cancelled_run_raises(
 
 
 async def test_a_session_that_was_stopped_is_refused_and_waited_for(
-    server: str,
+    server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its error says so; a run of it is cancelled as any other, when its tasks have had time."""
     session = connect(server)
     jobs = ConnectJobs(session)
-    ran = False
+    scope, token = trio.CancelScope(), trio.lowlevel.current_trio_token()
+    cancelled = threading.Event()
+    cancel = jobs.cancel
+
+    def cancel_and_note(group: str) -> None:
+        cancel(group)
+        cancelled.set()
+
+    monkeypatch.setattr(jobs, "cancel", cancel_and_note)
 
     def stop_and_wait() -> None:
-        nonlocal ran
         session.stop()
-        ran = True
-        time.sleep(0.5)
+        token.run_sync_soon(scope.cancel)
+        assert cancelled.wait(60)
 
-    with trio.move_on_after(0.2) as scope:
+    with scope:
         async with ActionRunner(jobs, "kgroup-test", none_unfinished, report_after=60) as runner:
             await runner.run("stopped", "words", stop_and_wait)
-    assert ran
+    assert cancelled.is_set()
     assert scope.cancelled_caught
     called: list[int] = []
     settings = ReaderSettings(bootstrap_servers="127.0.0.1:1")

@@ -238,7 +238,7 @@ async def test_a_rate_is_not_waited_for_longer_than_it_has_to_be(autojump_clock:
             first = await anext(loop)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(first.run, len)
-                await anext(loop)  # begins to wait while nobody knows how large the record is
+                await anext(loop)  # begins to wait before the size of a record is known
             assert trio.current_time() - began <= MAX_PAUSE
 
 

@@ -46,6 +46,13 @@ async def beats(peer: Peer, count: int) -> None:
         await peer.answer(request, error_code=0, **NO_TIME)
 
 
+async def one_beat(peer: Peer) -> None:
+    """Take a login, answer one heartbeat, and hang up."""
+    await peer.negotiate()
+    await login(peer)
+    await beats(peer, 1)
+
+
 def connected(
     broker: ScriptedBroker, open_timeout: float = math.inf, **settings: Any
 ) -> BrokerConnection:
@@ -332,12 +339,7 @@ async def test_a_broker_that_answers_34_ends_the_connection_only(
         await beats(peer, 1)
         await peer.answer(await peer.request(), error_code=34, mechanisms=[])
 
-    async def other(peer: Peer) -> None:
-        await peer.negotiate()
-        await login(peer)
-        await beats(peer, 1)
-
-    broker = ScriptedBroker(nursery, script, other)
+    broker = ScriptedBroker(nursery, script, one_beat)
     connection = connected(broker)
     await beat(connection)
     await trio.sleep(LIFETIME)
@@ -349,13 +351,7 @@ async def test_a_broker_that_hangs_up_in_a_renewal_is_connected_to_again(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     """The request was not sent, so it is sent on another connection."""
-
-    async def hangs_up(peer: Peer) -> None:
-        await peer.negotiate()
-        await login(peer)
-        await beats(peer, 1)
-
-    broker = ScriptedBroker(nursery, hangs_up, hangs_up)
+    broker = ScriptedBroker(nursery, one_beat, one_beat)
     connection = connected(broker)
     await beat(connection)
     await trio.sleep(LIFETIME)
@@ -376,12 +372,7 @@ async def test_a_broker_that_is_silent_in_a_renewal_is_connected_to_again(
         await beats(peer, 1)
         await peer.rest()
 
-    async def other(peer: Peer) -> None:
-        await peer.negotiate()
-        await login(peer)
-        await beats(peer, 1)
-
-    broker = ScriptedBroker(nursery, silent, other)
+    broker = ScriptedBroker(nursery, silent, one_beat)
     connection = connected(broker, open_timeout=5)
     await beat(connection)
     await trio.sleep(LIFETIME)

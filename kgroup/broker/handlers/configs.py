@@ -273,16 +273,14 @@ def _alter_one(
 def _check_configs(configs: Iterable[Any]) -> None:
     names = [one.name for one in configs]
     if len(set(names)) < len(names):
-        raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise RequestError(ErrorCode.INVALID_REQUEST, "a config is named twice")
     empty = [
         one.name
         for one in configs
         if one.value is None and getattr(one, "config_operation", _SET) != _DELETE
     ]
     if empty:
-        raise RequestError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
-        )
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"without a value: {', '.join(empty)}")
 
 
 def _refuse_to_alter_broker(context: RequestContext, requested: Any) -> None:
