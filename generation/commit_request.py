@@ -58,6 +58,9 @@ from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartiti
 
 CommitOffsets = Mapping[TopicPartition, OffsetAndMetadata]
 _APPLIED: Final = 0
+RETRY_IN_A_DRAIN: Final = 0.5
+"""Seconds for which a code that is not retried for ever is retried once the generation is ending:
+the group waits for the drain, whose last commits wait for this one."""
 
 
 @final
@@ -204,7 +207,7 @@ class CommitRequest:
         """Wait and find the coordinator as the reaction says; then wait for a valid lease."""
         member = self._member
         if must_wait(reaction, failures):
-            await trio.sleep(backoff.next())
+            await self._pause(reaction, backoff.next())
         if reaction.find:
             try:
                 await find_coordinator(member.coordinator.find, backoff, member.emitter.failed)
@@ -212,6 +215,20 @@ class CommitRequest:
                 self.unreached = True
                 self._give_up(error)
         await self._lifecycle.wait_to_commit()
+
+    async def _pause(self, reaction: Reaction, seconds: float) -> None:
+        """Wait, but not past the end of a limited time to retry."""
+        if reaction.retry_for == math.inf:
+            await trio.sleep(seconds)
+            return
+        ending = self._lifecycle.ending
+        began = min(self._limited.get(name, math.inf) for name in self._open)
+        latest = began + self._retry_for(reaction)
+        with trio.move_on_at(min(latest, trio.current_time() + seconds)):
+            if not ending.is_set():  # which shortens that time
+                await ending.wait()
+            else:
+                await trio.sleep_forever()
 
     def _give_up(self, error: Exception, *, stale: bool = False) -> None:
         """Send no more; what was sent before and never answered stays unknown."""
@@ -272,7 +289,12 @@ class CommitRequest:
         if reaction.retry_for == math.inf:
             return True
         now = trio.current_time()
-        return now - self._limited.setdefault(name, now) < reaction.retry_for
+        # Written as in `_pause`, so that rounding cannot make a wait of no time.
+        return now < self._limited.setdefault(name, now) + self._retry_for(reaction)
+
+    def _retry_for(self, reaction: Reaction) -> float:
+        ending = self._lifecycle.ending.is_set()
+        return min(reaction.retry_for, RETRY_IN_A_DRAIN) if ending else reaction.retry_for
 
     def _stale(self, reaction: Reaction, error: BrokerError, why: str) -> None:
         self._emit_refused(self._open, error.name, stale=True)

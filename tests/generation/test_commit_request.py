@@ -402,11 +402,28 @@ async def test_a_topic_that_the_coordinator_does_not_learn_of_is_refused(
     fake.coordinator.replies = [{P1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}] * 100
     made = attempt(fake, at(p0=1, p1=2))
     await made.run()
-    assert UNKNOWN_FOR <= trio.current_time() < 3 * UNKNOWN_FOR
+    assert trio.current_time() == pytest.approx(UNKNOWN_FOR)
     assert made.outcome(at(p0=1)) is None
     error = made.outcome(at(p1=2))
     assert isinstance(error, CommitFailedError)
     assert error.partitions[P1].name == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@pytest.mark.parametrize("begins", [0.0, 1.3, 7.0])
+async def test_in_a_drain_an_unknown_topic_is_refused_soon(
+    autojump_clock: MockClock, begins: float
+) -> None:
+    """The group waits for the drain, and the drain's last commits wait for this one."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}] * 100
+    made = attempt(fake, at(p0=1, p1=2))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await trio.sleep(begins)
+        fake.lifecycle.end(End(Cause.REBALANCE))
+    assert trio.current_time() <= max(begins, UNKNOWN_FOR if begins > UNKNOWN_FOR else 0) + 0.5
+    assert isinstance(made.outcome(at(p1=2)), CommitFailedError)
+    assert made.outcome(at(p0=1)) is None
 
 
 # Any sequence of responses.
