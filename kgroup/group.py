@@ -28,6 +28,7 @@ import math
 import random
 import re
 import sys
+import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -43,6 +44,7 @@ from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig, checked_topics
 from kgroup.errors import (
+    ConfigError,
     GroupClosedError,
     KgroupError,
     UsageError,
@@ -165,6 +167,9 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             handlers.append(on_event)
         self._recorder = StatusRecorder(self._runtime.clock.now)
         self._emitter = EventEmitter(config.group_id, self._recorder, *handlers)
+        self._entry = threading.Lock()
+        """Held from the first entry on. It is only tried, never waited for: of several threads that
+        enter at the same time, one gets it."""
         self._opened: AbstractAsyncContextManager[None] | None = None
         self._loop_thread: LoopThread | None = None
         self._waiting = False
@@ -218,17 +223,21 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
 
     @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> Self:
-        if self._opened is not None:
-            raise entered_again(self._config.group_id)
         if (library := running_library()) != "trio":
             raise UsageError(
                 f"group {self._config.group_id!r}: kgroup.ConsumerGroup needs trio's event loop,"
                 f" which does not run here; {group_for(library)}"
             )
+        if not self._entry.acquire(blocking=False):
+            raise entered_again(self._config.group_id)
         # INVARIANT: nothing can fail once the nursery in `_open` is open, because `__aexit__` would
         # not be called to close it.
-        if self.event_file is not None:
-            self.event_file.open()
+        try:
+            if self.event_file is not None:
+                self.event_file.open()
+        except ConfigError:
+            self._entry.release()  # the program may enter the block later
+            raise
         if self._runtime.observer is not None:
             self._runtime.observer.opened(self.shutdown)
         self._outside = sys.exception()

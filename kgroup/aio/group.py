@@ -27,7 +27,7 @@ from kgroup.background.event_loop import Call, LoopEndedError
 from kgroup.background.group import CLOSED, BackgroundGroup, GroupTwin
 from kgroup.block_syntax import AsyncBlocks
 from kgroup.config import GroupConfig
-from kgroup.errors import GroupClosedError, UsageError, block_left, entered_again
+from kgroup.errors import GroupClosedError, UsageError, block_left
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.states import State
@@ -127,21 +127,19 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         # INVARIANT: nothing waits once the thread has started, because a cancellation would raise
         # here then, and `__aexit__` would not be called to end the thread.
         await asyncio.sleep(0)
-        if self._tasks is not None:
-            raise entered_again(self._config.group_id)
+        self._background.begin_entry()
         bridge = Bridge(self._loop, self._config.group_id)
         self._body.enter()
         self._tasks = Tasks(bridge, self._loop, self._body)
         self._next_calls = OneCall(bridge, self._keep, self._group._two_tasks_wait)  # noqa: SLF001
         # A signal handler may raise after each call here, and then nothing else ends the thread.
         try:
-            self._background.check_start()
             self._background.start()
             self._entered()
             return self  # Python runs no handler before the block begins
         except BaseException:
             self._background.abandon()
-            if not self._background.started:  # it was refused, and the group is not open
+            if not self._background.started:  # the group is not open
                 self._tasks = None
             raise
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import re
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -215,7 +216,7 @@ class BackgroundGroup:
         loop: the background thread's event loop.
         scope: the scope around the group.
         late_errors: what handlers raised too late for the trio group to raise it.
-        started: whether the program has entered the block; a refused entry does not count.
+        started: whether the entry has begun to start the thread; a refused one does not count.
     """
 
     def __init__(
@@ -247,6 +248,9 @@ class BackgroundGroup:
         self._group_id = config.group_id
         self._twin = twin
         self._close_reason: str | None = None
+        self._entry = threading.Lock()
+        """Held from the first entry on. It is only tried, never waited for: of several threads that
+        enter at the same time, one gets it."""
         self.started = False
         self._left = trio.Event()
         self._services: trio.Nursery | None = None
@@ -254,29 +258,30 @@ class BackgroundGroup:
         self._outside: BaseException | None = None
         """What the program was handling when it entered the block."""
 
-    def check_start(self) -> None:
-        """Check that the program may enter the block here.
+    def begin_entry(self) -> None:
+        """Check that the program may enter the block here, and refuse every other entry.
 
         Raises:
-            UsageError: it has done so before, or would wait for the thread of this call.
+            UsageError: it has done so before, or does so in another thread, or would wait for the
+                thread of this call. The entry that there is goes on: do not call `abandon`.
         """
-        if self.started:
-            raise entered_again(self._group_id)
         self.loop.check_start()  # before anything that would make another entry impossible
+        if not self._entry.acquire(blocking=False):
+            raise entered_again(self._group_id)
 
     def start(self) -> None:
-        """Start the thread, because the program enters the block; wait until calls are possible.
+        """Start the thread, after `begin_entry`; wait until calls are possible.
 
         If a signal handler raises out of the wait, the thread ends by itself.
 
         Raises:
             ConfigError: the file of events cannot be written.
         """
-        if self.trio.event_file is not None:
-            self.trio.event_file.open()
-        self._outside = sys.exception()
-        self.started = True
         try:
+            if self.trio.event_file is not None:
+                self.trio.event_file.open()
+            self._outside = sys.exception()
+            self.started = True
             self.loop.start()
         except BaseException:
             self._outside = None
@@ -286,7 +291,9 @@ class BackgroundGroup:
 
     def abandon(self) -> None:
         """Let the thread end by itself, because the entry has failed or was interrupted."""
-        if self.started:  # otherwise the program may enter the block later
+        if not self.started:
+            self._entry.release()  # the program may enter the block later
+        else:
             self.loop.abandon()
             self._twin._has_left()
 
@@ -346,7 +353,7 @@ class BackgroundGroup:
 
         Raises:
             BaseExceptionGroup: there are those of handlers, or the event loop has failed and the
-                block has raised too.
+                block has raised too. The group's own is the first one.
             BaseException: the group's own, and no other.
         """
         # The exception's traceback may have this object: nothing keeps it for longer.
@@ -355,10 +362,11 @@ class BackgroundGroup:
         own = crash or self._error
         raised = list(own.exceptions) if isinstance(own, BaseExceptionGroup) else []
         raised += self.late_errors
-        # What the block raises follows from the loop's end, and does not say why that came.
-        several = bool(raised) or error is not None
-        if crash is not None and several and not isinstance(crash, BaseExceptionGroup):
-            raised.insert(0, crash)
+        # What the block raises follows from the loop's end, and does not say why that came. A fatal
+        # error of the group is not what handlers have raised late.
+        several = bool(raised) or (crash is not None and error is not None)
+        if own is not None and several and not isinstance(own, BaseExceptionGroup):
+            raised.insert(0, own)
         if raised:
             both = raised if error is None else [*raised, error]
             failing = "handlers" if crash is None else "the event loop"

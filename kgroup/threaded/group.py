@@ -65,9 +65,10 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
         UsageError: from the constructor; the program is being simulated, or gevent or eventlet has
             replaced threads or sockets.
         ExceptionGroup: from ``with``; handlers raised. It has their exceptions, and the body's if
-            that raised too, without further nesting. Catch them with ``except*``. If
-            the background event loop has failed, and the body raised too, it has the error of the
-            loop first.
+            that raised too, without further nesting. Catch them with ``except*``. If the background
+            event loop has failed, and the body raised too, it has the error of the loop first; if a
+            fatal error closed the group, and a handler raised after that, it has the fatal error
+            first.
         FatalGroupError: from ``with``; a fatal error closed the group, and no `next()` has raised
             it yet.
     """
@@ -111,7 +112,7 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
         """A generation that arrived when `next` had stopped waiting."""
 
     def __enter__(self) -> Self:
-        self._background.check_start()
+        self._background.begin_entry()
         # A signal handler may raise after each call here, and then nothing else ends the thread.
         try:
             self._background.start()

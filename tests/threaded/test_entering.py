@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import trio
 
+import kgroup
 from kgroup import aio
 from kgroup.background import event_loop
 from kgroup.background import group as background_group
@@ -22,10 +23,11 @@ from kgroup.background.event_loop import BackgroundLoop
 from kgroup.background.flag import Flag
 from kgroup.background.group import BackgroundGroup, GroupTwin
 from kgroup.errors import ConfigError, GroupClosedError, UsageError
+from kgroup.event_file import EventFile
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import ConsumerGroup
 from tests.brokers import Kafka
-from tests.threaded.harness import SOON, Harness, wait
+from tests.threaded.harness import SOON, Harness, thread, wait
 
 NOWHERE = Kafka("nobody", "127.0.0.1:1")
 
@@ -78,6 +80,16 @@ def enter_in_asyncio(group: aio.ConsumerGroup) -> None:
             pass
 
     asyncio.run(main())
+
+
+def enter_in_trio(group: kgroup.ConsumerGroup) -> None:
+    """Enter the block of a group for trio."""
+
+    async def main() -> None:
+        async with group:
+            pass
+
+    trio.run(main)
 
 
 def threads() -> set[threading.Thread]:
@@ -211,6 +223,71 @@ def test_a_group_that_was_made_before_a_fork(
         with pytest.raises(UsageError, match="make a ConsumerGroup in each process"):
             enters(group)
     assert not threads() - before
+    enters(group)
+
+
+@pytest.mark.parametrize(
+    ("enters", "kind"),
+    [
+        (enter, ConsumerGroup),
+        (enter_in_asyncio, aio.ConsumerGroup),
+        (enter_in_trio, kgroup.ConsumerGroup),
+    ],
+)
+def test_a_group_that_two_threads_enter_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    enters: Callable[[Any], None],
+    kind: Callable[..., Any],
+) -> None:
+    """The second one is refused, and the first one's block is not disturbed."""
+    config = Harness(NOWHERE).config(close_timeout=1.0, events_to=str(tmp_path / "events"))
+    group, is_opening, refused = kind(config), threading.Event(), threading.Event()
+    file_open = EventFile.open
+
+    def opened_slowly(file: EventFile) -> None:
+        if not is_opening.is_set():
+            is_opening.set()
+            wait(refused)
+        file_open(file)
+
+    monkeypatch.setattr(EventFile, "open", opened_slowly)
+
+    def second() -> None:
+        wait(is_opening)
+        try:
+            with pytest.raises(UsageError, match="entered only once"):
+                enters(group)
+        finally:
+            refused.set()
+
+    with thread(second):
+        enters(group)
+
+
+@pytest.mark.parametrize(
+    ("enters", "kind"), [(enter, ConsumerGroup), (enter_in_asyncio, aio.ConsumerGroup)]
+)
+def test_an_interrupt_just_after_the_file_of_events_was_opened(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    enters: Callable[[Any], None],
+    kind: Callable[..., Any],
+) -> None:
+    """The file is closed, and the group can be entered later."""
+    config = Harness(NOWHERE).config(close_timeout=1.0, events_to=str(tmp_path / "events"))
+    group = kind(config)
+    file_open = EventFile.open
+
+    def interrupted(file: EventFile) -> None:
+        file_open(file)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EventFile, "open", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            enters(group)
+    assert group._group.event_file._file is None
     enters(group)
 
 

@@ -57,6 +57,27 @@ def test_a_fatal_error_between_two_calls_is_raised_by_the_block(kafka: Kafka) ->
             generation.wait_ended(SOON)
 
 
+def test_a_fatal_error_and_a_handler_that_raises_after_it(kafka: Kafka) -> None:
+    """Leaving the block raises both: the exception of the handler does not replace the error."""
+    here, is_over = Harness(kafka), threading.Event()
+    here.create()
+
+    def outlast() -> None:
+        wait(is_over)
+        raise ValueError("too late")
+
+    with (
+        pytest.raises(ExceptionGroup) as caught,
+        here.group(group_instance_id="one") as first,
+    ):
+        generation = next(first)
+        assert generation.start(outlast)
+        with here.group(group_instance_id="one") as second, thread(lambda: next(second)):
+            generation.wait_ended(SOON)
+        is_over.set()
+    assert [type(one) for one in caught.value.exceptions] == [FencedInstanceError, ValueError]
+
+
 def test_the_death_of_the_background_thread(kafka: Kafka) -> None:
     """All waiting calls raise, no thread hangs, and the block raises the error."""
     here = Harness(kafka)
