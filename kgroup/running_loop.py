@@ -45,15 +45,18 @@ _PACKAGES: Final = {"asyncio": "kgroup.aio", "trio": "kgroup"}
 
 
 def running_library() -> str | None:
-    """``trio``, ``asyncio``, or None where no event loop of them runs."""
-    if trio.lowlevel.in_trio_run():
+    """``trio``, ``asyncio``, or None where no event loop of them runs.
+
+    One may be a guest of the other, in the same thread: then it is the one whose task runs now.
+    """
+    if trio.lowlevel.in_trio_task():
         return "trio"
     # A program whose asyncio loop runs has imported asyncio; others need not.
     if (asyncio := sys.modules.get("asyncio")) is not None:
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             return "asyncio"
-    return None
+    return "trio" if trio.lowlevel.in_trio_run() else None
 
 
 def replaced_modules() -> str:

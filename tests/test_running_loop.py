@@ -6,14 +6,16 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 import trio
 
 import kgroup
 from kgroup import aio, threaded
+from kgroup.functions import is_program_error
 from kgroup.retry_policy import is_retried
-from kgroup.running_loop import called_library, wrong_loop
+from kgroup.running_loop import called_library, running_library, wrong_loop
 
 
 @pytest.mark.parametrize("kind", [kgroup.ConsumerGroup, aio.ConsumerGroup, threaded.ConsumerGroup])
@@ -111,6 +113,31 @@ OF_TRIO = [
     _event_of_trio,
     _thread_of_trio,
 ]
+
+
+def test_trio_as_a_guest_of_asyncio() -> None:
+    """Each library's task is known as its own, and a cancellation of asyncio as one."""
+
+    async def in_trio() -> str | None:
+        here = running_library()
+        assert is_program_error(asyncio.CancelledError())
+        await trio.lowlevel.checkpoint()
+        assert running_library() == here
+        return here
+
+    async def in_asyncio() -> None:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        trio.lowlevel.start_guest_run(
+            in_trio,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=done.set_result,
+        )
+        assert running_library() == "asyncio"  # trio's run has begun, and goes on in between
+        assert not is_program_error(asyncio.CancelledError())
+        assert (await done).unwrap() == "trio"
+
+    asyncio.run(in_asyncio())
 
 
 async def _said(fn: Callable[[], Awaitable[None]]) -> tuple[str | None, bool, str]:
