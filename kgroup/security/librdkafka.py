@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kgroup.security.pem import is_pem
+from kgroup.security.pem import is_pem, text_of
 from kgroup.security.settings import Security, TlsVersion
 from kgroup.security.ssl_contexts import system_authorities
 
@@ -38,7 +38,8 @@ def _tls(security: Security) -> dict[str, str]:
     # The wheel of confluent-kafka looks for the system's authorities elsewhere than Python does.
     if (ca := security.ca or system_authorities()) is not None:
         settings["ssl.ca.pem" if is_pem(ca) else "ssl.ca.location"] = ca
-    if (certificate := security.certificate) is not None:
+    if security.certificate is not None:
+        certificate = text_of(security.certificate)
         key = certificate if security.key is None else security.key.reveal()
         settings[_place("certificate", certificate)] = certificate
         settings[_place("key", key)] = key

@@ -27,7 +27,7 @@ from kgroup import bounds
 from kgroup.errors import ConfigError
 from kgroup.init_hints import typed_init
 from kgroup.security.credentials import EXTENSIONS, SECRET, Token
-from kgroup.security.pem import PLACE, load_authorities, place
+from kgroup.security.pem import PLACE, authorities_place, load_authorities
 from kgroup.security.secret import Secret, sealed, secret, without_locals
 
 MOST_BYTES: Final = 1024 * 1024
@@ -54,10 +54,15 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Follow none: the response is an error then."""
 
 
-def _new_opener(ca: str | None) -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(
-        _NoRedirect(), urllib.request.HTTPSHandler(context=_context(ca))
-    )
+def _new_opener(endpoint: str, ca: str | None) -> urllib.request.OpenerDirector:
+    handlers: list[urllib.request.BaseHandler] = [
+        _NoRedirect(),
+        urllib.request.HTTPSHandler(context=_context(ca)),
+    ]
+    if urllib.parse.urlsplit(endpoint).scheme == "http":
+        # A proxy of the environment would get the secret in plain text.
+        handlers.append(urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(*handlers)
 
 
 def _is_endpoint(value: object) -> bool:
@@ -100,7 +105,7 @@ class OidcClientCredentials:
     client_id: str = attrs.field(validator=bounds.text())
     client_secret: Secret = attrs.field(converter=secret, validator=SECRET)
     scope: str | None = attrs.field(default=None, validator=bounds.optional(bounds.text()))
-    ca: str | None = attrs.field(default=None, converter=place, validator=PLACE)
+    ca: str | None = attrs.field(default=None, converter=authorities_place, validator=PLACE)
     extensions: Mapping[str, str] = attrs.field(factory=dict, validator=EXTENSIONS, hash=False)
     url_encode: bool = attrs.field(default=False, validator=bounds.flag())
     timeout: float = attrs.field(default=10.0, validator=bounds.number(0.1, 60.0))
@@ -108,7 +113,7 @@ class OidcClientCredentials:
 
     def __attrs_post_init__(self) -> None:
         """Read the authorities, once the settings have been checked."""
-        object.__setattr__(self, "_opener", _new_opener(self.ca))
+        object.__setattr__(self, "_opener", _new_opener(self.token_endpoint, self.ca))
 
     @without_locals()
     def __call__(self) -> Token:

@@ -12,7 +12,9 @@ from kgroup.errors import ConfigError
 from kgroup.security.secret import Secret, encodable, secret
 
 _BEGINNING: Final = "-----BEGIN "
-
+_PRIVATE_KEY: Final = re.compile(
+    r"-----BEGIN (?P<kind>[A-Z0-9 ]*PRIVATE KEY)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL
+)
 
 _LONGEST_MARK: Final = 32
 _FORMS: Final = (
@@ -48,6 +50,23 @@ def place(value: str | Path | None) -> str | None:
     return str(value) if isinstance(value, Path) else value
 
 
+def authorities_place(value: str | Path | Secret | None) -> str | None:
+    """A converter: as `place`. Private keys in a text of all certificates are left out."""
+    if isinstance(value, Secret) and value.usable:
+        return _PRIVATE_KEY.sub("", value.reveal())
+    return str(value) if isinstance(value, Path) else value  # type: ignore[return-value] # refused
+
+
+def certificate_place(value: str | Path | Secret | None) -> str | Secret | None:
+    """A converter: as `place`, of a text that is secret if it has the private key too."""
+    return str(value) if isinstance(value, Path) else value
+
+
+def text_of(value: str | Secret) -> str:
+    """The path or the text of a certificate, which is secret if it has the private key too."""
+    return value.reveal() if isinstance(value, Secret) else value
+
+
 def secret_place(value: str | Path | Secret | None) -> Secret | None:
     """A converter: a path, or a text that is secret because it may be a key."""
     found: Secret | None = secret(str(value) if isinstance(value, Path) else value)
@@ -69,6 +88,9 @@ FILE: Final = bounds.optional(bounds.Bound(_can_be_read, "it must be the path of
 PLACE: Final = bounds.optional(bounds.Bound(_can_be_read, _PLACE))
 SECRET_PLACE: Final = bounds.optional(
     bounds.Bound(lambda value: value.usable and _can_be_read(value.reveal()), _PLACE)
+)
+CERTIFICATE_PLACE: Final = bounds.optional(
+    bounds.Bound(lambda value: _can_be_read(text_of(value)), _PLACE)
 )
 
 
@@ -93,6 +115,6 @@ def load_authorities(context: ssl.SSLContext, ca: str | None) -> None:
         raise ConfigError("ca", brief(ca), f"no certificates can be read: {why}") from None
 
 
-def brief(given: str) -> str:
+def brief(given: str | Secret) -> str | Secret:
     """What an error shows of a setting."""
-    return "<text in PEM>" if is_pem(given) else given
+    return "<text in PEM>" if isinstance(given, str) and is_pem(given) else given

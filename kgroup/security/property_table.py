@@ -18,6 +18,7 @@ from typing import Any, Final, final
 import attrs
 
 from kgroup.security.other_logins import KERBEROS
+from kgroup.security.secret import secret_if_private
 
 _MODULE: Final = "org.apache.kafka.clients.consumer."
 _ASSIGNORS: Final = {
@@ -128,9 +129,14 @@ def offset_reset(text: str) -> str:
     return _RESETS[text.strip().lower()]
 
 
-def authorities(text: str) -> str | None:
+def authorities(text: str) -> Any:
     """A place of certificate authorities; ``probe`` is librdkafka's word for the system's."""
-    return None if text.strip() == "probe" else text.strip()
+    return None if text.strip() == "probe" else maybe_private(text)
+
+
+def maybe_private(text: str) -> Any:
+    """A certificate or a URL, which is a secret if it has a private key or a user."""
+    return secret_if_private(text.strip())
 
 
 def only(*values: str) -> Callable[[str], Any]:
@@ -279,15 +285,16 @@ _SECRET_OPTIONS: Final = frozenset(
 
 SECURITY: Final = (
     _set(PropertyKind.SECURITY, "security.protocol", "security.protocol", "protocol"),
-    _set(PropertyKind.SECURITY, "ssl.truststore.certificates", "ssl.ca.pem", "ca"),
+    _set(PropertyKind.SECURITY, "ssl.truststore.certificates", "ssl.ca.pem", "ca", maybe_private),
     _set(PropertyKind.SECURITY, None, "ssl.ca.location", "ca", authorities),
     _set(
         PropertyKind.SECURITY,
         "ssl.keystore.certificate.chain",
         "ssl.certificate.pem",
         "certificate",
+        maybe_private,
     ),
-    _set(PropertyKind.SECURITY, None, "ssl.certificate.location", "certificate"),
+    _set(PropertyKind.SECURITY, None, "ssl.certificate.location", "certificate", maybe_private),
     _set(PropertyKind.SECURITY, "ssl.keystore.key", "ssl.key.pem", "key", secret=True),
     _set(PropertyKind.SECURITY, None, "ssl.key.location", "key"),
     _set(
@@ -307,14 +314,14 @@ SECURITY: Final = (
     *(
         _set(PropertyKind.TOKEN, java, names, field, read, secret=secret, without="token")
         for java, names, field, read, secret in (
-            (_ENDPOINT, _ENDPOINT, "token_endpoint", str.strip, False),
+            (_ENDPOINT, _ENDPOINT, "token_endpoint", maybe_private, False),
             (f"{_CREDENTIALS}client.id", _IDS, "client_id", str, False),
             (f"{_CREDENTIALS}client.secret", _SECRETS, "client_secret", str, True),
             ("sasl.oauthbearer.scope", "sasl.oauthbearer.scope", "scope", str.strip, False),
             ("sasl.oauthbearer.header.urlencode", "", "url_encode", boolean, False),
             (None, "sasl.oauthbearer.extensions", "extensions", extensions, False),
             (None, "https.ca.location", "ca", authorities, False),
-            (None, "https.ca.pem", "ca", str.strip, False),
+            (None, "https.ca.pem", "ca", maybe_private, False),
         )
     ),
     *(
@@ -329,7 +336,13 @@ SECURITY: Final = (
     _set(PropertyKind.STORE, "sasl.jaas.config", "", "jaas", secret=True),
     _set(PropertyKind.STORE, "ssl.truststore.location", "", "truststore"),
     _set(PropertyKind.STORE, "ssl.truststore.type", "", "truststore_type"),
-    _set(PropertyKind.STORE, "ssl.keystore.location", "ssl.keystore.location", "keystore"),
+    _set(
+        PropertyKind.STORE,
+        "ssl.keystore.location",
+        "ssl.keystore.location",
+        "keystore",
+        maybe_private,
+    ),
     _set(PropertyKind.STORE, "ssl.keystore.type", "", "keystore_type"),
     _fixed(
         None,

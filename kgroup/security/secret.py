@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hmac
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ _MAY_WAIT: Final = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYN
 _OF_LOGINS: Final = ("kgroup.wire.", "kgroup.security.", "trio.", "kgroup.broker.memory_pipe")
 """The modules whose coroutines have secrets in their variables while a connection logs in; the pipe
 in memory is a network of tests."""
+_PRIVATE: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----|://[^/?#\s]*@")
+"""In a text with a private key in PEM, and in a URL with a user, who may have a password."""
 
 
 @final
@@ -94,11 +97,17 @@ def secret(value: Any) -> Any:
     return value if value is None or isinstance(value, Secret) else Secret(value)
 
 
+def secret_if_private(value: Any) -> Any:
+    """A converter: a text with a private key or a user's URL as a `Secret`, all else as it is."""
+    return Secret(value) if isinstance(value, str) and _PRIVATE.search(value) else value
+
+
 def sealed(*names: str) -> Callable[[type[T]], type[T]]:
     """A decorator of attrs classes: these arguments are secrets before ``__init__`` is called.
 
-    So are those that the class does not have, because they may be secrets by another name.
-    Otherwise a refusal's traceback would show them among the local variables of ``__init__``.
+    So are those that the class does not have, because they may be secrets by another name, and
+    each text with a private key or a user's URL. Otherwise a refusal's traceback would show them
+    among the local variables of ``__init__``.
     """
 
     def seal(value: Any) -> Any:
@@ -110,10 +119,15 @@ def sealed(*names: str) -> Callable[[type[T]], type[T]]:
 
         @functools.wraps(init)
         def sealing(self: T, *args: Any, **kwargs: Any) -> None:
-            for name in kwargs.keys() - set(fields) | kwargs.keys() & set(names):
-                kwargs[name] = seal(kwargs[name])
+            secrets = kwargs.keys() - set(fields) | kwargs.keys() & set(names)
+            kwargs = {
+                name: seal(value) if name in secrets else secret_if_private(value)
+                for name, value in kwargs.items()
+            }
             args = tuple(
-                seal(value) if fields[number : number + 1] and fields[number] in names else value
+                seal(value)
+                if fields[number : number + 1] and fields[number] in names
+                else secret_if_private(value)
                 for number, value in enumerate(args)
             )
             init(self, *args, **kwargs)

@@ -24,7 +24,14 @@ from kgroup.security.credentials import (
     TokenProvider,
 )
 from kgroup.security.other_logins import instead_of
-from kgroup.security.pem import PLACE, SECRET_PLACE, place, secret_place
+from kgroup.security.pem import (
+    CERTIFICATE_PLACE,
+    PLACE,
+    SECRET_PLACE,
+    authorities_place,
+    certificate_place,
+    secret_place,
+)
 from kgroup.security.properties import Properties, PropertySource
 from kgroup.security.secret import Secret, sealed, secret
 from kgroup.security.setting_names import names_checked
@@ -112,7 +119,7 @@ class Security:
         certificate: the client's certificate with its chain, for brokers that ask for one: a file
             of PEM, or PEM itself.
         key: the private key of the certificate: a file of PEM, or PEM itself. None means that the
-            file of the certificate has it.
+            file or the text of the certificate has it; such a text is a secret then.
         key_password: the password of the key.
         check_hostname: whether the broker's certificate must name the host that was connected to.
             If it need not, any certificate of a trusted authority passes for every broker.
@@ -134,8 +141,10 @@ class Security:
         converter=_protocol,
         validator=bounds.one_of(SecurityProtocol),
     )
-    ca: str | None = attrs.field(default=None, converter=place, validator=PLACE)
-    certificate: str | None = attrs.field(default=None, converter=place, validator=PLACE)
+    ca: str | None = attrs.field(default=None, converter=authorities_place, validator=PLACE)
+    certificate: str | Secret | None = attrs.field(
+        default=None, converter=certificate_place, validator=CERTIFICATE_PLACE
+    )
     key: Secret | None = attrs.field(default=None, converter=secret_place, validator=SECRET_PLACE)
     key_password: Secret | None = attrs.field(
         default=None, converter=secret, validator=bounds.optional(SECRET)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import final
 
 from kgroup.errors import ConfigError
-from kgroup.security.pem import is_pem
+from kgroup.security.pem import is_pem, text_of
 from kgroup.security.settings import Security
 from kgroup.security.ssl_contexts import client_context
 
@@ -69,7 +69,7 @@ class RenewedFiles:
 
 def _files_of(security: Security) -> list[Path]:
     key = "" if security.key is None else security.key.reveal()
-    places = (security.ca or "", security.certificate or "", key)
+    places = (security.ca or "", text_of(security.certificate or ""), key)
     return [Path(one) for one in places if one and not is_pem(one)]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kgroup.errors import ConfigError
-from kgroup.security.pem import brief, is_pem, load_authorities, why_unreadable
+from kgroup.security.pem import brief, is_pem, load_authorities, text_of, why_unreadable
 from kgroup.security.secret import Secret, without_locals
 from kgroup.security.settings import Security, TlsVersion
 
@@ -51,7 +51,10 @@ def system_authorities() -> str | None:
 
 @without_locals()
 def _load_certificate(
-    context: ssl.SSLContext, certificate: str, key: Secret | None, password: Secret | None
+    context: ssl.SSLContext,
+    certificate: str | Secret,
+    key: Secret | None,
+    password: Secret | None,
 ) -> None:
     asked = False
 
@@ -87,12 +90,12 @@ def _load_certificate(
 
 
 @contextmanager
-def _as_files(certificate: str, key: Secret | None) -> Iterator[tuple[str, str | None]]:
+def _as_files(certificate: str | Secret, key: Secret | None) -> Iterator[tuple[str, str | None]]:
     """Their paths; or those of files with these texts, which OpenSSL's Python interface demands."""
-    as_text = is_pem(certificate)
+    as_text = is_pem(text_of(certificate))
     if not as_text and (key is None or not is_pem(key.reveal())):
         # Nothing is written then: there may be no folder that can be written.
-        yield certificate, None if key is None else key.reveal()
+        yield text_of(certificate), None if key is None else key.reveal()
         return
     try:
         folder = tempfile.TemporaryDirectory(prefix="kgroup-")
@@ -100,7 +103,7 @@ def _as_files(certificate: str, key: Secret | None) -> Iterator[tuple[str, str |
         raise _not_written(certificate, key, error) from None
     with folder as path:
         try:
-            chain = _as_file(certificate, Path(path) / "certificate.pem")
+            chain = _as_file(text_of(certificate), Path(path) / "certificate.pem")
             private = None if key is None else _as_file(key.reveal(), Path(path) / "key.pem")
         except OSError as error:
             raise _not_written(certificate, key, error) from None
@@ -115,8 +118,8 @@ def _as_file(place: str, file: Path) -> str:
     return str(file)
 
 
-def _not_written(certificate: str, key: Secret | None, error: OSError) -> ConfigError:
-    as_text = is_pem(certificate)
+def _not_written(certificate: str | Secret, key: Secret | None, error: OSError) -> ConfigError:
+    as_text = is_pem(text_of(certificate))
     return ConfigError(
         "certificate" if as_text else "key",
         brief(certificate) if as_text else key,

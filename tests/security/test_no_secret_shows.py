@@ -18,6 +18,7 @@ from kgroup.errors import ConfigError, KgroupError
 from kgroup.records.librdkafka_settings import consumer_settings
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.jaas import parse_jaas
+from kgroup.security.oidc import OidcClientCredentials
 from kgroup.security.properties import Properties
 from kgroup.security.settings import Security
 from kgroup.spark.reader_settings import ReaderSettings
@@ -25,6 +26,7 @@ from tests.security.frames import frames
 
 WORD: Final = "hunter2"
 KEY: Final = f"-----BEGIN PRIVATE KEY-----\n{WORD}\n-----END PRIVATE KEY-----"
+BOTH: Final = f"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n{KEY}"
 LOGIN: Final = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
 JAAS: Final = f'a.PlainLoginModule required username="alice" password="{WORD}";'
 TOKENS: Final = {
@@ -65,6 +67,10 @@ VALUES: Final[tuple[Callable[[], object], ...]] = (
     lambda: Security.from_properties({**LOGIN, **TOKENS}),
     lambda: Security.from_properties({**LOGIN, **TOKENS}).token,
     lambda: parse_jaas(JAAS),
+    lambda: Security(protocol="SSL", certificate=BOTH),
+    lambda: Security(protocol="SSL", ca=BOTH),
+    lambda: Security.from_properties({"security.protocol": "SSL", "ssl.certificate.pem": BOTH}),
+    lambda: Security.from_properties({"security.protocol": "SSL", "ssl.ca.pem": BOTH}),
 )
 
 
@@ -99,6 +105,10 @@ def test_no_value_shows_a_secret(make: Callable[[], object]) -> None:
         {**TOKENS, "sasl.oauthbearer.client.secret": f"not-{WORD}"},
         {**TOKENS, "sasl.jaas.config": f'OAuthBearerLoginModule required secret="{WORD}";'},
         {**TOKENS, "sasl.oauthbearer.token.endpoint.url": None},
+        {**TOKENS, "sasl.oauthbearer.token.endpoint.url": f"https://a:{WORD}@localhost/token"},
+        {"security.protocol": "PLAINTEXT", "ssl.certificate.location": BOTH},
+        {"ssl.keystore.location": BOTH},
+        {"ssl.certificate.location": BOTH, "ssl.ca.pem": BOTH, "sasl.jaas.config": "x"},
         {"ssl.key.password": [WORD]},
         {"session.timeout.ms": "x"},
         {"session.timeout.ms": "0"},
@@ -141,6 +151,10 @@ def test_no_refusal_shows_a_secret(
         lambda word: Credentials(username="", password=word),
         lambda word: Token(word, -1.0),
         lambda word: Token(f"{word} ", 1.0),
+        lambda _: Security(protocol="PLAINTEXT", certificate=BOTH, ca=BOTH),
+        lambda word: OidcClientCredentials(
+            token_endpoint=f"https://a:{word}@localhost", client_id="a", client_secret=word
+        ),
     ],
 )
 def test_no_refused_value_shows_a_secret(make: Callable[[str], object]) -> None:

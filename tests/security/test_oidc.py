@@ -62,6 +62,17 @@ def test_without_a_lifetime_the_tokens_own_claim_counts() -> None:
         assert client(url)().expires_at == 7e9
 
 
+def test_a_proxy_does_not_get_the_secret_in_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's proxies are not used for a provider on this machine without TLS."""
+    body = json.dumps({"access_token": "x", "expires_in": 5}).encode()
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with provider(200, body) as url:
+        assert client(url)().value.reveal() == "x"
+    assert len(Provider.seen) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [

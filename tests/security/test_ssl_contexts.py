@@ -9,6 +9,7 @@ import pytest
 import trustme
 
 from kgroup.errors import ConfigError
+from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.settings import Security
 from kgroup.security.ssl_context_cache import SslContexts
 from kgroup.security.ssl_contexts import client_context
@@ -58,6 +59,16 @@ def test_texts_without_a_temporary_folder(
         client_context(security)
     assert str(refused.value).startswith("key=" if key_only else "certificate=")
     assert "PRIVATE KEY" not in str(refused.value)
+
+
+def test_a_text_with_certificate_and_key_is_enough(issued: trustme.LeafCert) -> None:
+    """It is a certificate with its key to Python and to librdkafka; authorities lose the key."""
+    text = issued.private_key_and_cert_chain_pem.bytes().decode()
+    security = Security(protocol="SSL", certificate=text, ca=text)
+    client_context(security)
+    settings = librdkafka_settings(security)
+    assert settings["ssl.certificate.pem"] == settings["ssl.key.pem"] == text
+    assert settings["ssl.ca.pem"].strip() == issued.cert_chain_pems[0].bytes().decode().strip()
 
 
 def test_a_renewed_certificate_waits_for_a_temporary_folder(
