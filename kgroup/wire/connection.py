@@ -154,6 +154,7 @@ class Connection:
         """
         name = broker or f"{host}:{port}"
         version = SUPPORTED_REQUESTS[_NEGOTIATION].highest
+        refused: LoginRejectedError | None = None
         with trio.move_on_after(timeout) as waiting:
             while True:
                 step, hint = "no connection to", _no_hint
@@ -197,7 +198,7 @@ class Connection:
                     left = trio.current_effective_deadline() - trio.current_time()
                     if not login_again or left < LOGIN_WAIT:
                         raise rejected.error from rejected
-                    login_again = False
+                    login_again, refused = False, rejected
                     await trio.sleep(LOGIN_WAIT)
                     continue
                 except BaseException as error:
@@ -209,6 +210,9 @@ class Connection:
                         raise
                 # Some brokers close the connection if they do not know the version.
                 version = SUPPORTED_REQUESTS[_NEGOTIATION].lowest
+        if refused is not None:
+            # Brokers delay a refusal, so that there may never be time for a second one.
+            raise refused.error from refused
         raise RequestTimeoutError(f"{step} {name} within {timeout:.3g} s", hint=hint())
 
     @property

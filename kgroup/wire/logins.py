@@ -28,7 +28,7 @@ import math
 import time
 from collections.abc import Callable
 from typing import Any, Final, final
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -326,12 +326,15 @@ def _time_of_day() -> float:
     return time.time()
 
 
-_LOGINS: Final = trio.lowlevel.RunVar[WeakKeyDictionary[Security, Logins]]("kgroup_logins")
+_LOGINS: Final = trio.lowlevel.RunVar[WeakValueDictionary[Security, Logins]]("kgroup_logins")
+"""INVARIANT: for equal settings there is one for as long as anything uses it, also if the settings
+that it was made for are gone. No task would keep the token of a second one fresh."""
 
 
 def logins_of(security: Security, compute: Callable[[], Compute]) -> Logins:
     """Those of this event loop for such settings; `compute` is used if they are the first."""
-    known = loop_local(_LOGINS, WeakKeyDictionary)
-    if security not in known:
-        known[security] = Logins(security, compute)
-    return known[security]
+    known = loop_local(_LOGINS, WeakValueDictionary)
+    logins = known.get(security)
+    if logins is None:
+        logins = known[security] = Logins(security, compute)
+    return logins

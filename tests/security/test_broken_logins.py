@@ -519,7 +519,8 @@ def consumers(monkeypatch: pytest.MonkeyPatch) -> Errors:
         async with source:
             with kept(errors):
                 if security.dynamic:
-                    await logins_of(security, lambda: compute_inline).for_new_connection()
+                    logins = logins_of(security, lambda: compute_inline)  # as a group keeps them
+                    await logins.for_new_connection()
                 source.prepare(["t"])
                 source.assign(1, {partition: 0})
                 source.open(1, [partition])

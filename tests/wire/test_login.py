@@ -225,6 +225,22 @@ async def test_a_refused_login_is_tried_once_more(
     assert round(seen[1][0] - seen[0][0]) == 1
 
 
+async def test_a_refusal_counts_if_there_is_no_time_for_another_one(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """A broker may delay each refusal; the error is the first one, and no time-out."""
+
+    async def refuse_late(peer: Peer) -> None:
+        await peer.negotiate()
+        await trio.sleep(6)
+        await login(peer, **REFUSED)
+
+    connection = connected(ScriptedBroker(nursery, refuse_late, refuse_late))
+    with pytest.raises(AuthenticationError, match="Authentication failed"):
+        await beat(connection)
+    assert trio.current_time() == 10
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
 async def test_a_broker_that_repeats_the_secret(
     autojump_clock: MockClock, nursery: trio.Nursery, mechanism: str

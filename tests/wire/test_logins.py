@@ -321,6 +321,18 @@ async def test_logins_of_settings_that_are_gone_are_forgotten() -> None:
     assert len(_LOGINS.get()) == 0
 
 
+async def test_logins_outlive_the_settings_that_they_were_made_for() -> None:
+    """A member with equal settings keeps them once the first member's settings are gone."""
+    one, same = (
+        Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", credentials=with_nothing)
+        for _ in range(2)
+    )
+    shared = logins_of(one, lambda: compute_inline)
+    del one
+    gc.collect()
+    assert logins_of(same, lambda: compute_inline) is shared
+
+
 def with_nothing() -> Credentials:
     """A function for user name and password."""
     return Credentials("alice", "secret")
