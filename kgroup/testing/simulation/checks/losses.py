@@ -246,7 +246,11 @@ class Losses(Check):
         for partition, end in sorted(entry.ends.items()):
             if partition.topic not in topics:
                 continue
-            upto = self._log(entry.group_id, partition).upto
+            log = self._log(entry.group_id, partition)
+            committed = entry.committed.get(partition, 0)
+            if self.views.programs.has_old_commit(entry.group_id, partition):
+                log.skip_to(committed)  # no record after it may have shown where its reader began
+            upto = log.upto
             if upto < end:
                 self.report(
                     entry.at,
@@ -255,7 +259,6 @@ class Losses(Check):
                     partition=partition,
                     offset=upto,
                 )
-            committed = entry.committed.get(partition, 0)
             sought = self._sought_to.get((entry.group_id, partition), 0)
             if self._needs_no_commits(entry.group_id):
                 continue

@@ -150,3 +150,17 @@ def test_a_partition_deleted_during_a_rebalance_may_be_assigned() -> None:
             story.create_again(1)
         story.group("Stable", topics={"orders": 1})
         assert len(story.broken(Assignments)) == faults
+
+
+def test_an_older_ones_commit_may_be_where_the_new_log_ends() -> None:
+    """What lies before that commit is excused although no batch follows it; what follows is not."""
+    for end, faults in ((9, 0), (10, 2)):
+        story = recreated()
+        story.process("a", P0, 5, 9, creation=1)
+        story.commit("a", P0, 9)
+        story.end("a")
+        story.end("b")
+        story.rebalance({"a": [P0], "b": [P1]})
+        story.end_workload()
+        story.settle({P0: end, P1: 0})
+        assert len(broken(story)) == faults
