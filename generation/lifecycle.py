@@ -252,7 +252,7 @@ class Lifecycle:
             self.lease.revoke()
             # Who cancels the group wishes that its work does not finish.
             unwished = end.cause is not Cause.CANCELLED
-            self.cut_short = drained and unwished and self._working > 0
+            self.cut_short = drained and unwished and self._is_working
         self._member.source.revoke(self.membership.epoch)
         self._lease_changed.notify()
         self.ending.set()
@@ -326,7 +326,7 @@ class Lifecycle:
                 await self._serve(when_done, ())
             await self._until_no_work()  # some may have begun meanwhile
         if self.state is State.DRAINING:  # no loss has ended it, of which `end` takes note
-            self.cut_short = self._working > 0
+            self.cut_short = self._is_working
         self._finish()
 
     async def _until_no_work(self) -> None:

@@ -412,9 +412,10 @@ class GenerationEnded(Event):
 
     Attributes:
         end: why it ended.
-        cut_short: whether functions were still running when the drain ended, at its deadline or
-            because the partitions were lost in it. Tasks were then cancelled; threads cannot be,
-            and run on. A cancellation of the group does not count.
+        cut_short: whether work was still running when the drain ended, at its deadline or because
+            the partitions were lost in it. Tasks were then cancelled; threads cannot be, nor the
+            body of the program's loop outside of ``Generation.scope``, and run on. A cancellation
+            of the group does not count.
         seconds: the time from the beginning of the end until the last task had ended. Unless the
             partitions were lost, this is how long the drain took. In a rebalance, the group's other
             members wait for the longest drain; while a member drains for a cause of its own, such
@@ -434,7 +435,7 @@ class GenerationEnded(Event):
     def message(self) -> str:
         """See ``Event``."""
         lost = "" if self.end.can_commit else ", and its partitions are lost"
-        cut = "; functions were still running when its drain ended" if self.cut_short else ""
+        cut = "; its work was still running when its drain ended" if self.cut_short else ""
         return f"generation ended{lost} ({self.end}){cut}{self._duration()}"
 
     def _duration(self) -> str:

@@ -66,8 +66,8 @@ class GroupStatus:
         without_generation: the time since the last generation began to end, or since the group was
             entered; 0 while a generation runs.
         was_assigned: whether the program has ever received a generation.
-        cut_short: whether functions of the last generation were still running when its drain ended;
-            False again once the member begins to join the next one.
+        cut_short: whether work of the last generation was still running when its drain ended; False
+            again once the member begins to join the next one.
         lost: whether the last generation lost its partitions, so that nothing more could be
             committed; False again at the same time.
         leave_unconfirmed: whether the coordinator has not confirmed that the member has left, as it
@@ -129,7 +129,7 @@ class StatusRecorder:
         started_at: when the program received its last generation, or None.
         without_generation_since: since when there has been none, or None while one runs.
         joined: whether the last JoinGroup was answered.
-        cut_short: whether functions of the last generation were running when its drain ended.
+        cut_short: whether work of the last generation was running when its drain ended.
         lost: whether the last generation lost its partitions.
         leave_unconfirmed: whether the coordinator has not confirmed that the member has left.
     """

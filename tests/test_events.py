@@ -248,7 +248,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         GenerationEnded,
         {"end": End(Cause.REBALANCE), "cut_short": True},
         WARNING,
-        "generation ended (rebalance); functions were still running when its drain ended",
+        "generation ended (rebalance); its work was still running when its drain ended",
     ),
     (
         GenerationEnded,
@@ -273,7 +273,7 @@ EVENTS: Final[list[tuple[type[Event], dict[str, Any], int, str]]] = [
         {"end": End(Cause.REBALANCE), "cut_short": True, "seconds": 25.0},
         WARNING,
         (
-            "generation ended (rebalance); functions were still running when its drain ended; its"
+            "generation ended (rebalance); its work was still running when its drain ended; its"
             " drain took 25.0 s"
         ),
     ),

@@ -241,6 +241,21 @@ async def test_a_drain_has_one_deadline(autojump_clock: MockClock, running: Life
 
 
 @pytest.mark.parametrize("lost", [False, True])
+async def test_a_body_that_still_works_is_cut_short(
+    autojump_clock: MockClock, running: Life, lost: bool
+) -> None:
+    """The body of the loop counts as work, at the deadline and at a loss in the drain."""
+    life = running.life
+    life.hold_body()
+    life.end(REBALANCE)
+    await trio.sleep(1)
+    if lost:
+        life.end(LOSS)
+    await life.ended.wait()
+    assert life.cut_short
+
+
+@pytest.mark.parametrize("lost", [False, True])
 async def test_how_long_the_end_took(autojump_clock: MockClock, running: Life, lost: bool) -> None:
     """It lasts from the first end until the last task has ended, also if a loss came between."""
 
