@@ -123,6 +123,7 @@ class HandedOut(HistoryEntry):
 
     Attributes:
         left_out: the offsets between the two that are not in the batch.
+        misplaced: the offsets in the batch that are not after all those before them.
         creation: the creation of the topic that the records belong to.
     """
 
@@ -136,6 +137,7 @@ class HandedOut(HistoryEntry):
     first: int
     next_offset: int
     left_out: tuple[int, ...] = ()
+    misplaced: tuple[int, ...] = attrs.field(default=(), repr=False)
     creation: int = 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, final
 
 import trio
@@ -110,6 +111,7 @@ class MemberObserver:
             first=first,
             next_offset=batch.next_offset,
             left_out=_left_out(first, batch),
+            misplaced=_misplaced(batch),
             creation=self._creation_of(batch.messages[0]),
         )
 
@@ -344,10 +346,15 @@ _API: Final[dict[type, str]] = {}
 
 def _left_out(first: int, batch: Batch) -> tuple[int, ...]:
     """The offsets within a batch's range that the batch does not have."""
-    if batch.next_offset - first == len(batch):
-        return ()
     there = {message.offset() for message in batch.messages}
     return tuple(one for one in range(first, batch.next_offset) if one not in there)
+
+
+def _misplaced(batch: Batch) -> tuple[int, ...]:
+    """The offsets in a batch that are not after all those before them."""
+    offsets = [message.offset() for message in batch.messages]
+    highest = accumulate(offsets, max)
+    return tuple(one for one, before in zip(offsets[1:], highest, strict=False) if one <= before)
 
 
 def _process_of(client_host: str) -> str:

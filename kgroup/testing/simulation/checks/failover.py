@@ -7,9 +7,15 @@ from typing import ClassVar, final
 
 from kgroup.broker.groups.responses import OffsetsFetched
 from kgroup.error_codes import ErrorCode
+from kgroup.events import Committed
 from kgroup.testing.simulation.checks.base import Check, EntryHandler
 from kgroup.testing.simulation.checks.views import Kind
-from kgroup.testing.simulation.history import CoordinatorMoved, FinalGroupState, RequestHandled
+from kgroup.testing.simulation.history import (
+    CoordinatorMoved,
+    EventReported,
+    FinalGroupState,
+    RequestHandled,
+)
 from kgroup.types import TopicPartition
 
 
@@ -19,17 +25,33 @@ class Failover(Check):
 
     number: ClassVar[int] = 9
     invariant: ClassVar[str] = (
-        "A commit that was acknowledged survives every failover of the coordinator."
+        "A commit that was acknowledged was accepted by a coordinator, and survives every failover."
     )
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
         return {
+            Committed: self._committed,
             CoordinatorMoved: self._moved,
             FinalGroupState: self._at_the_end,
             "offset_fetch": self._fetched,
         }
+
+    def _committed(self, entry: EventReported) -> None:
+        event = entry.event
+        assert isinstance(event, Committed)
+        for partition, offset in event.offsets.items():
+            if not self.views.programs.was_accepted(
+                event.group_id, event.member_id, partition, offset
+            ):
+                self.report(
+                    entry.at,
+                    f"{entry.process} reported that {partition} was committed at {offset} in"
+                    f" generation {event.generation_id}, which no coordinator has accepted from it",
+                    partition=partition,
+                    offset=offset,
+                )
 
     def _moved(self, entry: CoordinatorMoved) -> None:
         where = f"after the failover to broker {entry.node_id}"

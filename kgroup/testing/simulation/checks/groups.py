@@ -233,6 +233,8 @@ class GroupsView:
             del self.parked[request.member_id]
         if isinstance(entry.response, JoinCompleted):
             self._join_answered(entry.response, parked, entry.at)
+        if getattr(entry.response, "error", None) is ErrorCode.NONE:
+            self.renewed[getattr(entry.response, "member_id", request.member_id)] = entry.at
 
     def _join_answered(self, response: JoinCompleted, joining: RequestHandled, at: float) -> None:
         request = joining.request
@@ -300,5 +302,7 @@ class GroupsView:
         if any(one.error in STALE for one in response.partitions):
             self.refused_at[request.member_id] = entry.at
         accepted = applied(entry)
+        if accepted:
+            self.renewed[request.member_id] = entry.at
         self.commit = Commit(requested, accepted)
         self._groups[request.group_id].applied.update(accepted)

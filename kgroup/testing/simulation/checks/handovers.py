@@ -35,7 +35,8 @@ class Handovers(Check):
         "No member receives a partition before its previous owner has ended its generation or "
         "was evicted. No member is evicted before one of its time-outs is over, and none "
         "becomes part of a generation without joining it. A member that was evicted, or whose "
-        "generation has ended, is handed no records and processes none."
+        "generation has ended, is handed no records. One that was evicted processes none, nor "
+        "does one whose generation ended because all its work was done."
     )
 
     def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
@@ -122,7 +123,18 @@ class Handovers(Check):
 
     def _processed(self, entry: Processed) -> None:
         held = self.views.programs.life(entry.process, entry.life).owners.get(entry.partition)
-        if held is None or held.was_frozen:
+        if held is None:
+            return
+        if held.ended is not None and held.ended.end.can_commit and not held.ended.cut_short:
+            self.report(
+                entry.at,
+                f"{held} processed the record at offset {entry.offset} of {entry.partition} after"
+                " it had reported that all its work was done and its generation had ended",
+                partition=entry.partition,
+                offset=entry.offset,
+            )
+            return
+        if held.was_frozen:
             return  # after a freeze a program learns of it from the next response
         group = self.views.groups[held.group_id]
         if held.member_id not in group.members and held.member_id not in group.replaced:

@@ -148,6 +148,7 @@ class ProgramsView:
         """By group, for each partition the last commit that a program got acknowledged, or a lower
         one that was accepted after it (a program may seek back)."""
         self._accepted_commits: Final[defaultdict[_Log, list[_Accepted]]] = defaultdict(list)
+        self._ever_accepted: Final[defaultdict[_Log, set[_Accepted]]] = defaultdict(set)
         self._old_commits: Final[dict[_Log, int]] = {}
         self.watch_interval = 0.0
         """The longest ``partition_watch_interval`` of any program."""
@@ -185,6 +186,12 @@ class ProgramsView:
     def has_old_commit(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether the last accepted commit is of a generation that `uses_old_positions`."""
         return (group_id, partition) in self._old_commits
+
+    def was_accepted(
+        self, group_id: str, member_id: str, partition: TopicPartition, offset: int
+    ) -> bool:
+        """Whether a coordinator has accepted this commit, also if its topic was deleted since."""
+        return (member_id, offset) in self._ever_accepted[group_id, partition]
 
     @property
     def handlers(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
@@ -315,6 +322,7 @@ class ProgramsView:
         for partition, offset in self._groups.commit.accepted.items():
             key = group_id, partition
             self._accepted_commits[key].append((member_id, offset))
+            self._ever_accepted[key].add((member_id, offset))
             if offset < known.get(partition, -1):
                 known[partition] = offset
             if held is not None and self.uses_old_positions(held, partition):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, final
 
-from kgroup.events import Assigned
+from kgroup.events import Assigned, OffsetReset
 from kgroup.testing.simulation.checks.base import Check, EntryHandler
 from kgroup.testing.simulation.checks.programs import HeldGeneration
 from kgroup.testing.simulation.checks.views import Kind
@@ -17,9 +17,10 @@ _LOG_START = 0
 
 @final
 class StartPositions(Check):
-    """Checks the start position of each owner, and the first record that it gets.
+    """Checks the start position of each owner, and in which order it gets the records.
 
-    A seek counts as a new start.
+    A seek or a reset counts as a new start. Invariant 7 checks that no record is missing between
+    two batches.
     """
 
     number: ClassVar[int] = 6
@@ -27,19 +28,21 @@ class StartPositions(Check):
         "The next owner of a partition starts exactly at the last commit that the coordinator "
         "applied, or at the log's start if there is none, or if the commit is of a topic of that "
         "name that was deleted since; where the program has its own start "
-        "(GroupConfig.starts), exactly there. After a seek, it continues exactly at the offset "
-        "sought."
+        "(GroupConfig.starts), exactly there. After a seek or a reset, it continues exactly at the "
+        "new position; otherwise it gets each record once, in the order of their offsets."
     )
 
-    _begun: dict[tuple[HeldGeneration, TopicPartition], None]
+    _next: dict[tuple[HeldGeneration, TopicPartition], int]
+    """Where each partition continues that has begun."""
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
-        self._begun = {}
+        self._next = {}
         return {
             Assigned: self._assigned,
             SeekCalled: self._sought,
+            OffsetReset: self._reset,
             HandedOut: self._handed_out,
         }
 
@@ -91,13 +94,24 @@ class StartPositions(Check):
     def _sought(self, entry: SeekCalled) -> None:
         held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
         if held is not None:
-            self._begun.pop((held, entry.partition), None)
+            self._next.pop((held, entry.partition), None)
+
+    def _reset(self, entry: EventReported) -> None:
+        event = entry.event
+        assert isinstance(event, OffsetReset)
+        held = self.views.programs.held_generation(entry, event.group_id, event.epoch)
+        if held is not None:
+            self._next.pop((held, event.partition), None)
 
     def _handed_out(self, entry: HandedOut) -> None:
         held = self.views.programs.held_generation(entry, entry.group_id, entry.epoch)
-        if held is None or (held, entry.partition) in self._begun:
+        if held is None:
             return
-        self._begun[held, entry.partition] = None
+        expected = self._next.get((held, entry.partition))
+        self._next[held, entry.partition] = entry.next_offset
+        self._report_disorder(held, entry, expected)
+        if expected is not None:
+            return
         start = held.starts.get(entry.partition)
         if start is None or self._is_first(held, entry, start):
             return
@@ -108,6 +122,22 @@ class StartPositions(Check):
             partition=entry.partition,
             offset=start,
         )
+
+    def _report_disorder(
+        self, held: HeldGeneration, entry: HandedOut, expected: int | None
+    ) -> None:
+        """Report a record that comes again, or after a later one."""
+        again = entry.misplaced[:1]
+        if expected is not None and entry.first < expected:
+            again = (entry.first,)
+        for offset in again:
+            self.report(
+                entry.at,
+                f"{held} got the record at offset {offset} of {entry.partition} again, or after a"
+                " later one, although nothing has sought or reset its position",
+                partition=entry.partition,
+                offset=offset,
+            )
 
     def _is_first(self, held: HeldGeneration, entry: HandedOut, start: int) -> bool:
         """Whether the member could read no record between a start and its first record."""

@@ -417,6 +417,7 @@ class Story:
         upto: int,
         *,
         creation: int | None = None,
+        misplaced: tuple[int, ...] = (),
     ) -> None:
         """A program gets records, by default of the current creation of the topic."""
         self.record(
@@ -430,6 +431,7 @@ class Story:
             partition=partition,
             first=first,
             next_offset=upto,
+            misplaced=misplaced,
             creation=self.creation if creation is None else creation,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kgroup.broker.groups.requests import OffsetFetch
 from kgroup.broker.groups.responses import FetchedGroup, FetchedOffset, OffsetsFetched
 from kgroup.error_codes import ErrorCode
+from kgroup.events import Committed
 from kgroup.testing.simulation.checks.failover import Failover
 from kgroup.testing.simulation.history import TopicChanged
 from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
@@ -73,4 +74,27 @@ def test_the_commits_of_a_deleted_topic_go_with_it() -> None:
     story = worked()
     story.record(TopicChanged, topic="orders", partitions=0)
     story.move({})
+    assert story.broken(Failover) == []
+
+
+def test_a_commit_that_no_coordinator_has_accepted_breaks_it() -> None:
+    """What a member reports as committed must have been accepted, at that very offset."""
+    story = pair()
+    story.send_commit("a", P0, 5, error=ErrorCode.ILLEGAL_GENERATION)
+    story.emit("a", Committed, offsets={P0: 5})
+    story.send_commit("a", P0, 5)
+    story.emit("a", Committed, offsets={P0: 6})
+    assert story.broken(Failover) == [
+        f"a reported that orders-0 was committed at {offset} in generation 1, which no coordinator"
+        " has accepted from it"
+        for offset in (5, 6)
+    ]
+
+
+def test_a_commit_whose_topic_was_deleted_before_its_response_came_was_accepted() -> None:
+    """The response may still be on its way when the commit is deleted with its topic."""
+    story = pair()
+    story.send_commit("a", P0, 5)
+    story.delete()
+    story.emit("a", Committed, offsets={P0: 5})
     assert story.broken(Failover) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kgroup.events import GenerationDraining
 from kgroup.testing.simulation.checks.handovers import Handovers
 from kgroup.testing.simulation.history import ProcessCrashed, ProcessFrozen, ProcessThawed
@@ -226,3 +228,42 @@ def test_a_drain_may_outlast_an_expired_session() -> None:
     story.park_join("b")
     story.group("PreparingRebalance", {"b": [P1]})
     assert story.broken(Handovers) == []
+
+
+@pytest.mark.parametrize("renewal", ["join", "commit"])
+def test_an_eviction_within_the_session_that_no_heartbeat_renewed_breaks_it(renewal: str) -> None:
+    """The answer to a JoinGroup, and a commit that is accepted, renew a session as well."""
+    for waited, faults in ((SESSION - 1, 1), (SESSION + 1, 0)):
+        story = pair()
+        story.wait(2 * SESSION)
+        if renewal == "join":
+            story.end("a")
+            story.end("b")
+            story.rebalance({"a": [P0], "b": [P1]})
+        else:
+            story.send_commit("a", P0, 0)
+        story.wait(waited)
+        story.heartbeat("b")
+        story.group("PreparingRebalance", {"b": [P1]})
+        assert len(story.broken(Handovers)) == faults
+
+
+@pytest.mark.parametrize(
+    ("cause", "cut_short", "faults"),
+    [
+        (Cause.REBALANCE, False, 1),
+        (Cause.REBALANCE, True, 0),
+        (Cause.MEMBERSHIP_LOST, False, 0),
+    ],
+)
+def test_work_after_a_generation_that_was_not_cut_short_breaks_it(
+    cause: Cause,
+    cut_short: bool,
+    faults: int,
+) -> None:
+    """A generation that drains ends after its work; one that is lost, or out of time, may not."""
+    story = pair()
+    story.hand_out("a", P0, 0, 2)
+    story.end("a", cause, cut_short=cut_short)
+    story.process("a", P0, 0, 1)
+    assert len(story.broken(Handovers)) == faults

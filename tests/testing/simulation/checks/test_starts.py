@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.starts import StartPositions
 from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
@@ -66,3 +67,32 @@ def test_a_commit_that_a_failover_lost_is_no_start() -> None:
     story.form({"b": [P0, P1]})
     story.report_assigned("b", start_offsets={P0: 5, P1: 0})
     assert len(story.broken(StartPositions)) == 1
+
+
+def test_a_record_that_comes_again_breaks_it() -> None:
+    """Each batch must begin where the one before ends, or later, even if nothing is committed."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.hand_out("a", P0, 5, 7)
+    assert story.broken(StartPositions) == []
+    story.hand_out("a", P0, 6, 9)
+    (what,) = story.broken(StartPositions)
+    assert "got the record at offset 6 of orders-0 again" in what
+
+
+def test_a_record_that_is_twice_in_a_batch_breaks_it() -> None:
+    """A batch must have its records once, in the order of their offsets."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5, misplaced=(2, 1))
+    (what,) = story.broken(StartPositions)
+    assert "got the record at offset 2 of orders-0 again, or after a later one" in what
+
+
+@pytest.mark.parametrize(("first", "faults"), [(1, 1), (2, 0), (3, 1)])
+def test_after_a_reset_the_first_record_is_the_one_there(first: int, faults: int) -> None:
+    """A generation that has read continues exactly where its position was reset to."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.emit("a", OffsetReset, partition=P0, offset=2, reason="", skipped=True)
+    story.hand_out("a", P0, first, 9)
+    assert len(story.broken(StartPositions)) == faults

@@ -86,6 +86,22 @@ CLIENT: Final = (
         new="starts, epochs = dict.fromkeys(assignment, 0), {}",
     ),
     Mutation(
+        breaks=6,
+        description="The first record that is fetched comes twice.",
+        module="kgroup.records.memory",
+        old="messages = [LogMessage(reader.partition, record) for record in found.records]",
+        new="messages = [LogMessage(reader.partition, record)"
+        " for record in (*found.records[:1], *found.records)]",
+    ),
+    Mutation(
+        breaks=6,
+        description="The last record of a batch that is put back comes twice.",
+        module="kgroup.records.buffer",
+        old="self._runs.appendleft(_QueuedRun(messages, self.taken_size))",
+        new="self._runs.appendleft(_QueuedRun([*messages, messages[-1]], self.taken_size))",
+        seed=21,
+    ),
+    Mutation(
         breaks=7,
         description="The program commits before it processes.",
         module=_WORKER,
@@ -157,6 +173,14 @@ CLIENT: Final = (
         old=f"{_STORED} if code == _APPLIED}}",
         new=f"{_STORED}}}",
         seed=18,
+    ),
+    Mutation(
+        breaks=9,
+        description="The event of a commit names an offset that is one too high.",
+        module="kgroup.generation.commit_request",
+        old="self._member.emitter.emit(Committed, offsets=applied, seconds=self._seconds)",
+        new="self._member.emitter.emit(Committed, seconds=self._seconds,"
+        " offsets={name: offset + 1 for name, offset in applied.items()})",
     ),
     Mutation(
         breaks=10,

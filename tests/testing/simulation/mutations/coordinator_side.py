@@ -43,6 +43,24 @@ COORDINATOR: Final = (
         seed=2,
     ),
     Mutation(
+        breaks=2,
+        description="A commit does not renew the session.",
+        module=f"{_GROUPS}.rule_tables",
+        old="Rule({PREPARING, STABLE}, then=(do.extend_session,)),",
+        new="Rule({PREPARING, STABLE}),",
+        seed=1,
+    ),
+    Mutation(
+        breaks=2,
+        description="The session of a new member ends before its first heartbeat.",
+        module=f"{_GROUPS}.rebalance",
+        within="def start_generation(context: EventContext) -> None:",
+        old="context.extend_session(member)",
+        new="context.start_session(member.member_id,"
+        " 0.1 if member.is_new else member.session_timeout)",
+        seed=1,
+    ),
+    Mutation(
         breaks=3,
         description="A completed join begins no new generation.",
         module=f"{_GROUPS}.rebalance",
