@@ -271,7 +271,7 @@ def simulate(
         raise click.UsageError("--trace is for a single seed, such as --seeds 17")
     display = _Display(Console(highlight=False))
     if scheme is not None:
-        _compare(SCHEMES[scheme], scenario, seeds, trace, display)
+        _compare(SCHEMES[scheme], scenario, seeds, trace, display, seed_timeout)
         return
     began = time.monotonic()
     try:
@@ -338,20 +338,28 @@ def _refuse_beside_scheme(given: Mapping[str, bool]) -> None:
 
 
 def _compare(
-    scheme: Scheme, scenario: Scenario, seeds: range, trace: Path | None, display: _Display
+    scheme: Scheme,
+    scenario: Scenario,
+    seeds: range,
+    trace: Path | None,
+    display: _Display,
+    seed_timeout: float,
 ) -> None:
     """Run the seeds with a protocol; what it breaks is a finding, not a failure."""
-    if trace is not None:
-        plan = comparable_plan(scenario, seeds[0])
-        entries = record(plan, scheme.worker, scheme.new_coordination)
-        _write(trace, "".join(f"{entry}\n" for entry in entries))
     try:
+        if trace is not None:
+            plan = comparable_plan(scenario, seeds[0])
+            entries = record(
+                plan, scheme.worker, scheme.new_coordination, seed_timeout=seed_timeout
+            )
+            _write(trace, "".join(f"{entry}\n" for entry in entries))
         with display:
             found = find(
                 scheme,
                 seeds,
                 scenario,
                 lambda number: display.show(Progress(seeds=number, of=len(seeds))),
+                seed_timeout=seed_timeout,
             )
     except UsageError as error:
         raise click.ClickException(str(error)) from error

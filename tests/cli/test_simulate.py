@@ -21,6 +21,8 @@ from kgroup.testing.simulation import (
     generate_plan,
     simulate,
 )
+from kgroup.testing.simulation.hanging import SimulationHangError
+from kgroup.testing.simulation.history import HistoryEntry
 from kgroup.testing.simulation.workload import Workload
 
 LOSSY = "tests.testing.simulation.programs:lossy"
@@ -241,6 +243,24 @@ def test_a_scheme_is_judged_and_not_failed(tmp_path: Path) -> None:
     assert result.output.startswith("zookeeper: 1 seed\n  records ")
     assert re.search(r"invariant 2 .*\n +(broken in 1 seed, \d+ times?;|holds)", result.output)
     assert "PartitionsTaken(" in trace.read_text(encoding="utf-8")
+
+
+def test_the_seed_timeout_holds_for_a_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A simulation of an earlier protocol that takes too long is reported, also for its trace."""
+    timeouts = []
+
+    def hang(*_: object, seed_timeout: float) -> tuple[HistoryEntry, ...]:
+        timeouts.append(seed_timeout)
+        raise SimulationHangError(3, 1.0, "seed 3 hangs")
+
+    monkeypatch.setattr("kgroup.cli.simulate.record", hang)
+    monkeypatch.setattr("kgroup.testing.simulation.schemes.findings.record", hang)
+    for trace in ((), ("--trace", str(tmp_path / "trace.txt"))):
+        result = run("--seeds", "3", "--scheme", "zookeeper", "--seed-timeout", "2.5", *trace)
+        assert (result.exit_code, result.output) == (1, "Error: seed 3 hangs\n")
+    assert timeouts == [2.5, 2.5]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from kgroup.testing.simulation.run import record
 from kgroup.testing.simulation.schemes.judge import INVARIANTS, judge
 from kgroup.testing.simulation.schemes.plans import comparable_plan
 from kgroup.testing.simulation.schemes.table import Scheme
+from kgroup.testing.simulation.watchdog import SEED_TIMEOUT
 
 
 @final
@@ -84,6 +85,8 @@ def find(
     seeds: Iterable[int],
     scenario: Scenario = DEFAULT,
     on_progress: Callable[[int], object] = lambda _: None,
+    *,
+    seed_timeout: float = SEED_TIMEOUT,
 ) -> Findings:
     """Run the seeds with a protocol.
 
@@ -92,6 +95,7 @@ def find(
         seeds: the seeds.
         scenario: what all seeds share.
         on_progress: called after each seed with how many were run.
+        seed_timeout: see `check`.
 
     Raises:
         UsageError: see `simulate`.
@@ -99,6 +103,7 @@ def find(
     findings = Findings(scheme=scheme.name)
     for seed in seeds:
         plan = comparable_plan(scenario, seed)
-        findings.add(seed, record(plan, scheme.worker, scheme.new_coordination))
+        entries = record(plan, scheme.worker, scheme.new_coordination, seed_timeout=seed_timeout)
+        findings.add(seed, entries)
         on_progress(findings.seeds)
     return findings
