@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from kgroup.testing.simulation import Summary, generate_plan, history, simulate
+import attrs
+
+from kgroup.testing.simulation import Scenario, Summary, generate_plan, history, simulate
 from kgroup.testing.simulation.faults import Cut
+from kgroup.testing.simulation.partition_handlers import PLAIN
 from kgroup.types import TopicPartition
 from tests.testing.simulation.samples import SMALL
 
@@ -128,3 +131,14 @@ def test_transactions_and_deletions_explain_what_is_not_processed() -> None:
             seen += summary
     assert seen.aborted > 0
     assert seen.written - seen.processed == seen.aborted + seen.deleted
+
+
+def test_the_default_program_skips_no_record_of_any_topic() -> None:
+    """It reads every topic of the plan: no invariant covers one that nobody subscribes to."""
+    scenario = Scenario(
+        members=2, duration=60.0, topics={"orders": 2, "payments": 2}, faults_per_hour=0.0
+    )
+    plan = attrs.evolve(generate_plan(scenario, 0), partition_handler=PLAIN)
+    summary = Summary.of(simulate(plan).history)
+    assert summary.written > 0
+    assert summary.skipped == 0
