@@ -367,7 +367,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
 
         Other members learn from their next heartbeats that this one has left, and no member
         reads its partitions until then. So its tasks continue for up to one ``heartbeat_interval``
-        first, and the drain begins just before those heartbeats.
+        first, and the drain begins just before those heartbeats. An ``async for`` over the group
+        ends at once, while they still run.
 
         Any task of this event loop and any thread may call it, any number of times. A signal
         handler calls it through ``trio.lowlevel.TrioToken.run_sync_soon``. The group closes within

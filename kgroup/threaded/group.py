@@ -183,8 +183,9 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
         """Begin to close the group, without waiting: the generation drains, then the member leaves.
 
         It may be called any number of times, from any thread and from signal handlers. After it,
-        `next()` raises GroupClosedError, and a ``for`` over the group ends. Handlers continue for
-        up to one ``heartbeat_interval`` before the drain begins, unless ``promptly`` is True
+        `next()` raises GroupClosedError, and a ``for`` over the group ends, both when the handlers
+        have returned or the drain is over. Handlers continue for up to one
+        ``heartbeat_interval`` before the drain begins, unless ``promptly`` is True
         (`kgroup.ConsumerGroup.shutdown` says why).
         """
         arguments.instance("reason", reason, str)

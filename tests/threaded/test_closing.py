@@ -12,6 +12,7 @@ from kgroup.errors import (
 )
 from kgroup.events import (
     Event,
+    GenerationDraining,
     GenerationStarted,
     HandlerStillRunning,
     Joining,
@@ -55,6 +56,23 @@ def test_closing_from_another_thread_ends_a_waiting_next(kafka: Kafka) -> None:
     with thread(group.close):
         group.close()
     assert recorded.of(Left)[0].reason == "enough"
+
+
+def test_the_loop_ends_after_the_handlers(kafka: Kafka) -> None:
+    """A close ends the loop over the group only when the handlers have returned."""
+    here, recorded = Harness(kafka), RecordedEvents()
+    here.create()
+    returned: list[bool] = []
+
+    def handle() -> None:
+        recorded.wait(GenerationDraining)
+        returned.append(True)
+
+    with here.group(recorded) as group:
+        for generation in group:
+            generation.start(handle)
+            group.shutdown(promptly=True)
+        assert returned == [True]
 
 
 def test_closing_ends_the_wait_for_a_thread_that_still_runs(kafka: Kafka) -> None:
