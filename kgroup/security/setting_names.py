@@ -52,7 +52,7 @@ _UNITS: Final[Mapping[Callable[[str], Any], str]] = {
 def names_checked(kind_name: str, security: Collection[str] = ()) -> Callable[[type[T]], type[T]]:
     """A decorator of attrs classes: an argument that the class does not have is a ConfigError.
 
-    The error does not show the value, because it may be a secret.
+    So is one without a name. The error does not show the value, because it may be a secret.
 
     Args:
         kind_name: the class's name.
@@ -65,6 +65,14 @@ def names_checked(kind_name: str, security: Collection[str] = ()) -> Callable[[t
 
         @functools.wraps(init)
         def checking(self: T, *args: Any, **kwargs: Any) -> None:
+            if args:
+                args = ()
+                kwargs.clear()
+                wanted = (
+                    f"{kind_name} takes its settings by name; {kind_name}.from_properties takes a"
+                    " mapping of Kafka's names, or the path of a properties file"
+                )
+                raise ConfigError("positional argument", Hidden("..."), wanted)
             unknown = sorted(kwargs.keys() - set(fields))
             if unknown:
                 # A traceback with local variables would show the values.

@@ -89,3 +89,11 @@ def test_the_signature_is_that_of_the_class() -> None:
     """Editors and ``help()`` show the settings, and not a wrapper's arguments."""
     assert [*inspect.signature(GroupConfig).parameters][:3] == [*REQUIRED]
     assert "check_hostname" in inspect.signature(Security).parameters
+
+
+@pytest.mark.parametrize("kind", [GroupConfig, Security])
+def test_an_argument_without_a_name(kind: Any) -> None:
+    """A mapping, as other clients take it, is refused: the error names `from_properties`."""
+    with pytest.raises(ConfigError, match=f"{kind.__name__}.from_properties") as caught:
+        kind({"sasl.password": "hunter2"})
+    assert "hunter2" not in str(caught.value)
