@@ -34,10 +34,44 @@ class WaitForBatch(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka 
         """Do nothing."""
 
 
+class Poll:
+    """The call that waits for records; it gives up when the client shall end.
+
+    Without that, the end would have to wait for a record, or for the call's timeout.
+    """
+
+    def __init__(self, consumer: AIOKafkaConsumer, job: Job, ended: Ended) -> None:
+        self._consumer, self._most, self._ended = consumer, job.batch, ended
+        self._task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        self._waits = False
+        ended.call(lambda: loop.call_soon_threadsafe(self._stop))
+
+    def _stop(self) -> None:
+        if self._waits and self._task is not None:
+            self._task.cancel()
+
+    async def __call__(self) -> dict[Any, Any]:
+        """Wait for records; return none after a second, or at the end."""
+        self._waits = True
+        try:
+            found: dict[Any, Any] = await self._consumer.getmany(
+                timeout_ms=1000, max_records=self._most
+            )
+        except asyncio.CancelledError:
+            if not self._ended or self._task is None:
+                raise
+            self._task.uncancel()
+            return {}
+        else:
+            return found
+        finally:
+            self._waits = False
+
+
 def run(job: Job, note: Note, ended: Ended) -> None:
     """Run all members in one event loop."""
 
-    async def member(group: str, stopped: asyncio.Event) -> None:
+    async def member(group: str) -> None:
         listener = WaitForBatch()
         consumer = AIOKafkaConsumer(
             bootstrap_servers=job.servers,
@@ -48,8 +82,9 @@ def run(job: Job, note: Note, ended: Ended) -> None:
         )
         consumer.subscribe([job.topic], listener=listener)
         async with consumer:
-            while not stopped.is_set():
-                fetched = await consumer.getmany(timeout_ms=1000, max_records=job.batch)
+            poll = Poll(consumer, job, ended)
+            while not ended:
+                fetched = await poll()
                 async with listener.batch:
                     await process(consumer, fetched)
 
@@ -68,8 +103,6 @@ def run(job: Job, note: Note, ended: Ended) -> None:
                 print(f"commit refused: {error}", file=sys.stderr)
 
     async def main() -> None:
-        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-        ended.call(lambda: loop.call_soon_threadsafe(stopped.set))
-        await asyncio.gather(*(member(group, stopped) for group in job.groups()))
+        await asyncio.gather(*map(member, job.groups()))
 
     asyncio.run(main())

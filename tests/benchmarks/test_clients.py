@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from benchmarks.clients.builds import MissingError
 from benchmarks.clients.job import Ended, Job
@@ -76,6 +78,33 @@ def test_an_adapter_reads_and_ends(
     if name not in GROUPLESS:
         committed = embedded_kafka.committed(job.group)
         assert {one.offset for one in committed.values()} == {RECORDS // 2}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_aiokafka_ends_without_waiting_for_a_record(
+    embedded_kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, waits: bool
+) -> None:
+    """Its end is measured, so it must not contain the rest of a poll, which here lasts an hour."""
+    job = job_for(embedded_kafka, "aiokafka", tmp_path, commit=False)
+    ended, got = Ended(), 0
+    getmany = AIOKafkaConsumer.getmany
+
+    async def for_an_hour(consumer: object, *, timeout_ms: int, max_records: int) -> object:
+        assert timeout_ms
+        if got >= RECORDS:
+            asyncio.get_running_loop().call_soon(ended.set)
+        return await getmany(consumer, timeout_ms=3_600_000, max_records=max_records)
+
+    def note(number: int, rows: object) -> None:
+        del rows
+        nonlocal got
+        got += number
+        if got >= RECORDS and not waits:
+            ended.set()
+
+    monkeypatch.setattr(AIOKafkaConsumer, "getmany", for_an_hour)
+    adapter_of("aiokafka")(job, note, ended)
+    assert got == RECORDS
 
 
 @pytest.mark.parametrize("name", ["kgroup", "confluent-eager", "aiokafka", "kafka-python"])

@@ -50,13 +50,15 @@ func client(job worker.Job, note worker.Note, ended <-chan struct{}) error {
 	}
 }
 
-// fetch waits for a message, and takes those that follow at once.
+// fetch waits for a message, and takes those that follow at once. It waits for one more, a
+// millisecond at most, only where its partition has more: a message that is the last one so far
+// must not be held back.
 func fetch(ctx context.Context, reader *kafka.Reader, most int) ([]kafka.Message, error) {
 	one, err := reader.FetchMessage(ctx)
 	batch := []kafka.Message{one}
 	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
-	for err == nil && len(batch) < most {
+	for err == nil && len(batch) < most && follows(reader, one) {
 		one, err = reader.FetchMessage(soon)
 		if errors.Is(err, context.DeadlineExceeded) {
 			return batch, nil
@@ -66,6 +68,10 @@ func fetch(ctx context.Context, reader *kafka.Reader, most int) ([]kafka.Message
 		}
 	}
 	return batch, err
+}
+
+func follows(reader *kafka.Reader, one kafka.Message) bool {
+	return one.Offset+1 < one.HighWaterMark || reader.Stats().QueueLength > 0
 }
 
 func main() { worker.Main(client) }
