@@ -20,6 +20,7 @@ from benchmarks.history import part as history
 from benchmarks.idle import part as idle
 from benchmarks.latency import part as latency
 from benchmarks.memory import part as memory
+from benchmarks.processes import FailedError
 from benchmarks.records import part as records
 from benchmarks.report import page
 from benchmarks.report.results import Results
@@ -98,6 +99,10 @@ def run(arguments: argparse.Namespace) -> bool:
     _, _, measure = PARTS[arguments.part]
     try:
         results = measure(arguments, folder)
+        results.finish()
+    except FailedError as error:
+        print(f"*** FAILED: {arguments.part}: {error} ***", file=sys.stderr)
+        return True
     except Exception:  # noqa: BLE001 # the other parts still run
         print(f"*** FAILED: {arguments.part} ***", file=sys.stderr)
         traceback.print_exc()

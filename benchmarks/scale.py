@@ -30,6 +30,7 @@ import attrs
 import psutil
 import trio
 
+from benchmarks.arguments import count
 from kgroup.broker import in_memory
 from kgroup.broker.groups.coordinator import GroupCoordinatorService
 from kgroup.clocks import SuspendAwareClock, TrioClock, WallClock
@@ -420,9 +421,9 @@ def row(found: Mapping[str, Any]) -> tuple[str, ...]:
 
 def phases(found: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """For each kind of request how many there were, and their bytes."""
-    for api, count in sorted(found["requests"].items()):
+    for api, number in sorted(found["requests"].items()):
         sent, received = found["sent"][api], found["received"].get(api, 0)
-        yield f"{found['members']:,}", api, f"{count:,}", f"{sent:,}", f"{received:,}"
+        yield f"{found['members']:,}", api, f"{number:,}", f"{sent:,}", f"{received:,}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -436,8 +437,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--members", type=int, nargs="+", default=MEMBERS)
-    parser.add_argument("--partitions-each", type=int, default=PARTITIONS_EACH)
+    parser.add_argument("--members", type=count, nargs="+", default=MEMBERS)
+    parser.add_argument("--partitions-each", type=count, default=PARTITIONS_EACH)
     parser.add_argument("--assignors", nargs="+", choices=ASSIGNORS, default=ASSIGNORS)
     parser.add_argument("--real", action="store_true", help="on a real Kafka")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")

@@ -13,22 +13,35 @@ from uuid import uuid4
 import attrs
 import confluent_kafka
 
+from benchmarks.arguments import count
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import CLIENTS, Client, Present
-from benchmarks.processes import Process, reason
+from benchmarks.processes import FailedError, Process, reason
 from benchmarks.report.progress import Progress
 from benchmarks.report.results import Results
 from kgroup.testing.admin import create_topic
 
 LINGER: Final = 50
 FLUSH: Final = 10_000
+WARM_UP: Final = 60.0
 
 
-def add_clients(parser: argparse.ArgumentParser, clients: Iterable[str], *, rounds: int) -> None:
-    """The options that all these parts have."""
-    single = [name for name, client in CLIENTS.items() if not client.clients]
-    parser.add_argument("--rounds", type=int, default=rounds)
+def add_clients(
+    parser: argparse.ArgumentParser,
+    clients: Iterable[str],
+    *,
+    rounds: int,
+    able: Callable[[Client], bool] = lambda client: True,
+) -> None:
+    """The options that all these parts have; a part says which clients are able to do its job."""
+    single = [name for name, one in CLIENTS.items() if not one.clients and able(one)]
+    parser.add_argument("--rounds", type=count, default=rounds)
     parser.add_argument("--clients", nargs="+", choices=single, default=list(clients))
+
+
+def grouped(client: Client) -> bool:
+    """Whether a client has members, which work and commit."""
+    return client.grouped
 
 
 def in_turns(
@@ -66,6 +79,26 @@ def started(client: Client, job: Job) -> Iterator[tuple[Process, Path]]:
             yield process, journal
         finally:
             process.kill()
+
+
+def warm_up(servers: str) -> None:
+    """Let a group read a record: else the first client waits while the broker makes its own topics.
+
+    Raises:
+        FailedError: no record comes.
+    """
+    settings = {"bootstrap.servers": servers, "group.id": f"warm-up-{uuid4().hex[:8]}"}
+    consumer = confluent_kafka.Consumer(
+        {**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    )
+    try:
+        consumer.subscribe([topic_with(servers, 1, 1)])
+        message = consumer.poll(WARM_UP)
+        if message is None or message.error() is not None:
+            raise FailedError(f"the broker gave no record in {WARM_UP:g} s")
+        consumer.commit(message=message, asynchronous=False)
+    finally:
+        consumer.close()
 
 
 def topic_with(servers: str, partitions: int, records: int, size: int = 100) -> str:

@@ -27,16 +27,21 @@ class Client:
         command: makes the command of a worker without its job, and builds what it needs.
         version: what is measured, with its version.
         clients: for a mixed group, the names of the clients, in the order in which they join.
+        grouped: whether it joins a group; what does not has no members, and shares nothing.
+        secure: whether it takes the properties of a job, and so can log in.
     """
 
     name: str
     command: Callable[[], Sequence[str]]
     version: Callable[[], str]
     clients: tuple[str, ...] = ()
+    grouped: bool = True
+    secure: bool = False
 
 
-def in_python(name: str, *packages: str) -> Client:
+def in_python(name: str, *packages: str, grouped: bool = True) -> Client:
     """A client in Python, whose adapter is in ``worker.ADAPTERS``."""
+    secure = bool({"kgroup", "confluent-kafka"} & set(packages))
 
     def command() -> list[str]:
         for package in packages:
@@ -48,13 +53,13 @@ def in_python(name: str, *packages: str) -> Client:
 
     def version() -> str:
         found = [f"{package} {importlib.metadata.version(package)}" for package in packages]
-        if {"kgroup", "confluent-kafka"} & set(packages):
+        if secure:
             import confluent_kafka
 
             found.append(f"librdkafka {confluent_kafka.libversion()[0]}")
         return ", ".join(found)
 
-    return Client(name, command, version)
+    return Client(name, command, version, grouped=grouped, secure=secure)
 
 
 def in_go(name: str, folder: str, module: str) -> Client:
@@ -92,9 +97,9 @@ CLIENTS: Final[Mapping[str, Client]] = {
         in_python("kgroup", "kgroup"),
         in_python("kgroup-batches", "kgroup"),
         in_python("kgroup-threads", "kgroup"),
-        in_python("kgroup-source", "kgroup"),
-        in_python("confluent-raw", "confluent-kafka"),
-        in_python("confluent-checked", "confluent-kafka"),
+        in_python("kgroup-source", "kgroup", grouped=False),
+        in_python("confluent-raw", "confluent-kafka", grouped=False),
+        in_python("confluent-checked", "confluent-kafka", grouped=False),
         in_python("confluent-eager", "confluent-kafka"),
         in_python("confluent-cooperative", "confluent-kafka"),
         in_python("confluent-kip848", "confluent-kafka"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
+from benchmarks.arguments import count, seconds
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import CLIENTS, Client, Present, present
 from benchmarks.handover import judge
@@ -44,13 +46,14 @@ SHOWN: Final = 0.1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--heartbeat", type=float, nargs="+", default=[1.0], metavar="SECONDS")
-    parser.add_argument("--session", type=float, default=6.0, metavar="SECONDS")
-    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(DEFAULT))
+    able = [name for name, client in CLIENTS.items() if client.grouped]
+    parser.add_argument("--rounds", type=count, default=1)
+    parser.add_argument("--heartbeat", type=seconds, nargs="+", default=[1.0], metavar="SECONDS")
+    parser.add_argument("--session", type=seconds, default=6.0, metavar="SECONDS")
+    parser.add_argument("--clients", nargs="+", choices=able, default=list(DEFAULT))
     parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES))
-    parser.add_argument("--partitions", type=int, default=12)
-    parser.add_argument("--rate", type=int, default=3000, help="records per second")
+    parser.add_argument("--partitions", type=count, default=12)
+    parser.add_argument("--rate", type=count, default=3000, help="records per second")
     parser.add_argument(
         "--assignors", nargs="+", default=[], help="kgroup's; by default those of GroupConfig"
     )
@@ -136,24 +139,30 @@ def play_together(stage: Stage, scenes: Sequence[str]) -> Iterator[dict[str, Any
                 with stage.scene(name):
                     SCENES[name].act(stage)
             except Exception as error:  # noqa: BLE001 # it must not end the others' turns
-                stage.marks = [mark for mark in stage.marks if mark.scene != name]
                 failed.append({"scene": name, "failed": reason(error)})
                 break
         stage.finish()
-        yield from judged(stage)
+        yield from judged(stage, [one["scene"] for one in failed])
         yield from failed
 
 
-def judged(stage: Stage) -> Iterator[dict[str, Any]]:
-    """What the journals say of each scene; times are relative to its first event."""
+def judged(stage: Stage, failed: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What the journals say of each scene that did not fail; times are relative to its first event.
+
+    A fault between two scenes, while the group gets another size, is one of the scene before, and
+    one before all scenes one of the first: none is left out.
+    """
     journals, ends, marks = stage.journals(), stage.ends(), stage.marks
     everything = [one for journal in journals.values() for one in journal]
     begins = [mark.at for mark in marks]
     gaps = judge.gaps_of(everything, ends, begins[-1])
     longest = judge.longest(gaps, begins)
-    faults = judge.faults_of(list(journals.values()), begins)
+    faults = judge.faults_of(list(journals.values()), [-math.inf, *begins])
     names = [name for name in dict.fromkeys(mark.scene for mark in marks) if name is not None]
+    owners = [*names[:1], *_carried(mark.scene for mark in marks)]
     for name in names:
+        if name in failed:
+            continue
         windows = [number for number, mark in enumerate(marks) if mark.scene == name]
         began, ended = begins[windows[0]], begins[windows[-1] + 1]
         if not any(longest[window] for window in windows):
@@ -171,13 +180,25 @@ def judged(stage: Stage) -> Iterator[dict[str, Any]]:
             ],
         }
         for fault in ("lost", "twice", "back"):
-            play[fault] = sum(getattr(faults[one], fault) for one in windows)
+            play[fault] = sum(
+                getattr(one, fault)
+                for one, owner in zip(faults, owners, strict=True)
+                if owner == name
+            )
         play["unread"] = judge.unread(everything, ends) if name == names[-1] else 0
         for worker, woke in stage.woken:
             if began <= woke < ended:
                 others = [one for other in journals if other != worker for one in journals[other]]
                 play["late"] = judge.after_waking(journals[worker], others, woke)
         yield play
+
+
+def _carried(scenes: Iterable[str | None]) -> Iterator[str | None]:
+    """For each mark its scene, or the one before it."""
+    last = None
+    for scene in scenes:
+        last = scene or last
+        yield last
 
 
 def line_of(play: Mapping[str, Any]) -> str:

@@ -47,12 +47,13 @@ A *gap* is a time in which a partition had a record to read and none of it was p
 event, the longest gap of each partition counts; the table has their median, their 95th percentile
 and the longest. *Lost* are records that were passed over and never processed; *twice*, records
 that were processed again; *back*, offsets that a worker processed not above its last one;
-*unread*, records that had still not been read when no member read any more.
+*unread*, records that had still not been read when no member read any more. What goes wrong between
+two scenes counts for the one before.
 
 Records are produced at a steady rate, in a burst every 10 ms, to all partitions in turn. Each
 worker is a process. It takes batches of up to 100 records, works for 10 ms on each batch, and
-commits after each batch. All clients have the same session timeout and the same heartbeat
-interval; with KIP-848, the broker has them.
+commits after each batch; kgroup's does so for each of its partitions at the same time. All clients
+have the same session timeout and the same heartbeat interval; with KIP-848, the broker has them.
 
 The groups that are called *mixed* have members of several clients: kgroup or not, confluent-kafka,
 and Kafka's consumer in Java or kafka-go. The last two cannot share a group: Java's consumer as its

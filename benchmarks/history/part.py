@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 
+from benchmarks.arguments import count
 from benchmarks.clients.roster import Present
 from benchmarks.history.change import CUT_OFF, JOIN, Figures, figures_of, lanes_of, played
 from benchmarks.report.results import Results
@@ -30,12 +31,12 @@ BEFORE: Final = 0.2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("--schemes", nargs="*", default=list(SCHEMES), choices=SCHEMES)
-    parser.add_argument("--members", nargs="*", type=int, default=[10, 100, 1000])
-    parser.add_argument("--partitions", nargs="*", type=int, default=[1, 10, 100, 1000])
+    parser.add_argument("--members", nargs="*", type=count, default=[10, 100, 1000])
+    parser.add_argument("--partitions", nargs="*", type=count, default=[1, 10, 100, 1000])
     parser.add_argument(
-        "--cut-off", nargs="*", type=int, default=[10, 100], help="members, with 100 partitions"
+        "--cut-off", nargs="*", type=count, default=[10, 100], help="members, with 100 partitions"
     )
-    parser.add_argument("--seeds", type=int, default=200, help="how many plans of faults")
+    parser.add_argument("--seeds", type=count, default=200, help="how many plans of faults")
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:

@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import psutil
 
+from benchmarks.arguments import count, seconds
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import Client, present
 from benchmarks.report.results import Results
-from benchmarks.single import add_clients, in_turns, started, topic_with
+from benchmarks.single import add_clients, grouped, in_turns, started, topic_with, warm_up
 from kgroup.testing.kafka import RealKafka
 
 CLIENTS: Final = ("kgroup", "kgroup-threads", "confluent-eager", "aiokafka", "kafka-go", "franz-go")
@@ -29,10 +30,10 @@ MINUTE: Final = 60.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    add_clients(parser, (*CLIENTS, "java"), rounds=1)
-    parser.add_argument("--members", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--partitions", type=int, default=1)
+    add_clients(parser, (*CLIENTS, "java"), rounds=1, able=grouped)
+    parser.add_argument("--members", type=count, default=50)
+    parser.add_argument("--seconds", type=seconds, default=60.0)
+    parser.add_argument("--partitions", type=count, default=1)
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
@@ -42,6 +43,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
     settings = {name: getattr(arguments, name) for name in names}
     results = Results.begin("idle", settings, there, folder)
     with RealKafka(java_options=()) as kafka:
+        warm_up(kafka.bootstrap_servers)
         measure = partial(cost, kafka.bootstrap_servers, arguments)
         in_turns(results, there, arguments.rounds, [""], measure)
     return results

@@ -7,19 +7,22 @@ has no work to do and commits nothing. Seconds of the start are left out.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.arguments import count, seconds
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import Client, present
+from benchmarks.handover import judge
 from benchmarks.handover.stage import Stage
 from benchmarks.processes import FailedError
 from benchmarks.report.markdown import percentile
 from benchmarks.report.results import Results
-from benchmarks.single import add_clients, in_turns
+from benchmarks.single import add_clients, in_turns, warm_up
 from kgroup.testing.kafka import RealKafka
 
 CLIENTS: Final = (
@@ -38,9 +41,9 @@ CLIENTS: Final = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
     add_clients(parser, CLIENTS, rounds=3)
-    parser.add_argument("--rate", type=int, default=1000, help="records per second")
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--rate", type=count, default=1000, help="records per second")
+    parser.add_argument("--seconds", type=seconds, default=10.0)
+    parser.add_argument("--partitions", type=count, default=12)
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
@@ -51,6 +54,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
         "latency", {**settings, "partitions": arguments.partitions}, there, folder
     )
     with RealKafka(java_options=()) as kafka:
+        warm_up(kafka.bootstrap_servers)
         measure = partial(latencies, kafka.bootstrap_servers, arguments)
         in_turns(results, there, arguments.rounds, [""], measure)
     return results
@@ -71,6 +75,10 @@ def latencies(
         ended = time.monotonic()
         stage.finish()
         (records,) = stage.journals().values()
+        left = judge.unread(records, stage.ends())
+    (faults,) = judge.faults_of([records], [-math.inf])
+    if left or faults != judge.Faults():
+        raise FailedError(f"{client.name} left {left} records unread at the end; {faults}")
     took = [1000 * (one.done - one.sent) for one in records if began <= one.sent < ended]
     if len(took) < arguments.rate * arguments.seconds / 2:
         raise FailedError(f"{client.name} got only {len(took)} records")

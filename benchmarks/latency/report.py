@@ -13,11 +13,11 @@ COLUMNS: Final = (
     Column("longest", "longest, ms", ".1f"),
 )
 ABOUT: Final = """\
-The time from a producer's call until the handler has the record, where a topic of 12 partitions
-gets 1,000 records a second. One worker reads it, has no work to do, and commits nothing; so the
-figures are those of fetching and handing over. The producer waits up to 1 ms for a batch
-(`linger.ms`). *confluent-raw* is confluent-kafka without a group; kgroup reads by one stream for
-all partitions (*kgroup-batches*), by a task for each (*kgroup*), or by a thread for each
+The time from a producer's call until the handler has the record, where a topic of {partitions}
+partitions gets {rate:,} records a second. One worker reads it, has no work to do, and commits
+nothing; so the figures are those of fetching and handing over. The producer waits up to 1 ms for a
+batch (`linger.ms`). *confluent-raw* is confluent-kafka without a group; kgroup reads by one stream
+for all partitions (*kgroup-batches*), by a task for each (*kgroup*), or by a thread for each
 (*kgroup-threads*).
 """
 
@@ -25,10 +25,10 @@ all partitions (*kgroup-batches*), by a task for each (*kgroup*), or by a thread
 def markdown(results: Results, pictures: str) -> str:
     """The section of the page."""
     shown = f"![latency]({pictures}/latency.svg)\n"
-    return "\n".join([ABOUT, shown, table_of(results, COLUMNS)])
+    return "\n".join([ABOUT.format(**results.settings), shown, table_of(results, COLUMNS)])
 
 
 def pictures(results: Results) -> dict[str, str]:
     """The medians."""
-    title = "From producer to handler at 1,000 records/s: median"
+    title = f"From producer to handler at {results.settings['rate']:,} records/s: median"
     return {"latency.svg": bars_of(results, COLUMNS[0], title, "ms; shorter is better")}

@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import psutil
 
+from benchmarks.arguments import count, seconds
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import Client, present
 from benchmarks.report.results import Results
-from benchmarks.single import add_clients, in_turns, started, topic_with
+from benchmarks.single import add_clients, grouped, in_turns, started, topic_with, warm_up
 from kgroup.testing.kafka import RealKafka
 
 CLIENTS: Final = (
@@ -38,9 +39,9 @@ EVERY: Final = 0.25
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    add_clients(parser, CLIENTS, rounds=1)
-    parser.add_argument("--records", type=int, default=400_000)
-    parser.add_argument("--seconds", type=float, default=30.0)
+    add_clients(parser, CLIENTS, rounds=1, able=grouped)
+    parser.add_argument("--records", type=count, default=400_000)
+    parser.add_argument("--seconds", type=seconds, default=30.0)
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
@@ -49,6 +50,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
     settings = {name: getattr(arguments, name) for name in ("rounds", "records", "seconds")}
     results = Results.begin("memory", settings, there, folder)
     with RealKafka(java_options=()) as kafka:
+        warm_up(kafka.bootstrap_servers)
         servers = kafka.bootstrap_servers
         topic = topic_with(servers, PARTITIONS, arguments.records, SIZE)
         measure = partial(samples, servers, topic, arguments.seconds)

@@ -16,10 +16,12 @@ from typing import Any, Final
 
 import attrs
 
+from benchmarks.arguments import count
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import Client, present
+from benchmarks.processes import FailedError
 from benchmarks.report.results import Results
-from benchmarks.single import add_clients, in_turns, started, topic_with
+from benchmarks.single import add_clients, in_turns, started, topic_with, warm_up
 from kgroup.testing.kafka import RealKafka
 
 RAW: Final = "confluent-raw"
@@ -45,20 +47,30 @@ SLOWEST: Final = 5000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
     add_clients(parser, CLIENTS, rounds=5)
-    parser.add_argument("--records", type=int, nargs="+", default=[2_000_000, 1_000_000])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1000], help="in bytes")
-    parser.add_argument("--partitions", type=int, default=12)
+    parser.add_argument("--records", type=count, nargs="+", default=[2_000_000, 1_000_000])
+    parser.add_argument("--sizes", type=count, nargs="+", default=[100, 1000], help="in bytes")
+    parser.add_argument("--partitions", type=count, default=12)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
-    """Measure size by size."""
+    """Measure size by size.
+
+    Raises:
+        FailedError: the options do not give each size its number of records.
+    """
+    if len(arguments.sizes) != len(arguments.records):
+        raise FailedError(
+            f"--sizes has {len(arguments.sizes)} values and --records {len(arguments.records)}:"
+            " give each size its number of records"
+        )
     there = present(dict.fromkeys([RAW, *arguments.clients]))
     names = ("rounds", "records", "sizes", "partitions")
     results = Results.begin(
         "records", {name: getattr(arguments, name) for name in names}, there, folder
     )
     with RealKafka(java_options=()) as kafka:
+        warm_up(kafka.bootstrap_servers)
         servers = kafka.bootstrap_servers
         for size, records in zip(arguments.sizes, arguments.records, strict=True):
             topic = topic_with(servers, arguments.partitions, records, size)

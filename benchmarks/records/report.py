@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.report.figures import FAILED, Column, bars_of, values_of
+from benchmarks.report.figures import FAILED, Column, bars_of, ratio_of, values_of
 from benchmarks.report.markdown import spread, table
 from benchmarks.report.results import Results
 
@@ -59,7 +59,7 @@ def _table(results: Results, case: str) -> str:
             if values is None or raw is None:
                 cells.append("-")
             else:
-                cells.append(spread([a / b for a, b in zip(values, raw, strict=True)], ".2f"))
+                cells.append(ratio_of(results, column, (client, case), (RAW, case)))
         rows.append([client, *cells])
     return table(["client", RATE.heading, "of raw", CPU.heading, "of raw"], rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import attrs
@@ -27,15 +27,33 @@ class Column:
 
 
 def values_of(results: Results, client: str, case: str, column: Column) -> list[float] | None:
-    """A client's figures in all rounds, or None if it failed in one of them."""
+    """A client's figures in all rounds, or None if it failed in one of them.
+
+    There are none if the run was interrupted before.
+    """
     rows = [row for row in results.rows if row["client"] == client and row["case"] == case]
-    if not rows or any("failed" in row for row in rows):
+    if any("failed" in row for row in rows):
         return None
     found = list[float]()
     for row in rows:
         value: Any = row[column.name]
         found += value if isinstance(value, list) else [value]
     return [value * column.factor for value in found]
+
+
+def ratio_of(
+    results: Results, column: Column, ours: tuple[str, str], theirs: tuple[str, str]
+) -> str:
+    """The ratio of the figures of two clients and cases, where both have the same round."""
+    found, others = (
+        {row["round"]: row[column.name] for row in results.rows if _is_of(row, one)}
+        for one in (ours, theirs)
+    )
+    return spread([found[one] / others[one] for one in found if one in others], ".2f")
+
+
+def _is_of(row: Mapping[str, Any], one: tuple[str, str]) -> bool:
+    return (row["client"], row["case"]) == one and "failed" not in row
 
 
 def table_of(results: Results, columns: Sequence[Column], case: str = "") -> str:
@@ -56,7 +74,7 @@ def bars_of(results: Results, column: Column, title: str, unit: str, case: str =
     for client in results.versions:
         values = values_of(results, client, case, column)
         ours = client.startswith("kgroup")
-        if values is None:
+        if not values:
             reasons = [
                 row["failed"] for row in results.rows if row["client"] == client and "failed" in row
             ]

@@ -81,7 +81,12 @@ def _made(results: Results) -> str:
     load = " to ".join(f"{one:g}" for one in results.load)
     machine = "; ".join(f"{name}: {value}" for name, value in results.machine.items())
     text = f"Measured {results.began} UTC ({stated}; load average {load}) on: {machine}.\n\n"
+    if not results.complete:
+        text += (
+            "**Interrupted**: this run did not end; these are the figures that it had by then.\n\n"
+        )
     text += listing(results.versions.items())
+    text += listing((f"**note** {name}", words) for name, words in results.notes.items())
     text += listing((f"**left out** {name}", why) for name, why in results.left_out.items())
     return text + listing(
         (f"**failed** {name}", _line(why)) for name, why in results.failures().items()

@@ -29,6 +29,8 @@ class Results:
         rows: the figures. A row has the client's name as "client", and "failed" with the reason
             instead of figures if the client failed.
         load: the load average before and after.
+        complete: whether the part has ended, and was not interrupted.
+        notes: for each client what has been found out about its figures since.
     """
 
     part: str
@@ -39,6 +41,8 @@ class Results:
     left_out: dict[str, str]
     rows: list[dict[str, Any]] = attrs.field(factory=list)
     load: list[float] = attrs.field(factory=list)
+    complete: bool = True
+    notes: dict[str, str] = attrs.field(factory=dict)
     path: Path | None = attrs.field(default=None, eq=False)
 
     @classmethod
@@ -53,12 +57,19 @@ class Results:
             versions=dict(there.versions),
             left_out=dict(there.left_out),
             load=[load()],
+            complete=False,
         )
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Keep a row, also if the run is interrupted later."""
         self.rows.append(dict(row))
         self.load[1:] = [load()]
+        if self.path is not None:
+            self.write(self.path)
+
+    def finish(self) -> None:
+        """Keep that the part has ended, also if it has no row because every client is left out."""
+        self.complete = True
         if self.path is not None:
             self.write(self.path)
 

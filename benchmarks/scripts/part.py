@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ from benchmarks.clients.roster import Present
 from benchmarks.processes import environment
 from benchmarks.report.results import Results
 
+PATIENCE: Final = 30.0
+"""Seconds after which a program that was interrupted is killed."""
 FOLDER: Final = Path(__file__).resolve().parents[1]
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {"assignors": (), "spark": ("pyspark", "psutil")}
 """For each program the packages without which it is left out."""
@@ -50,11 +53,26 @@ def run(name: str, arguments: argparse.Namespace, folder: Path) -> Results:
     command = [sys.executable, "-u", str(FOLDER / f"{name}.py"), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            lines.append(line)
+        try:
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                lines.append(line)
+        except BaseException as error:
+            # Ctrl-C reaches it from the terminal; a second signal would interrupt its clean-up.
+            _end(process, tell=not isinstance(error, KeyboardInterrupt))
+            raise
     row: dict[str, object] = {"client": "kgroup", "case": name, "round": 0, "text": "".join(lines)}
     if process.returncode:
         row["failed"] = f"benchmarks/{name}.py ended with {process.returncode}"
     results.add(row)
     return results
+
+
+def _end(process: subprocess.Popen[str], *, tell: bool) -> None:
+    """Let an interrupted program clean up, and kill it if that takes too long."""
+    if tell:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()

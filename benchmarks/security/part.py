@@ -15,13 +15,14 @@ from typing import Any, Final
 
 import attrs
 
+from benchmarks.arguments import count
 from benchmarks.clients.job import Job
-from benchmarks.clients.roster import Client, present
+from benchmarks.clients.roster import CLIENTS, Client, present
 from benchmarks.handover.part import plays_of
 from benchmarks.processes import FailedError
 from benchmarks.records.part import BATCH, read_all
 from benchmarks.report.results import Results
-from benchmarks.single import add_clients, in_turns, topic_with
+from benchmarks.single import add_clients, in_turns, topic_with, warm_up
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.testing.kafka import RealKafka
 from kgroup.testing.secure_listener import SecureListener
@@ -34,16 +35,19 @@ LISTENERS: Final = (PLAIN, SECURE)
 USER: Final = "reader"
 SCENE: Final = "rolling restart"
 HEARTBEAT: Final = 1.0
+FAULTS: Final = ("lost", "twice", "back", "unread")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    add_clients(parser, READERS, rounds=5)
-    parser.add_argument("--groups", nargs="*", default=list(GROUPS), help="for the scene")
-    parser.add_argument("--records", type=int, default=400_000)
-    parser.add_argument("--size", type=int, default=1000, help="in bytes")
-    parser.add_argument("--partitions", type=int, default=12)
-    parser.add_argument("--rate", type=int, default=3000, help="records per second, in the scene")
+    add_clients(parser, READERS, rounds=5, able=lambda client: client.secure)
+    able = [name for name, client in CLIENTS.items() if client.secure and client.grouped]
+    help_text = "for the scene"
+    parser.add_argument("--groups", nargs="*", choices=able, default=list(GROUPS), help=help_text)
+    parser.add_argument("--records", type=count, default=400_000)
+    parser.add_argument("--size", type=count, default=1000, help="in bytes")
+    parser.add_argument("--partitions", type=count, default=12)
+    parser.add_argument("--rate", type=count, default=3000, help="records per second, in the scene")
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
@@ -58,6 +62,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
         RealKafka(java_options=(), secure=listener) as kafka,
         tempfile.TemporaryDirectory(prefix="kgroup-benchmark-") as place,
     ):
+        warm_up(kafka.bootstrap_servers)
         file = Path(place) / "client.properties"
         file.write_text(properties_of(kafka, listener, Path(place)))
         servers, partitions = kafka.bootstrap_servers, arguments.partitions
@@ -103,8 +108,8 @@ def restarting(
     (play,) = plays_of(there, client, on_listener(job, file, case), scene)
     if "failed" in play:
         raise FailedError(play["failed"])
-    if faults := {name: play[name] for name in ("lost", "twice", "back") if play[name]}:
-        raise FailedError(f"records were lost, repeated or out of order: {faults}")
+    if faults := {name: play[name] for name in FAULTS if play[name]}:
+        raise FailedError(f"records were lost, repeated, out of order or left: {faults}")
     return {"longest": play["longest"]}
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.report.figures import FAILED, Column, bars_of, values_of
+from benchmarks.report.figures import FAILED, Column, bars_of, ratio_of, values_of
 from benchmarks.report.markdown import percentile, spread, table
 from benchmarks.report.results import Results
 
 PLAIN: Final = "plain text"
 SECURE: Final = "SASL_SSL"
+LISTENERS: Final = (PLAIN, SECURE)
 SCENE: Final = "rolling restart"
 RATE: Final = Column("rate", "M records/s", ".2f", 1e-6)
 CPU: Final = Column("cpu", "CPU, ns a record", ".0f")
@@ -48,17 +49,17 @@ def _reading(results: Results) -> str:
     rows = []
     for client in _clients(results, "records"):
         cells = []
+        cases = [f"records, {listener}" for listener in LISTENERS]
         for column in (RATE, CPU):
-            plain = values_of(results, client, f"records, {PLAIN}", column)
-            secure = values_of(results, client, f"records, {SECURE}", column)
+            plain, secure = (values_of(results, client, case, column) for case in cases)
             cells += [
                 FAILED if one is None else spread(one, column.form) for one in (plain, secure)
             ]
             if plain is None or secure is None:
                 cells.append("-")
             else:
-                ratios = [b / a for a, b in zip(plain, secure, strict=True)]
-                cells.append(spread(ratios, ".2f"))
+                on_plain, on_secure = ((client, case) for case in cases)
+                cells.append(ratio_of(results, column, on_secure, on_plain))
         rows.append([client, *cells])
     headings = [
         heading
@@ -76,6 +77,8 @@ def _restarting(results: Results) -> str:
             gaps = values_of(results, client, f"{SCENE}, {listener}", GAP)
             if gaps is None:
                 cells += [FAILED, "-"]
+            elif not gaps:
+                cells += ["-", "-"]
             else:
                 cells += [f"{percentile(gaps, 95):.2f}", f"{max(gaps):.2f}"]
         rows.append([client, *cells])

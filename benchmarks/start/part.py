@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.arguments import count
 from benchmarks.clients.job import Job
 from benchmarks.clients.roster import Client, present
 from benchmarks.report.results import Results
-from benchmarks.single import add_clients, in_turns, started, topic_with
+from benchmarks.single import add_clients, grouped, in_turns, started, topic_with, warm_up
 from kgroup.testing.kafka import RealKafka
 
 CLIENTS: Final = (
@@ -34,8 +35,8 @@ EACH: Final = 30.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    add_clients(parser, CLIENTS, rounds=1)
-    parser.add_argument("--repeats", type=int, default=10, help="in one process")
+    add_clients(parser, CLIENTS, rounds=1, able=grouped)
+    parser.add_argument("--repeats", type=count, default=10, help="in one process")
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> Results:
@@ -44,6 +45,7 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
     settings = {name: getattr(arguments, name) for name in ("rounds", "repeats")}
     results = Results.begin("start", settings, there, folder)
     with RealKafka(java_options=()) as kafka:
+        warm_up(kafka.bootstrap_servers)
         servers = kafka.bootstrap_servers
         topic = topic_with(servers, 1, 1)
         measure = partial(durations, servers, topic, arguments.repeats)

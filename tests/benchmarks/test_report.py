@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from benchmarks.clients.roster import Present
 from benchmarks.report import page
 from benchmarks.report.markdown import percentile, spread, table
 from benchmarks.report.results import Results
@@ -62,6 +63,55 @@ def test_the_page_names_what_is_missing_and_what_failed(tmp_path: Path) -> None:
     assert "| aiokafka | 1 s | **failed** | - | - | - | - | - | - |" in text
     assert "](benchmark-results/rolling-restart-1s.svg)" in text
     ET.fromstring(files[tmp_path / "benchmark-results" / "rolling-restart-1s.svg"])  # noqa: S314 # ours
+
+
+@pytest.mark.parametrize("part", ["records", "security"])
+def test_an_interrupted_run_is_shown_as_one(tmp_path: Path, part: str) -> None:
+    """Its figures stay, and ratios are those of the rounds that both have."""
+    (tmp_path / "benchmark-results").mkdir()
+    rows = [
+        {"client": client, "case": case, "round": number, "rate": rate * 1e6, "cpu": 100.0}
+        for number, client, case, rate in (
+            (0, "confluent-raw", "records, plain text", 2),
+            (0, "kgroup", "records, plain text", 4),
+            (0, "confluent-raw", "records, SASL_SSL", 1),
+            (0, "kgroup", "records, SASL_SSL", 1),
+            (1, "confluent-raw", "records, plain text", 3),
+            (1, "kgroup", "records, plain text", 3),
+            (1, "confluent-raw", "records, SASL_SSL", 3),
+        )
+    ]
+    found = results()
+    found.complete, found.rows = False, rows
+    found.versions = dict.fromkeys(("confluent-raw", "kgroup", "java"), "1")
+    found.write(tmp_path / "benchmark-results" / f"{part}.json")
+    text = page.files_of(tmp_path)[tmp_path / "benchmarks.md"]
+    assert "**Interrupted**: this run did not end" in text
+    shown = {
+        "records": "| kgroup | 1.00 | 1.00 | 100 | 1.00 |\n| java | - | - | - | - |",
+        "security": "| kgroup | 3.50 (3.00 to 4.00) | 1.00 | 0.25 | 100 (100 to 100) | 100 |",
+    }
+    assert shown[part] in text
+
+
+def test_a_part_that_has_ended_says_so(tmp_path: Path) -> None:
+    """Its results are kept even if every client is left out, so that no older ones are shown."""
+    there = Present((), {}, {"java": "no Java"})
+    made = Results.begin("idle", {}, there, tmp_path)
+    assert not made.complete
+    made.finish()
+    assert Results.read(tmp_path / "idle.json") == made
+    assert made.complete
+
+
+def test_a_note_stands_beside_the_figures(tmp_path: Path) -> None:
+    """What was found out about a figure after the run is on the page."""
+    (tmp_path / "benchmark-results").mkdir()
+    found = results()
+    found.notes = {"kgroup": "its clock was wrong"}
+    found.write(tmp_path / "benchmark-results" / "handover.json")
+    text = page.files_of(tmp_path)[tmp_path / "benchmarks.md"]
+    assert "- **note** kgroup: its clock was wrong\n" in text
 
 
 def test_a_page_without_results_says_so(tmp_path: Path) -> None:
@@ -188,7 +238,7 @@ SHOWN = {
     "security": [
         "| kgroup | 2.00 | 1.00 | 0.50 | 100 | 100 | 1.00 |",
         "| kgroup | 0.95 | 1.00 | 0.50 | 0.50 |",
-        "| java | **failed** | **failed** | - |",
+        "| java | **failed** | - | - | **failed** | - | - |",
     ],
 }
 
@@ -203,7 +253,7 @@ def test_each_part_has_a_table_and_pictures(tmp_path: Path, part: str) -> None:
         part=part,
         began="2026-01-01T00:00+00:00",
         machine={},
-        settings={"members": 50},
+        settings={"members": 50, "partitions": 12, "rate": 1000},
         versions=dict.fromkeys(clients, "1"),
         left_out={},
         rows=rows,
