@@ -65,6 +65,8 @@ def run(arguments: argparse.Namespace, folder: Path) -> Results:
     options = ("rounds", "heartbeat", "session", "partitions", "rate", "scenes", "assignors")
     settings = {name: getattr(arguments, name) for name in options}
     results = Results.begin("handover", settings, there, folder)
+    if not there.clients:
+        return results
     progress = Progress(len(arguments.heartbeat) * arguments.rounds * len(there.clients))
     for round_number, heartbeat in itertools.product(range(arguments.rounds), arguments.heartbeat):
         with RealKafka(broker_settings(arguments.session, heartbeat)) as kafka:

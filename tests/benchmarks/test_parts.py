@@ -17,7 +17,8 @@ import pytest
 from benchmarks import single
 from benchmarks.__main__ import PARTS
 from benchmarks.clients.job import Job
-from benchmarks.clients.roster import CLIENTS
+from benchmarks.clients.roster import CLIENTS, Present
+from benchmarks.handover import part as handover
 from benchmarks.handover.judge import Record
 from benchmarks.handover.part import judged
 from benchmarks.handover.stage import Mark
@@ -62,6 +63,19 @@ def test_each_size_needs_its_number_of_records(tmp_path: Path) -> None:
     given = argparse.Namespace(sizes=[100], records=[1, 2])
     with pytest.raises(FailedError, match="--sizes has 1 values and --records 2"):
         records.run(given, tmp_path)
+
+
+def test_a_part_without_clients_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """If all clients are left out, the results say why, and no broker is started."""
+    missing = Present((), {}, {"kafka-go": "there is no Go"})
+    monkeypatch.setattr(handover, "present", lambda _: missing)
+    monkeypatch.delattr(handover, "RealKafka")
+    parser = argparse.ArgumentParser()
+    handover.add_arguments(parser)
+    found = handover.run(parser.parse_args(["--clients", "kafka-go"]), tmp_path)
+    assert (found.rows, found.left_out) == ([], {"kafka-go": "there is no Go"})
 
 
 def stage_of(journals: dict[str, list[Record]], marks: list[Mark]) -> Any:
