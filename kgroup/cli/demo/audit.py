@@ -3,7 +3,8 @@
 It does no I/O and uses nothing of kgroup's own bookkeeping.
 
 A record may be processed twice only because of a disturbance: a worker was killed or frozen in the
-generation in which it had processed the record, and had not committed it. Every other repetition
+generation in which it had processed the record, and had not committed it. Another worker may then
+process it again, and so may the woken worker if it still held the record. Every other repetition
 counts against the planned rebalances, which must repeat nothing.
 """
 
@@ -18,6 +19,7 @@ import attrs
 from kgroup.cli.demo.journal import (
     CommitDone,
     Committing,
+    Ended,
     JournalEntry,
     Received,
     RecordProcessed,
@@ -53,6 +55,7 @@ class Evidence:
 
     Attributes:
         lines: the text.
+        sent: how many lines were sent.
         placed: for each acknowledged line, its partition and offset -> its index in ``lines``.
         journals: each worker's entries, by the worker's name.
         kill: the worker that was killed, if any.
@@ -64,6 +67,7 @@ class Evidence:
     """
 
     lines: Sequence[str]
+    sent: int
     placed: Mapping[Record, int]
     journals: Mapping[str, Sequence[JournalEntry]]
     kill: Disturbance | None
@@ -80,6 +84,8 @@ class AuditReport:
 
     Attributes:
         produced: lines that the cluster acknowledged.
+        unplaced: lines that were sent and have no offset of their own: the cluster did not
+            acknowledge them, did not say where it stored them, or stored another one there.
         processed: lines that were processed, each counted once.
         lost: lines that were produced and never processed.
         never_produced: records that were processed but do not belong to any line.
@@ -103,6 +109,7 @@ class AuditReport:
     """
 
     produced: int
+    unplaced: int
     processed: int
     lost: int
     never_produced: int
@@ -132,6 +139,7 @@ class AuditReport:
 
 
 FAULTS: Final = (
+    ("unplaced", "{} lines were sent and have no offset of their own, so they may be lost"),
     ("lost", "{} lines were produced and never processed"),
     ("never_produced", "{} records were processed that were never produced"),
     ("repeated_planned", "{} lines were processed again although no kill or freeze explains it"),
@@ -181,6 +189,7 @@ def audit(evidence: Evidence) -> AuditReport:
     entries = [entry for journal in evidence.journals.values() for entry in journal]
     return AuditReport(
         produced=len(evidence.placed),
+        unplaced=evidence.sent - len(set(evidence.placed.values())),
         processed=len(first),
         lost=len(evidence.placed.keys() - first.keys()),
         never_produced=len(first.keys() - evidence.placed.keys()),
@@ -238,9 +247,13 @@ def _processings(evidence: Evidence) -> Iterator[_Processing]:
 
 
 def _epoch_at(time: float, journal: Iterable[JournalEntry]) -> int | None:
-    """The epoch of the generation that a worker was in at a time; None before its first."""
-    epochs = [e.epoch for e in journal if isinstance(e, Started) and e.time <= time]
-    return epochs[-1] if epochs else None
+    """The epoch of the generation that a worker was in at a time; None if it was in none.
+
+    A generation that had ended by then had finished its drain: what it left uncommitted is not
+    explained by what happened later.
+    """
+    changes = [e for e in journal if isinstance(e, Started | Ended) and e.time <= time]
+    return changes[-1].epoch if changes and isinstance(changes[-1], Started) else None
 
 
 def _repeated(processings: Iterable[_Processing]) -> Counter[Disturbance | None]:
@@ -250,18 +263,33 @@ def _repeated(processings: Iterable[_Processing]) -> Counter[Disturbance | None]
         by_record[one.record].append(one)
     repeated: Counter[Disturbance | None] = Counter()
     for several in by_record.values():
-        # The disturbance explains one repetition: a generation that processes the same record
-        # twice has no explanation for the second time.
-        excuses: list[Disturbance | None] = list(
-            {one.by: one.excuse for one in several if one.excuse is not None}.values()
-        )
-        without = len(several) - len(excuses)
-        if without:
-            repeated.update(excuses)
-            repeated[None] += without - 1
-        else:
-            repeated.update(excuses[:-1])
+        repeated.update(_explanations(several))
     return repeated
+
+
+def _explanations(several: Iterable[_Processing]) -> Iterator[Disturbance | None]:
+    """For each processing of a record but the first, the disturbance that explains it.
+
+    An uncommitted processing explains one later processing, by another generation. It does not
+    explain an earlier one: a worker that repeats what others have processed had begun at a wrong
+    offset, even if it is killed later. Only the batch that a frozen worker held when it woke comes
+    after what others did meanwhile. No generation may process a record twice.
+    """
+    unused: list[Disturbance] = []
+    seen: set[tuple[str, int]] = set()
+    for one in several:
+        again = one.by in seen
+        in_hand = one.excuse is not None and one.entry.time >= one.excuse.woken
+        if again:
+            yield None
+        elif seen and in_hand:
+            yield one.excuse
+        else:
+            if seen:
+                yield unused.pop(0) if unused else None
+            if one.excuse is not None:
+                unused.append(one.excuse)
+        seen.add(one.by)
 
 
 def _out_of_order(processings: Iterable[_Processing], freeze: Disturbance | None) -> int:

@@ -156,6 +156,7 @@ class _DemoRun:
         director = self._director
         return Evidence(
             lines=self._plan.lines,
+            sent=self._producer.sent if self._producer else 0,
             placed=self._producer.placed if self._producer else {},
             journals={worker.name: worker.entries for worker in director.progress.workers}
             if director

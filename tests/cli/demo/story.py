@@ -87,6 +87,7 @@ class Story:
         """The input of the audit."""
         evidence = Evidence(
             lines=LINES,
+            sent=len(LINES),
             placed=PLACED,
             journals=self.journals,
             kill=Disturbance(worker="first", time=KILLED_AT),

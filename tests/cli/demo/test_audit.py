@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import pytest
 
-from kgroup.cli.demo.audit import FAULTS, AuditReport, audit
-from kgroup.cli.demo.journal import RecordProcessed
-from tests.cli.demo.story import LINES, PLACED, WOKEN_AT, Story, whole_story
+from kgroup.cli.demo.audit import FAULTS, AuditReport, Disturbance, audit
+from kgroup.cli.demo.journal import Ended, RecordProcessed
+from tests.cli.demo.story import KILLED_AT, LINES, PLACED, WOKEN_AT, Story, whole_story
 
 
 def changes_of(story: Story, **evidence: Any) -> dict[str, Any]:
@@ -101,6 +101,42 @@ def test_a_repetition_within_a_generation_is_not_explained() -> None:
     )
     story.journals["first"].append(attrs.evolve(entry, time=entry.time + 0.0001))
     assert changes_of(story)["repeated_planned"] == 1
+
+
+def test_a_kill_does_not_explain_what_the_killed_worker_repeated() -> None:
+    """A worker that reads again what another one has processed is at fault, though killed later."""
+    story = whole_story()
+    story.starts("first", 4, 0)
+    story.processes("first", 0, 6, 8)
+    changed = changes_of(story, kill=Disturbance(worker="first", time=story.time + 1))
+    # Two more are those that the story's kill, which is not among the evidence here, explains.
+    assert changed["repeated_planned"] == 2 + 2
+    assert changed["repeated_after_kill"] == 0
+
+
+def test_a_kill_after_a_drain_does_not_explain_what_the_drain_left() -> None:
+    """A generation that had ended before the kill must have committed what it had processed."""
+    story = whole_story()
+    journal = story.journals["first"]
+    at = KILLED_AT - 1
+    journal.append(Ended(time=at, generation=1, epoch=1, why="rebalance"))
+    changed = changes_of(story)
+    assert changed["repeated_planned"] == 2
+    assert changed["repeated_after_kill"] == 0
+
+
+@pytest.mark.parametrize(
+    "placed",
+    [
+        {place: number for place, number in PLACED.items() if number < len(LINES) - 1},
+        {**PLACED, (1, 7): 14},
+    ],
+    ids=["not said", "two at one offset"],
+)
+def test_a_line_without_an_offset_of_its_own_is_found(placed: dict[tuple[int, int], int]) -> None:
+    """A line that was sent counts even if the cluster did not say where it stored it."""
+    changed = changes_of(whole_story(), placed=placed)
+    assert changed["unplaced"] == 1
 
 
 def test_a_lost_line_is_found() -> None:

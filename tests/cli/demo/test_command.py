@@ -23,6 +23,7 @@ from tests.cli.demo.story import whole_story
 
 RIGHT = audit(whole_story().evidence())
 WRONG = {
+    "unplaced": 1,
     "lost": 1,
     "never_produced": 1,
     "repeated_planned": 1,
