@@ -133,11 +133,11 @@ def demo(
     console = Console(highlight=False)
     folder = Path(tempfile.mkdtemp(prefix="kgroup-demo-"))
     keep = False
+    unwritten: click.ClickException | None = None
     try:
         report = trio.run(partial(_run_until_signal, plan, folder, console))
         keep = bool(report.faults)
-        if page is not None:
-            write(stories_of(sorted(folder.glob("*.events"))), page)
+        unwritten = _draw(folder, page)
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -146,8 +146,28 @@ def demo(
         console.print(f"What the workers wrote is in {folder}", soft_wrap=True)
     if as_json:
         click.echo(json.dumps(attrs.asdict(report)))
+    if unwritten is not None:
+        raise unwritten
     if report.faults:
         sys.exit(1)
+
+
+def _draw(folder: Path, page: Path | None) -> click.ClickException | None:
+    """Draw what the workers did, if a page is wanted.
+
+    Returns:
+        Why it could not be done: an error for after the account, which it must not suppress.
+    """
+    if page is None:
+        return None
+    files = [file for file in sorted(folder.glob("*.events")) if file.stat().st_size]
+    try:
+        if not files:
+            raise click.ClickException("no worker has written an event")
+        write(stories_of(files), page)
+    except click.ClickException as error:
+        return click.ClickException(f"{page} was not written: {error.message}")
+    return None
 
 
 def require_spark() -> None:

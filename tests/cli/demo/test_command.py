@@ -176,3 +176,17 @@ def test_a_bug_in_the_demo_leaves_no_folder(
     result = CliRunner().invoke(command.demo, [])
     assert isinstance(result.exception, ExceptionGroup)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("account", [RIGHT, attrs.evolve(RIGHT, problems=("no topic",))])
+def test_the_account_is_printed_without_its_page(
+    run: Run, tmp_path: Path, account: AuditReport
+) -> None:
+    """If no worker has begun, or the page cannot be written, all else is printed before that."""
+    page = tmp_path / "page.html"
+    result = run(account, "--json", "--timeline", str(page))
+    assert result.exit_code == 1
+    assert "The account is right." in result.stdout or "WRONG: no topic" in result.stdout
+    assert json.loads(result.stdout.splitlines()[-1])["problems"] == list(account.problems)
+    assert f"{page} was not written: no worker has written an event" in result.stderr
+    assert not page.exists()
