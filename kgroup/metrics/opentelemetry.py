@@ -340,7 +340,8 @@ class _HeaderGetter(Getter[Headers]):
     """Reads headers of records for OpenTelemetry's propagators; a value that is no text is none."""
 
     def get(self, carrier: Headers, key: str) -> list[str] | None:
-        values = [value for name, value in carrier if name.lower() == key and value is not None]
+        wanted = key.lower()  # some propagators ask for X-Amzn-Trace-Id, for example
+        values = [value for name, value in carrier if name.lower() == wanted and value is not None]
         return [value.decode("utf-8", "replace") for value in values] or None
 
     def keys(self, carrier: Headers) -> list[str]:

@@ -5,6 +5,10 @@ program receives the next generation. `PHASES` says which pair of events bounds 
 that fail (a JoinGroup that is repeated, a generation that ends before the hand-over) belong to the
 rebalance; the parts that they leave unfinished are not reported. Of one that fails for hours, the
 last `MOST_PARTS` parts are.
+
+Events name a member by its id only, which it has to give up when the coordinator no longer knows
+it. Its next JoinGroup is then without one, and is taken for that of the last member of the group
+that may have lost its id.
 """
 
 from __future__ import annotations
@@ -59,11 +63,20 @@ class RebalancePart:
 @final
 @attrs.define
 class _Rebalance:
-    """One that is under way: when it began, its last event with that event's time, its parts."""
+    """One that is under way.
+
+    Attributes:
+        began: when it began.
+        last: its last event.
+        at: when that was.
+        id_in_doubt: whether the member may have to give up its id now.
+        spans: its parts.
+    """
 
     began: float
     last: type[Event]
     at: float
+    id_in_doubt: bool = False
     spans: deque[RebalancePart] = attrs.field(factory=lambda: deque(maxlen=MOST_PARTS))
 
 
@@ -90,13 +103,15 @@ class RebalanceTimes:
         now = self._now()
         # A member has no id before its first JoinGroup, or if it had to give up its id.
         running = self._running.pop(key, None) or self._running.pop((event.group_id, ""), None)
+        if running is None and kind is Joining and not event.member_id:
+            running = self._pop_former_id(event.group_id)
         if running is None:
             if kind is GenerationStarted:
                 return []
             if len(self._running) >= _MOST:
                 # The one that has waited longest for its next event.
                 del self._running[next(iter(self._running))]
-            self._running[key] = _Rebalance(now, kind, now)
+            self._running[key] = _Rebalance(now, kind, now, _id_in_doubt(event))
             return []
         if (phase := PHASES.get((running.last, kind))) is not None:
             running.spans.append(RebalancePart(phase, running.at, now))
@@ -104,5 +119,20 @@ class RebalanceTimes:
             return [*running.spans, RebalancePart("", running.began, now)]
         if kind is not running.last:  # of repeated ones the first counts
             running.last, running.at = kind, now
+        running.id_in_doubt = _id_in_doubt(event)
         self._running[key] = running
         return []
+
+    def _pop_former_id(self, group_id: str) -> _Rebalance | None:
+        """The rebalance of the last member of a group that may have given up its id."""
+        for key in reversed(self._running):
+            if key[0] == group_id and self._running[key].id_in_doubt:
+                return self._running.pop(key)
+        return None
+
+
+def _id_in_doubt(event: Event) -> bool:
+    """Whether the member may give up its id after this event: it lost its partitions, or joins."""
+    if isinstance(event, GenerationEnded):
+        return not event.end.can_commit
+    return isinstance(event, Joining)

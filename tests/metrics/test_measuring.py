@@ -40,6 +40,7 @@ from kgroup.types import Assignment, Cause, End, TopicPartition
 
 P0 = TopicPartition("t", 0)
 END = End(Cause.REBALANCE)
+LOST = End(Cause.MEMBERSHIP_LOST)
 FIELDS: dict[type[Event], dict[str, Any]] = {
     Joining: {"reason": "r"},
     Joined: {"leader": True, "assignor": "range", "members": 1},
@@ -92,12 +93,15 @@ class Member:
         self.now = 0.0
         self.times = RebalanceTimes(lambda: self.now)
 
-    def play(self, *kinds: type[Event], member_id: str = "m") -> list[tuple[str, float]]:
+    def play(
+        self, *kinds: type[Event], member_id: str = "m", **fields: Any
+    ) -> list[tuple[str, float]]:
         """Take events; return the spans of what is over."""
         spans = []
         for kind in kinds:
             self.now += 1
-            spans += self.times.take(kind(group_id="g", member_id=member_id, **FIELDS[kind]))
+            given = {**FIELDS[kind], **fields}
+            spans += self.times.take(kind(group_id="g", member_id=member_id, **given))
         return [(span.phase, span.seconds) for span in spans]
 
 
@@ -139,6 +143,37 @@ def test_members_that_leave_or_vanish_are_forgotten(monkeypatch: pytest.MonkeyPa
     # One that goes on is none of them.
     member.play(Joined)
     assert ("rejoin", 2.0) in member.play(Assigned, GenerationStarted)
+
+
+def test_a_member_that_has_to_give_up_its_id() -> None:
+    """Its rebalance begins with the end of its generation, and not with the join without an id."""
+    member = Member()
+    member.play(GenerationEnded, end=LOST)
+    member.play(Joining, member_id="")
+    assert member.play(Joined, Assigned, GenerationStarted, member_id="new") == [
+        *(("rejoin", 1), ("join", 1), ("sync", 1), ("hand_over", 1)),
+        ("", 4),
+    ]
+    assert not member.times._running
+
+
+def test_a_member_whose_id_is_refused_by_the_join() -> None:
+    """The join is repeated without the id, and belongs to the rebalance that has begun."""
+    member = Member()
+    member.play(GenerationDraining, GenerationEnded, Joining)
+    member.play(Joining, member_id="")
+    *_, whole = member.play(Joined, Assigned, GenerationStarted, member_id="new")
+    assert whole == ("", 6)
+
+
+def test_the_first_join_of_another_member() -> None:
+    """A member that drains keeps its id: a join without one is not its own."""
+    member = Member()
+    member.play(GenerationDraining, GenerationEnded)
+    member.play(Joining, member_id="")
+    *_, other = member.play(Joined, Assigned, GenerationStarted, member_id="other")
+    *_, own = member.play(Joining, Joined, Assigned, GenerationStarted)
+    assert (other, own) == (("", 3), ("", 9))
 
 
 def test_a_rebalance_that_fails_for_hours_keeps_its_last_parts() -> None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, final
 
 import attrs
 import pytest
 import trio
-from opentelemetry import trace
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context, get_value, set_value
+from opentelemetry.propagators.textmap import (
+    Getter,
+    Setter,
+    TextMapPropagator,
+    default_getter,
+    default_setter,
+)
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -266,6 +274,38 @@ def test_links_lead_to_the_producers() -> None:
     (link,) = links_of(records)
     assert f"{link.context.span_id:016x}" == "b7ad6b7169203331"
     assert context_of(records[-1]) == {}
+
+
+@final
+class _CapitalPropagator(TextMapPropagator):
+    """Reads a header whose name has capital letters, as X-Ray's does."""
+
+    def extract(
+        self, carrier: Any, context: Context | None = None, getter: Getter[Any] = default_getter
+    ) -> Context:
+        found = getter.get(carrier, "X-Amzn-Trace-Id")
+        return set_value("found", found, context)
+
+    def inject(
+        self, carrier: Any, context: Context | None = None, setter: Setter[Any] = default_setter
+    ) -> None:
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> set[str]:
+        return {"X-Amzn-Trace-Id"}
+
+
+def test_propagators_may_ask_for_capital_letters() -> None:
+    """The case of a header's name matters neither in the record nor in the propagator."""
+    before = propagate.get_global_textmap()
+    propagate.set_global_textmap(_CapitalPropagator())
+    try:
+        names = ("X-Amzn-Trace-Id", "x-amzn-trace-id")
+        contexts = [context_of(message((name, b"Root=1"))) for name in names]
+    finally:
+        propagate.set_global_textmap(before)
+    assert [get_value("found", one) for one in contexts] == [["Root=1"], ["Root=1"]]
 
 
 def recording() -> bool:
