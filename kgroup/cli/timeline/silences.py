@@ -7,9 +7,11 @@ before. This is mostly the longest time in which records wait, and no member's e
 A killed process writes no last event. Its heartbeats went on for a time that is not known, at most
 until a session before the rebalance that removed it.
 
-Two more cases have later events, which hide that the member did nothing: a process that was frozen,
-or whose event loop was blocked, says so only when it goes on; and a static member that another
-process with the same ``group_instance_id`` replaces learns of it from its next request.
+Three more cases have later events, which hide that the member did nothing: a process that was
+frozen, or whose event loop was blocked, says so only when it goes on; a static member that another
+process with the same ``group_instance_id`` replaces learns of it from its next request; and a
+killed process may be followed in its row by another one with the same host name and pid, as those
+of containers are, which joins although the generation before has no end.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ _STAYING: Final = ("Joining", "Joined", "GenerationStarted", "GenerationDraining
 _KILLED: Final = "killed within this time, or its later events are not in the files"
 _STOPPED: Final = "stopped without leaving the group"
 _FROZEN: Final = "frozen for {:.1f} s: its process was suspended, or its event loop blocked"
+_RESTARTED: Final = "its process was started again then, and joined"
 _REPLACED: Final = "replaced, which it did not know yet"
 _WENT_ON: Final = "its partitions stood still until it went on"
 _NOTHING_LEFT: Final = "; from then on it owned nothing, and learned that when it went on"
@@ -165,6 +168,7 @@ class Silences:
                 self._of_successor(stop, member),
                 self._of_rejoin(stop),
                 self._of_rebalance(stop),
+                self._of_restart(stop),
             )
             if one is not None
         ]
@@ -187,6 +191,10 @@ class Silences:
     def _of_freeze(self, stop: _Stop) -> _End | None:
         until = stop.frozen_until
         return None if until is None else _End(until, until, _WENT_ON, lost=False)
+
+    def _of_restart(self, stop: _Stop) -> _End | None:
+        known = stop.killed and stop.back < float("inf")
+        return _End(stop.back, stop.back, _RESTARTED) if known else None
 
     def _of_successor(self, stop: _Stop, member: str) -> _End | None:
         found = _successor(self._instances, stop.instance, member, stop.at)
@@ -256,9 +264,19 @@ class _Membership:
         self.works = False
         self.since = float("-inf")
         self.is_fenced = False
+        self.last_sign = float("-inf")
+
+    def before(self, entry: Entry) -> Iterator[_Stop]:
+        """The kill that the next event shows: a join, although the generation has no end."""
+        if self.works and entry.event in ("Joining", "Joined"):
+            self.works = False
+            yield attrs.evolve(self.stop(self.last_sign, _KILLED, killed=True), back=entry.at)
 
     def after(self, entry: Entry) -> None:
         """Take in the next event."""
+        # A member without an id is not in the generation, but a new process that is about to join.
+        if not self.works or entry.fields.get("member_id") != "":
+            self.last_sign = entry.at
         if entry.event == "Joined":
             self._number, self._partitions, self.is_fenced = entry.generation_id, (), False
             self._timeout = entry.fields.get("session_timeout")
@@ -296,6 +314,7 @@ def _stops(
     stop: _Stop | None = None
     successor: _Successor | None = None
     for entry in entries:
+        yield from now.before(entry)
         if entry.event in _STAYING or entry.event in ("Left", "GenerationEnded"):
             if stop is not None:
                 yield attrs.evolve(stop, back=entry.at)

@@ -42,6 +42,9 @@ PHASES: Final[Mapping[str, str | None]] = {
 }
 """The phase that each event begins; None if the member is in none until it joins again."""
 
+_ENDING: Final = ("GenerationDraining", "GenerationEnded")
+"""The events that a member's work in a generation always ends with, unless it is killed."""
+
 PLANNED: Final = "planned"
 RAISED: Final = "raised"
 LOST: Final = "lost"
@@ -217,13 +220,19 @@ def _spans(entries: Sequence[Entry]) -> list[Span]:
             continue
         if phase is not None:
             number = _generation_before(entry, phase, spans)
+            in_generation = phase in (RUNNING, DRAINING)
+            # A process that was killed, and started again under the same host name and pid, as
+            # containers are, goes on in its row with a join.
+            is_known = not in_generation or entry.event in _ENDING
             spans.append(
                 Span(
                     begin=begin,
                     end=entry.at,
                     phase=phase,
                     generation_id=number,
-                    partitions=partitions if phase in (RUNNING, DRAINING) else (),
+                    partitions=partitions if in_generation else (),
+                    kind=PLANNED if is_known else UNKNOWN,
+                    text="" if is_known else "no end of this generation is in the files",
                 )
             )
         if entry.event == "GenerationEnded":

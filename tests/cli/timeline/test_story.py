@@ -346,6 +346,55 @@ def test_partitions_of_a_member_that_is_gone_stand_still(tmp_path: Path) -> None
     assert "b2 (h, 7) continued with its partitions" in members["b"].spans[-1].text
 
 
+def test_a_killed_member_whose_successor_has_its_row(tmp_path: Path) -> None:
+    """It may be gone since its last event; it neither worked on nor ended as planned."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *joined(100.0, "b", 1, "t-1"),
+        line(130.0, "b", "Committed", 1),
+        line(149.9, "b", "CoordinatorFound", member_id=""),
+        *joined(150.0, "b", 2, "t-1"),
+        *drained(150.1, "a", 1),
+        *joined(150.2, "a", 2, "t-0"),
+        line(300.0, "a", "Committed", 2),
+    ]
+    assert silences(tmp_path, lines) == {"a": [], "b": [(130.0, 150.0)]}
+    assert works(tmp_path, lines, "b") == [(100.5, 130.0, UNKNOWN), (150.5, 150.5, UNKNOWN)]
+    _, member = story_of(entries(tmp_path, lines)).members
+    (gone,) = (one for one in member.spans if one.phase == SILENT)
+    assert (gone.generation_id, gone.partitions) == (1, ("t-1",))
+    assert "killed within this time" in gone.text
+    assert "its process was started again" in gone.text
+
+
+def test_a_killed_member_that_is_started_again_late(tmp_path: Path) -> None:
+    """Its session ended before, and others had its partitions; then it was no member at all."""
+    lines = [
+        *joined(100.0, "a", 1, "t-0"),
+        *joined(100.0, "b", 1, "t-1"),
+        line(130.0, "b", "Committed", 1),
+        *drained(160.0, "a", 1),
+        *joined(160.2, "a", 2, "t-0", "t-1"),
+        *joined(200.0, "b", 3, "t-1"),
+        *drained(200.1, "a", 2),
+        *joined(200.2, "a", 3, "t-0"),
+        line(300.0, "a", "Committed", 3),
+    ]
+    assert silences(tmp_path, lines) == {"a": [], "b": [(130.0, 160.7)]}
+    assert works(tmp_path, lines, "b") == [(100.5, 130.0, UNKNOWN), (200.5, 200.5, UNKNOWN)]
+
+
+def test_a_killed_member_whose_successor_does_not_work(tmp_path: Path) -> None:
+    """It was gone at most for a session before the next process of its row joined."""
+    lines = [
+        *joined(100.0, "b", 1, "t-1"),
+        line(110.0, "b", "Committed", 1),
+        line(150.0, "b", "Joining"),
+        line(160.0, "b", "Joining"),
+    ]
+    assert silences(tmp_path, lines) == {"b": [(120.0, 150.0)]}
+
+
 def test_an_older_file_has_no_session_timeout(tmp_path: Path) -> None:
     """Then the killed member counts as gone since its last event."""
     lines = [one.replace(', "session_timeout": 30.0', "") for one in stopped_and_killed()]
