@@ -17,6 +17,7 @@ from attrs import validators
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
 LONGEST_TOPIC: Final = 249
 """The most characters of a topic's name (Kafka's ``Topic.MAX_NAME_LENGTH``)."""
 LONGEST_TEXT: Final = 2**15 - 1

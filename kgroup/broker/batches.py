@@ -27,7 +27,13 @@ NO_TIMESTAMP: Final = -1
 
 _ROUTING: Final = struct.Struct(">qii")
 _CRC: Final = struct.Struct(">I")
+_LENGTH: Final = struct.Struct(">i")
 _LOG_OVERHEAD: Final = 12
+"""Bytes before those that a batch's length counts."""
+_LENGTH_AT: Final = 8
+_LEAST_LENGTH: Final = 14
+"""The length of the smallest batch of any magic."""
+_MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _ATTRIBUTES_AT: Final = 21
@@ -110,29 +116,27 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
     """Check the one batch that a producer sends for a partition.
 
     Returns:
-        its header, and the batch.
+        its header, and the batch: a piece of another one behind it is dropped.
 
     Raises:
-        RequestError: CORRUPT_MESSAGE if the length is impossible or the CRC wrong; INVALID_RECORD
-            if the bytes are not one whole batch of magic 2, or the batch is empty, has an unknown
-            codec, is a control batch, has a producer id without a sequence number, or claims more
-            records than its bytes can hold.
+        RequestError: CORRUPT_MESSAGE if the length or the magic is impossible or the CRC wrong;
+            INVALID_RECORD if the bytes are not one whole batch of magic 2, or the batch is empty,
+            does not begin at offset 0, has an unknown codec, is a control batch, has a producer id
+            without a sequence number, or claims more records than its bytes can hold.
 
-    Source: Kafka's ``ProduceRequest.validateRecords`` and ``LogValidator``.
+    Source: Kafka's ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
+    ``LogValidator``.
     """
-    if data is None or len(data) < HEADER.size:
-        raise RequestError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    data = _sole_batch(data)
+    size = len(data)
+    if size < HEADER.size:
+        raise RequestError(ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {size} bytes")
     header = header_of(data)
-    if header.magic != MAGIC:
-        raise RequestError(ErrorCode.INVALID_RECORD, f"the batch has magic {header.magic}, not 2")
-    if header.length + _LOG_OVERHEAD < HEADER.size:
+    if header.base_offset:
         raise RequestError(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {header.length} bytes"
+            ErrorCode.INVALID_RECORD,
+            f"the batch begins at offset {header.base_offset}; a producer's must at 0",
         )
-    if header.length + _LOG_OVERHEAD < len(data):
-        raise RequestError(ErrorCode.INVALID_RECORD, "there is more than one record batch")
-    if header.length + _LOG_OVERHEAD > len(data):
-        raise RequestError(ErrorCode.INVALID_RECORD, "the record batch is cut off")
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
         raise RequestError(ErrorCode.CORRUPT_MESSAGE, "the record batch does not match its CRC")
     if header.count < 1 or header.last_offset_delta != header.count - 1:
@@ -147,8 +151,50 @@ def check(data: bytes | None) -> tuple[BatchHeader, bytes]:
             ErrorCode.INVALID_RECORD,
             f"the batch of producer {header.producer_id} has sequence {header.base_sequence}",
         )
-    _check_claims(header, len(data) - HEADER.size)
+    _check_claims(header, size - HEADER.size)
     return header, data
+
+
+def _sole_batch(data: bytes | None) -> bytes:
+    """The first batch, if it is whole, has the right magic, and no other whole one is behind it.
+
+    Raises:
+        RequestError: as ``check``.
+    """
+    if data is None or not (size := _whole_batch(data)):
+        raise RequestError(ErrorCode.INVALID_RECORD, "there is no whole record batch")
+    if data[_MAGIC_AT] != MAGIC:
+        raise RequestError(
+            ErrorCode.INVALID_RECORD, f"the batch has magic {data[_MAGIC_AT]}, not {MAGIC}"
+        )
+    if len(data) == size:
+        return data
+    if _whole_batch(data[size:]):
+        raise RequestError(ErrorCode.INVALID_RECORD, "there is more than one record batch")
+    return data[:size]
+
+
+def _whole_batch(data: bytes) -> int:
+    """The size of the batch that begins here, or 0 if it is cut off.
+
+    Raises:
+        RequestError: CORRUPT_MESSAGE: its length or its magic is impossible.
+
+    Source: Kafka's ``ByteBufferLogInputStream``.
+    """
+    if len(data) < _LOG_OVERHEAD:
+        return 0
+    (length,) = _LENGTH.unpack_from(data, _LENGTH_AT)
+    if length < _LEAST_LENGTH:
+        raise RequestError(ErrorCode.CORRUPT_MESSAGE, f"the batch says it has {length} bytes")
+    if len(data) <= _MAGIC_AT:
+        return 0
+    if data[_MAGIC_AT] > MAGIC:
+        raise RequestError(
+            ErrorCode.CORRUPT_MESSAGE, f"there is no batch of magic {data[_MAGIC_AT]}"
+        )
+    size = int(length) + _LOG_OVERHEAD
+    return size if size <= len(data) else 0
 
 
 def _check_claims(header: BatchHeader, size: int) -> None:

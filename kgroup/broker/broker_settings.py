@@ -129,6 +129,9 @@ class BrokerSettings:
         delete_topics: whether topics can be deleted (``delete.topic.enable``).
         max_message_bytes: the largest record batch (``message.max.bytes``).
         append_time: whether records get the broker's time (``log.message.timestamp.type``).
+        timestamp_before_max: how far behind the broker's time a record's timestamp may be, in
+            milliseconds: no float has Kafka's default (``log.message.timestamp.before.max.ms``).
+        timestamp_after_max: how far ahead of it (``log.message.timestamp.after.max.ms``).
         retention_bytes: the size of a partition past which its oldest batches are deleted; None
             keeps all, in memory (``log.retention.bytes``).
         fetch_max_bytes: the most bytes of one Fetch response (``fetch.max.bytes``).
@@ -172,6 +175,8 @@ class BrokerSettings:
     delete_topics: bool = attrs.field(default=True, validator=bounds.flag())
     max_message_bytes: int = attrs.field(default=1_048_588, validator=bounds.whole(0, INT32_MAX))
     append_time: bool = attrs.field(default=False, validator=bounds.flag())
+    timestamp_before_max: int = attrs.field(default=INT64_MAX, validator=bounds.whole(0, INT64_MAX))
+    timestamp_after_max: int = attrs.field(default=3_600_000, validator=bounds.whole(0, INT64_MAX))
     retention_bytes: int | None = attrs.field(
         default=None, validator=bounds.optional(bounds.whole(0, INT64_MAX))
     )
@@ -279,6 +284,16 @@ PROPERTIES: Final[Mapping[str, tuple[str, Reader, str]]] = {
         "67108864",
     ),
     "kgroup.request.max.items": ("request_max_items", _whole(1, INT32_MAX), "20000"),
+    "log.message.timestamp.after.max.ms": (
+        "timestamp_after_max",
+        _whole(0, INT64_MAX),
+        "3600000",
+    ),
+    "log.message.timestamp.before.max.ms": (
+        "timestamp_before_max",
+        _whole(0, INT64_MAX),
+        "9223372036854775807",
+    ),
     "log.message.timestamp.type": (
         "append_time",
         _choice(

@@ -26,6 +26,7 @@ from kgroup.broker.batches import BatchHeader
 from kgroup.broker.leader_epochs import LeaderEpochs
 from kgroup.broker.producer_state import ProducerState, ProducerSummary
 from kgroup.broker.records import (
+    RecordRules,
     UnreadableBatchError,
     records_in_steps,
     records_of,
@@ -34,6 +35,7 @@ from kgroup.broker.request_error import RequestError
 from kgroup.broker.time_slices import Work
 from kgroup.error_codes import ErrorCode
 from kgroup.records.memory import StoredRecord
+from kgroup.types import INT64_MAX, INT64_MIN
 
 
 @final
@@ -115,12 +117,16 @@ class LogSettings:
         append_time: whether records get the broker's time.
         retention_bytes: the size past which the oldest batches are deleted, or None.
         needs_keys: whether a record without a key is refused, because the topic is compacted.
+        timestamp_before_max: how far behind the broker's time a timestamp may be, in milliseconds.
+        timestamp_after_max: how far ahead of it.
     """
 
     max_message_bytes: int = 1_048_588
     append_time: bool = False
     retention_bytes: int | None = None
     needs_keys: bool = False
+    timestamp_before_max: int = INT64_MAX
+    timestamp_after_max: int = 3_600_000
 
 
 @final
@@ -240,10 +246,16 @@ class PartitionLog:
                 f"the batch has {size} bytes, more than {self._settings.max_message_bytes}",
             )
 
-    @property
-    def needs_keys(self) -> bool:
-        """Whether a producer's record without a key is refused."""
-        return self._settings.needs_keys
+    def record_rules(self, now: int) -> RecordRules:
+        """What is required of each record of a producer, at this time (milliseconds since 1970)."""
+        own = self._settings
+        if own.append_time:
+            return RecordRules(needs_keys=own.needs_keys)
+        return RecordRules(
+            needs_keys=own.needs_keys,
+            oldest=max(now - own.timestamp_before_max, INT64_MIN),
+            newest=now + own.timestamp_after_max,
+        )
 
     def configure(self, settings: LogSettings) -> None:
         """Use other settings from the next batch on."""

@@ -1,8 +1,8 @@
 """The records in a batch: written by ``BrokerAdmin.append``, read for readers and timestamps.
 
-A Fetch does not decode records. A Produce only checks their lengths and, in a compacted topic, that
-they have keys. Uncompressed and gzip batches can be read. The other codecs are not in Python's
-library, and reading such a batch is an error that says so.
+A Fetch does not decode records. A Produce only checks their lengths, and reads those that may break
+a rule of their topic. Uncompressed and gzip batches can be read. The other codecs are not in
+Python's library, and reading such a batch is an error that says so.
 
 A batch comes from a client and may claim anything: reading is bounded by its bytes, or by a limit
 if it is compressed, whatever its header says.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -26,7 +26,7 @@ from kgroup.broker.request_error import RequestError
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ArgumentError, short_repr
 from kgroup.records.memory import StoredRecord
-from kgroup.types import INT64_MAX
+from kgroup.types import INT64_MAX, INT64_MIN
 
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _GZIP: Final = 1
@@ -46,6 +46,8 @@ _LONG_HALF: Final = 2**63
 _LEAST_BODY: Final = 6
 """Bytes of the smallest record, without its length."""
 _LENGTHS_OF_A_STEP: Final = 25
+_MOST_LISTED: Final = 1000
+"""The most refused records of a batch that a response lists."""
 COORDINATOR_EPOCH: Final = 0
 """The epoch of the transaction coordinator in every marker."""
 _MARKER_KEY: Final = struct.Struct(">hh")
@@ -204,35 +206,110 @@ def check_records(data: bytes, header: BatchHeader, most: int) -> Iterator[None]
         raise RequestError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def check_keys(data: bytes, header: BatchHeader, most: int) -> Iterator[None]:
-    """Check that every record of a producer's batch has a key, as those of a compacted topic need.
+@final
+@attrs.frozen(kw_only=True)
+class RecordRules:
+    """What a topic requires of each record.
 
-    Batches with a codec that this broker cannot read are accepted. Each step reads one record, or
-    16 KiB of a compressed batch.
+    Attributes:
+        needs_keys: whether each must have a key, as in a compacted topic.
+        oldest: the lowest timestamp that is accepted.
+        newest: the highest.
+    """
+
+    needs_keys: bool = False
+    oldest: int = INT64_MIN
+    newest: int = INT64_MAX
+
+    def may_refuse(self, header: BatchHeader) -> bool:
+        """Whether a batch with this header may have a record that is refused."""
+        return (
+            self.needs_keys
+            or self.oldest > INT64_MIN
+            or max(header.base_timestamp, header.max_timestamp) > self.newest
+        )
+
+    def fault(self, key: bytes | None, timestamp: int) -> tuple[ErrorCode, str] | None:
+        """Why a record is refused, or None."""
+        if self.needs_keys and key is None:
+            return ErrorCode.INVALID_RECORD, "it has no key, which a compacted topic needs"
+        return self.timestamp_fault(timestamp)
+
+    def timestamp_fault(self, timestamp: int) -> tuple[ErrorCode, str] | None:
+        """Why a timestamp is refused, or None; a record without one is accepted."""
+        if timestamp == batches.NO_TIMESTAMP or self.oldest <= timestamp <= self.newest:
+            return None
+        reason = (
+            f"its timestamp {timestamp} is not in {self.oldest}..{self.newest}, the broker's time"
+            " less message.timestamp.before.max.ms and plus message.timestamp.after.max.ms"
+        )
+        return ErrorCode.INVALID_TIMESTAMP, reason
+
+
+@final
+class RefusedRecordsError(RequestError):
+    """Some records of a batch are refused, and with them the whole batch.
+
+    Attributes:
+        records: the number of each in the batch, and why; empty if they are many, or unknown.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, records: Mapping[int, str]) -> None:
+        super().__init__(code, message)
+        self.records: Final = records
+
+
+def check_rules(data: bytes, header: BatchHeader, most: int, rules: RecordRules) -> Iterator[None]:
+    """Check that every record of a producer's batch keeps the rules of its topic.
+
+    Of batches with a codec that this broker cannot read, only the timestamps in the header are
+    checked. Each step reads one record, or 16 KiB of a compressed batch.
 
     Args:
         data: the batch, which ``check_records`` has accepted.
         header: its header.
         most: the most bytes that its records may have once they are decompressed.
+        rules: those of the topic.
 
     Raises:
-        RequestError: INVALID_RECORD.
+        RefusedRecordsError: INVALID_RECORD, or INVALID_TIMESTAMP.
+        RequestError: INVALID_RECORD: a record cannot be read.
 
-    Source: Kafka's ``LogValidator.validateKey``.
+    Source: Kafka's ``LogValidator.validateRecord``.
     """
     if header.compression not in READABLE:
+        for timestamp in (header.max_timestamp, header.base_timestamp):
+            if (fault := rules.timestamp_fault(timestamp)) is not None:
+                raise RefusedRecordsError(fault[0], f"a record of the batch: {fault[1]}", {})
         return
+    faults: dict[int, tuple[ErrorCode, str]] = {}
+    number = 0
     try:
         for record in records_in_steps(data, header, most):
-            if record is not None and record.key is None:
-                raise RequestError(
-                    ErrorCode.INVALID_RECORD,
-                    f"record {record.offset - header.base_offset} of the batch has no key, which"
-                    " a compacted topic needs",
-                )
+            if record is not None:
+                if (fault := rules.fault(record.key, record.timestamp)) is not None:
+                    faults[number] = fault
+                number += 1
             yield
     except CorruptBatchError as error:
         raise RequestError(ErrorCode.INVALID_RECORD, str(error)) from error
+    if faults:
+        raise _refused(faults)
+
+
+def _refused(faults: Mapping[int, tuple[ErrorCode, str]]) -> RefusedRecordsError:
+    # As in Kafka, one record with a wrong timestamp decides the error of the batch.
+    first, (code, reason) = next(
+        (one for one in faults.items() if one[1][0] is ErrorCode.INVALID_TIMESTAMP),
+        next(iter(faults.items())),
+    )
+    others = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    listed = {number: why for number, (_, why) in faults.items()}
+    return RefusedRecordsError(
+        code,
+        f"record {first} of the batch{others}: {reason}",
+        listed if len(listed) <= _MOST_LISTED else {},
+    )
 
 
 def _check_lengths(data: bytes, count: int) -> Iterator[None]:

@@ -1,8 +1,8 @@
 """The configs of topics: each one's type, its default, the values that it can have.
 
-``max.message.bytes``, ``message.timestamp.type`` and ``retention.bytes`` have an effect here. The
-others concern disks, replicas and age, and a log in memory keeps its records until they are
-deleted: their values are checked, stored and returned.
+``cleanup.policy``, ``max.message.bytes``, ``retention.bytes`` and those of timestamps have an
+effect here. The others concern disks, replicas and age, and a log in memory keeps its records until
+they are deleted: their values are checked, stored and returned.
 
 Source: Kafka's ``LogConfig``, ``ConfigDef``, ``ServerTopicConfigSynonyms``.
 """

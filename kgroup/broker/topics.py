@@ -267,6 +267,8 @@ class Topics:
         own = self._settings
         effective = {
             "max.message.bytes": str(own.max_message_bytes),
+            "message.timestamp.after.max.ms": str(own.timestamp_after_max),
+            "message.timestamp.before.max.ms": str(own.timestamp_before_max),
             "message.timestamp.type": "LogAppendTime" if own.append_time else "CreateTime",
             "retention.bytes": str(-1 if own.retention_bytes is None else own.retention_bytes),
         }
@@ -296,6 +298,12 @@ class Topics:
             append_time=append_time,
             retention_bytes=retention_bytes,
             needs_keys="compact" in policies,
+            timestamp_before_max=int(
+                values.get("message.timestamp.before.max.ms", own.timestamp_before_max)
+            ),
+            timestamp_after_max=int(
+                values.get("message.timestamp.after.max.ms", own.timestamp_after_max)
+            ),
         )
 
 

@@ -9,7 +9,7 @@ from kgroup.broker import batches
 from kgroup.broker.log import AppendResult, PartitionLog
 from kgroup.broker.records import NewRecord, batch_of, marker
 
-NOW = 1_700_000_000_000
+NOW = 1_600_000_000_000
 
 
 def batch(*values: bytes, timestamp: int = NOW, **producer: Any) -> bytes:

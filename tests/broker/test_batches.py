@@ -29,9 +29,10 @@ def test_a_placed_batch_differs_only_in_its_place() -> None:
     """Only offset and leader epoch are written; the CRC, which omits them, still holds."""
     data = batch(b"a", b"b")
     placed = batches.placed(data, 1000, 5)
-    header, _ = batches.check(placed)
+    header = batches.header_of(placed)
     assert (header.base_offset, header.last_offset, header.leader_epoch) == (1000, 1001, 5)
     assert placed[16:] == data[16:]
+    assert crc32c(placed[21:]) == header.crc
 
 
 def test_a_stamped_batch_has_the_brokers_time() -> None:
@@ -67,8 +68,13 @@ def _changed(layout: str, at: int, value: int) -> bytes:
         (batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
         (batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
         (batch(b"a")[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+        (batch(b"a") + b"\0" * 12, ErrorCode.CORRUPT_MESSAGE),
         (_changed(">i", 8, 3), ErrorCode.CORRUPT_MESSAGE),
+        (_changed(">i", 8, 48), ErrorCode.CORRUPT_MESSAGE),
         (_changed(">b", 16, 1), ErrorCode.INVALID_RECORD),
+        (_changed(">b", 16, 3), ErrorCode.CORRUPT_MESSAGE),
+        (_changed(">b", 16, -1), ErrorCode.CORRUPT_MESSAGE),
+        (batches.placed(batch(b"a"), 5, 0), ErrorCode.INVALID_RECORD),
         (_changed(">i", 23, 2), ErrorCode.INVALID_RECORD),
         (_changed(">i", 57, 0), ErrorCode.INVALID_RECORD),
         (batch(b"a", control=True), ErrorCode.INVALID_RECORD),
@@ -81,8 +87,13 @@ def _changed(layout: str, at: int, value: int) -> bytes:
         "cut off",
         "two batches",
         "wrong CRC",
+        "zeros behind it",
         "impossible length",
+        "shorter than its header",
         "magic 1",
+        "magic 3",
+        "magic -1",
+        "offset",
         "last offset",
         "no records",
         "control",
@@ -94,6 +105,12 @@ def test_invalid_batches_are_refused(data: bytes | None, code: ErrorCode) -> Non
     with pytest.raises(RequestError) as refused:
         batches.check(data)
     assert refused.value.code is code
+
+
+@pytest.mark.parametrize("rest", [b"\0", batch(b"b")[:30], batch(b"b")[:-1]])
+def test_a_piece_behind_a_batch_is_dropped(rest: bytes) -> None:
+    """As in Kafka, a batch that is cut off behind a whole one is no part of the log."""
+    assert batches.check(batch(b"a") + rest)[1] == batch(b"a")
 
 
 @given(st.binary(max_size=200))

@@ -25,6 +25,8 @@ def test_every_property_sets_its_field() -> None:
         "kgroup.max.transactional.ids": ("7", "max_transactional_ids", 7),
         "kgroup.message.max.decompressed.bytes": ("7", "max_decompressed_bytes", 7),
         "kgroup.request.max.items": ("7", "request_max_items", 7),
+        "log.message.timestamp.after.max.ms": ("7", "timestamp_after_max", 7),
+        "log.message.timestamp.before.max.ms": ("7", "timestamp_before_max", 7),
         "log.message.timestamp.type": ("LogAppendTime", "append_time", True),
         "log.retention.bytes": ("9", "retention_bytes", 9),
         "max.connections": ("7", "max_connections", 7),

@@ -41,7 +41,14 @@ _FROM_DEFAULT: Final = 5
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 """The operations of IncrementalAlterConfigs."""
 
-_LONGS: Final = frozenset({"log.retention.bytes", "offsets.retention.check.interval.ms"})
+_LONGS: Final = frozenset(
+    {
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.retention.bytes",
+        "offsets.retention.check.interval.ms",
+    }
+)
 """The broker's settings of type LONG."""
 
 

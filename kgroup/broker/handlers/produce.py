@@ -14,7 +14,7 @@ from kgroup.broker.handlers.partitions import current_leader, leader_log, node_e
 from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.internal_topics import refuse_writing
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.records import check_keys, check_records
+from kgroup.broker.records import RefusedRecordsError, check_records, check_rules
 from kgroup.broker.request_context import NO_ACKS, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
@@ -55,17 +55,18 @@ async def _append(
 ) -> dict[str, Any]:
     cluster = context.cluster
     try:
-        if context.request.acks not in _ACKS:
-            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={context.request.acks}")
         refuse_writing(name)
         log = leader_log(context, name, number)
+        if context.request.acks not in _ACKS:
+            raise RequestError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={context.request.acks}")
         log.check_size(len(records or b""))
         header, data = batches.check(records)
         most = cluster.settings.max_decompressed_bytes
         async for _ in context.work.each(check_records(data, header, most)):
             pass
-        if log.needs_keys:
-            async for _ in context.work.each(check_keys(data, header, most)):
+        rules = log.record_rules(cluster.now_ms())
+        if rules.may_refuse(header):
+            async for _ in context.work.each(check_rules(data, header, most, rules)):
                 pass
         log = leader_log(context, name, number)  # other tasks ran meanwhile: it may have moved
         if header.is_transactional:
@@ -76,7 +77,7 @@ async def _append(
             "index": number,
             "error_code": verification_code(context, error),
             "base_offset": -1,
-            "record_errors": (),
+            "record_errors": _refused_records(error),
             "error_message": error.message or None,
             **current_leader(context, error),
         }
@@ -88,6 +89,16 @@ async def _append(
         "log_start_offset": log.start_offset,
         "record_errors": (),
     }
+
+
+def _refused_records(error: RequestError) -> list[dict[str, Any]]:
+    """The records of a batch that are refused themselves; producers fail the others differently."""
+    if not isinstance(error, RefusedRecordsError):
+        return []
+    return [
+        {"batch_index": number, "batch_index_error_message": why}
+        for number, why in error.records.items()
+    ]
 
 
 def _check_transaction(

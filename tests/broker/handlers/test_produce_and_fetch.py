@@ -127,7 +127,7 @@ async def test_the_response_has_the_brokers_time(autojump_clock: trio.testing.Mo
 async def test_a_repeated_batch_has_its_own_time(timestamp: int, *, has_time: bool) -> None:
     """As in Kafka, which stores it with the producer's state; what a client made up is left out."""
     async with connected() as (broker, client):
-        await broker.create_topic("t")
+        await broker.create_topic("t", configs={"message.timestamp.after.max.ms": str(2**63 - 1)})
         fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
         data = batch(b"a", timestamp=timestamp, **fields)
         assert (await produce(client, data)).log_append_time is None
@@ -173,6 +173,68 @@ async def test_a_compacted_topic_needs_keys(policy: str) -> None:
             assert int(done.error_code) == code
         assert int((await produce(client, compressed(1, b"no key"))).error_code) == refused
         assert int((await produce(client, compressed(4, b"unreadable"))).error_code) == 0
+
+
+@pytest.mark.parametrize("version", [7, 8, 11])
+async def test_a_record_far_ahead_of_the_brokers_time_is_refused(version: int) -> None:
+    """By default an hour is the most; its batch is refused, and the response names the record."""
+    hour = 3_600_000
+    records = [NewRecord(b"v", timestamp=NOW), NewRecord(b"v", timestamp=NOW + 2 * hour)]
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        done = await produce(client, batch(b"a", timestamp=NOW + hour))
+        assert int(done.error_code) == 0
+        done = await produce(client, batch_of(records, NOW), version=version)
+        assert (int(done.error_code), done.base_offset) == (32, -1)
+        if version >= 8:
+            assert [one.batch_index for one in done.record_errors] == [1]
+            assert f"record 1 of the batch: its timestamp {NOW + 2 * hour}" in done.error_message
+        for codec in (1, 4):
+            done = await produce(client, compressed(codec, b"a", timestamp=NOW + 2 * hour))
+            assert int(done.error_code) == 32
+        assert broker.cluster.topics.log("t", 0).end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "value", "offset", "code"),
+    [
+        ("message.timestamp.before.max.ms", "1000", -2000, 32),
+        ("message.timestamp.before.max.ms", "1000", 0, 0),
+        ("message.timestamp.after.max.ms", "1000", 2000, 32),
+        ("message.timestamp.after.max.ms", str(2**63 - 1), 2**60, 0),
+        ("message.timestamp.type", "LogAppendTime", 2**60, 0),
+    ],
+)
+@pytest.mark.parametrize("codec", [0, 1, 4])
+async def test_a_topic_says_which_timestamps_it_takes(
+    config: str, value: str, offset: int, code: int, codec: int
+) -> None:
+    """Both limits count from the broker's time; there is none where the broker sets timestamps."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={config: value})
+        timestamp = broker.cluster.now_ms() + offset
+        done = await produce(client, compressed(codec, b"a", timestamp=timestamp))
+        assert int(done.error_code) == code
+
+
+async def test_a_record_without_a_timestamp_is_taken() -> None:
+    """-1 is no time, so no limit concerns it."""
+    async with connected(log_message_timestamp_before_max_ms=1) as (broker, client):
+        await broker.create_topic("t")
+        body = batch(b"a")[batches.HEADER.size :]
+        done = await produce(
+            client, batches.assemble(body, count=1, base_timestamp=-1, max_timestamp=-1)
+        )
+        assert int(done.error_code) == 0
+
+
+async def test_many_refused_records_are_not_listed() -> None:
+    """A response lists at most 1,000; without a list, a producer fails all records alike."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"cleanup.policy": "compact"})
+        for count, listed in ((1000, 1000), (1001, 0)):
+            done = await produce(client, batch(*[b"v"] * count))
+            assert (int(done.error_code), len(done.record_errors)) == (87, listed)
 
 
 @pytest.mark.parametrize("version", [12, 13])
