@@ -23,11 +23,11 @@ from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
 from kgroup.error_codes import ErrorCode
+from kgroup.types import INT32_MAX
 
 _IDS_FROM: Final = 13
-_NO_SESSION: Final = 0
-_SESSION_ENDS: Final = -1
-"""The session epoch of a client that closes its session."""
+_WITHOUT_SESSION: Final = (0, -1)
+"""The session epochs of a client that begins a session, or closes one: it names all partitions."""
 _READ_COMMITTED: Final = 1
 
 
@@ -47,10 +47,13 @@ class _Wanted:
 async def fetch(context: RequestContext) -> ResponseFields:
     """Answer Fetch when there are ``min_bytes``, after ``max_wait``, or at once on an error."""
     request = context.request
-    session = getattr(request, "session_id", _NO_SESSION)
-    if session != _NO_SESSION and request.session_epoch != _SESSION_ENDS:
+    if getattr(request, "session_epoch", 0) not in _WITHOUT_SESSION:
         return {"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "responses": ()}
-    wanted = [one async for one in context.work.each(_wanted(context))]
+    named: dict[tuple[Any, int], _Wanted] = {}
+    async for one in context.work.each(_wanted(context)):
+        # A partition that is named twice is answered once, in its first place, as in Kafka.
+        named[_topic_key(context, one.topic), one.partition.partition] = one
+    wanted = list(named.values())
     await _wait_for_bytes(context, wanted)
     topics = await _read(context, wanted)
     endpoints = node_endpoints(context, (part for topic in topics for part in topic["partitions"]))
@@ -82,13 +85,16 @@ def _fault(
     context: RequestContext, log: PartitionLog, replicas: PartitionReplicas, part: Any
 ) -> RequestError | None:
     try:
-        check_leader(
-            context.node.node_id, replicas, getattr(part, "current_leader_epoch", NO_EPOCH)
-        )
+        check_leader(context.node.node_id, replicas, _known_epoch(part))
         log.check_offset(part.fetch_offset)
     except RequestError as error:
         return error
     return None
+
+
+def _known_epoch(part: Any) -> int:
+    """The leader epoch that the client knows; here, unlike elsewhere, any negative one is none."""
+    return max(NO_EPOCH, getattr(part, "current_leader_epoch", NO_EPOCH))
 
 
 async def _wait_for_bytes(context: RequestContext, wanted: Sequence[_Wanted]) -> None:
@@ -113,16 +119,16 @@ async def _wait_for_bytes(context: RequestContext, wanted: Sequence[_Wanted]) ->
 
 async def _enough(context: RequestContext, wanted: Sequence[_Wanted]) -> bool:
     request = context.request
-    found = 0
+    least, found = min(request.min_bytes, _most_bytes(context)), 0
     async for entry in context.work.each(wanted):
         if entry.log is None or _is_faulty(context, entry):
             return True
         found += entry.log.available(
             entry.partition.fetch_offset,
-            max(0, min(entry.partition.partition_max_bytes, request.min_bytes - found)),
+            max(0, min(entry.partition.partition_max_bytes, least - found)),
             committed=request.isolation_level == _READ_COMMITTED,
         )
-        if found >= request.min_bytes:
+        if found >= least:
             return True
     return not wanted
 
@@ -157,15 +163,14 @@ def _has_coordinator(context: RequestContext, entry: _Wanted) -> bool:
 
 
 async def _read(context: RequestContext, wanted: Sequence[_Wanted]) -> list[dict[str, Any]]:
-    left = min(
-        getattr(context.request, "max_bytes", 2**31 - 1), context.cluster.settings.fetch_max_bytes
-    )
+    left = _most_bytes(context)
     topics: list[dict[str, Any]] = []
     last: Any = None
     anything = False
     async for entry in context.work.each(wanted):
-        if entry.topic is not last:
-            last = entry.topic
+        key = _topic_key(context, entry.topic)
+        if key != last:
+            last = key
             topics.append({**_name(context, entry.topic), "partitions": []})
         shown, size = _read_partition(context, entry, left, first=not anything)
         await context.work.include(1 + len(shown["aborted_transactions"] or ()))
@@ -175,8 +180,20 @@ async def _read(context: RequestContext, wanted: Sequence[_Wanted]) -> list[dict
     return topics
 
 
+def _most_bytes(context: RequestContext) -> int:
+    """The most bytes of the response, but for a first batch that is larger."""
+    requested: int = getattr(context.request, "max_bytes", INT32_MAX)
+    return min(requested, context.cluster.settings.fetch_max_bytes)
+
+
+def _topic_key(context: RequestContext, topic: Any) -> Any:
+    """The id or the name by which the request names a topic."""
+    return topic.topic_id if context.version >= _IDS_FROM else topic.topic
+
+
 def _name(context: RequestContext, topic: Any) -> dict[str, Any]:
-    return {"topic_id": topic.topic_id} if context.version >= _IDS_FROM else {"topic": topic.topic}
+    field = "topic_id" if context.version >= _IDS_FROM else "topic"
+    return {field: _topic_key(context, topic)}
 
 
 def _read_partition(
@@ -193,8 +210,7 @@ def _read_partition(
                 ErrorCode.UNKNOWN_TOPIC_ID if gone else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
         if entry.replicas is not None:
-            epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
-            check_leader(context.node.node_id, entry.replicas, epoch)
+            check_leader(context.node.node_id, entry.replicas, _known_epoch(part))
         read = entry.log.read(
             part.fetch_offset,
             min(left, part.partition_max_bytes),

@@ -369,15 +369,61 @@ async def test_committed_reads_stop_at_the_stable_offset() -> None:
 
 
 async def test_sessions_are_declined() -> None:
-    """Responses have no session; a request with a session id gets an error, a close succeeds."""
+    """Responses have no session; to go on with one is an error, to begin or close one is not."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         answer = await fetch(broker, client, session_id=0, session_epoch=0)
         assert (int(answer.error_code), answer.session_id) == (0, 0)
-        answer = await fetch(broker, client, session_id=5, session_epoch=1)
-        assert (int(answer.error_code), answer.responses) == (70, ())
-        answer = await fetch(broker, client, session_id=5, session_epoch=-1)
-        assert int(answer.error_code) == 0
+        for session_id in (0, 5):
+            answer = await fetch(broker, client, session_id=session_id, session_epoch=1)
+            assert (int(answer.error_code), answer.responses) == (70, ())
+            for epoch in (-1, 0):
+                answer = await fetch(broker, client, session_id=session_id, session_epoch=epoch)
+                assert int(answer.error_code) == 0
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_a_partition_that_is_named_twice_is_answered_once(version: int) -> None:
+    """It has its first place and the offset that was named last, as in Kafka."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", 2)
+        for _ in range(3):
+            await broker.append("t", 0, [b"a"])
+        fields = fetching(broker, version, offsets={0: 0, 1: 0})
+        (again,) = fetching(broker, version, offsets={0: 2})["topics"]
+        for topics in (
+            [*fields["topics"], again],
+            [{**again, "partitions": [*fields["topics"][0]["partitions"], *again["partitions"]]}],
+        ):
+            answer = await client.request("fetch", version, **{**fields, "topics": topics})
+            first, second = parts(answer)
+            assert (first.partition_index, offsets(first.records)) == (0, [2])
+            assert second.partition_index == 1
+
+
+@pytest.mark.parametrize("epoch", [-1, -2, -(2**31)])
+async def test_a_negative_leader_epoch_is_none(epoch: int) -> None:
+    """A Fetch with any negative leader epoch is read without a check of it."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        fields = fetching(broker)
+        fields["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch
+        (part,) = parts(await client.request("fetch", 12, **fields))
+        assert int(part.error_code) == 0
+
+
+async def test_a_fetch_waits_for_no_more_than_it_may_return(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """With min_bytes above max_bytes, or the broker's own limit, the limit is enough."""
+    async with connected(fetch_max_bytes=1024) as (broker, client):
+        await broker.create_topic("t")
+        await broker.append("t", 0, [b"a" * 1024])
+        for most in (10, 2**25):
+            late = {"max_wait": timedelta(seconds=60), "min_bytes": 2000, "max_bytes": most}
+            (part,) = parts(await fetch(broker, client, **late))
+            assert offsets(part.records) == [0]
+        assert trio.current_time() == 0
 
 
 async def test_a_fetch_of_nothing_is_answered_at_once(
