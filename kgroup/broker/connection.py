@@ -5,15 +5,14 @@ holds up the requests behind it. What a request means is up to its handler.
 
 A client may send anything, send it slowly, and never read its responses. So its bytes in flight are
 counted (``kgroup.broker.bytes_in_flight``), its time without a request is limited
-(``kgroup.broker.idle_connections``), and long work yields to other requests
-(``kgroup.broker.time_slices``).
+(``kgroup.broker.idle_connections``), long work yields to other requests
+(``kgroup.broker.time_slices``), and log lines are few (``kgroup.broker.bad_connections``).
 
 INVARIANT: neither a client's bytes nor a fault of a handler ends more than this connection.
 """
 
 from __future__ import annotations
 
-import logging
 import struct
 from typing import Final, final
 
@@ -21,6 +20,7 @@ import trio
 
 from kgroup.broker.apis import APIS
 from kgroup.broker.authorization import authorized
+from kgroup.broker.bad_connections import BadConnections
 from kgroup.broker.bytes_in_flight import BytesInFlight
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.error_responses import ERROR_RESPONSES
@@ -41,7 +41,6 @@ from kgroup.errors import ProtocolError
 from kgroup.wire import codec
 from kgroup.wire.versions import API_KEYS
 
-_LOG: Final = logging.getLogger("kgroup.broker")
 _LENGTH: Final = struct.Struct(">i")
 _PREFIX: Final = struct.Struct(">hhi")
 _CHUNK: Final = 1 << 18
@@ -80,6 +79,7 @@ class ClientConnection:
         faults: InjectedFaults,
         idle_clients: IdleClients | None = None,
         bytes_in_flight: BytesInFlight | None = None,
+        bad_connections: BadConnections | None = None,
     ) -> None:
         self._stream = stream
         self._client_host = client_host
@@ -88,6 +88,7 @@ class ClientConnection:
         self._faults = faults
         self._idle_clients = idle_clients or IdleClients(None)
         self._bytes_in_flight = bytes_in_flight or BytesInFlight(cluster.settings.queued_max_bytes)
+        self._bad_connections = bad_connections or BadConnections()
         self._scope = trio.CancelScope()
         self._received = b""
         self._at = 0
@@ -134,7 +135,7 @@ class ClientConnection:
                 pass  # the client is gone; its request has been handled
             except _ClosedError as reason:
                 if str(reason):
-                    _LOG.warning("connection from %s closed: %s", self._client_host, reason)
+                    self._bad_connections.report(self._client_host, str(reason))
             # A defect must not reach the connections of other clients.
             except Exception as error:  # noqa: BLE001
                 during = f"connection from {self._client_host} closed"

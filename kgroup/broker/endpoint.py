@@ -15,6 +15,7 @@ from typing import Final, final
 import trio
 
 from kgroup.addresses import join_address
+from kgroup.broker.bad_connections import BadConnections
 from kgroup.broker.bytes_in_flight import BytesInFlight
 from kgroup.broker.cluster_state import ClusterState
 from kgroup.broker.connection import ClientConnection
@@ -69,6 +70,7 @@ class Endpoint:
         settings = cluster.settings
         self._idle_clients = IdleClients(settings.connections_max_idle)
         self._bytes_in_flight = BytesInFlight(settings.queued_max_bytes)
+        self._bad_connections = BadConnections()
         self._connections: dict[ClientConnection, str] = {}
         """Each with the host of its client."""
         nursery.start_soon(self._idle_clients.alarm.run)
@@ -216,6 +218,7 @@ class Endpoint:
         finally:
             self._over = True  # if it is cancelled from outside, `close` is called later
             self._release()
+            self._bad_connections.report_left_out()
 
     def _release(self) -> None:
         for reserved in self._reserved:
@@ -256,6 +259,7 @@ class Endpoint:
             self.faults,
             self._idle_clients,
             self._bytes_in_flight,
+            self._bad_connections,
         )
         self._make_room(host, connection)
         self._connections[connection] = host

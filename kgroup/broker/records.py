@@ -223,10 +223,12 @@ class RecordRules:
 
     def may_refuse(self, header: BatchHeader) -> bool:
         """Whether a batch with this header may have a record that is refused."""
+        # Most topics set no limit for the past, and none of their batches is to be read for it.
         return (
             self.needs_keys
-            or self.oldest > INT64_MIN
-            or max(header.base_timestamp, header.max_timestamp) > self.newest
+            or self.oldest > 0
+            or self.oldest > header.base_timestamp
+            or self.newest < max(header.base_timestamp, header.max_timestamp)
         )
 
     def fault(self, key: bytes | None, timestamp: int) -> tuple[ErrorCode, str] | None:

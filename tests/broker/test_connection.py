@@ -87,6 +87,32 @@ async def test_a_bad_request_ends_its_connection_only(
         await other.request("metadata", 1, topics=[])
 
 
+async def test_of_many_bad_connections_few_are_logged(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Ten at once and one every 10 s; the rest are counted, with the next line or at the end."""
+
+    async def send_bad_requests(broker: EmbeddedBroker, count: int) -> list[str]:
+        caplog.clear()
+        for _ in range(count):
+            client = await Client.open(broker)
+            await client.stream.send_all(LENGTH.pack(-1))
+            assert await client.is_closed()
+        return [record.getMessage() for record in caplog.records]
+
+    one = "connection from /memory closed: a request of -1 bytes"
+    async with connected() as (broker, _):
+        assert await send_bad_requests(broker, 10) == [one] * 10
+        assert await send_bad_requests(broker, 5) == []
+        await trio.sleep(10)
+        left_out, after = await send_bad_requests(broker, 3)
+        assert left_out.startswith("5 more connections closed")
+        assert after == one
+        caplog.clear()
+    (left_out,) = (record.getMessage() for record in caplog.records)
+    assert left_out.startswith("2 more connections closed")
+
+
 async def test_a_client_that_leaves_midway_is_logged(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from kio.records.readers import read_batch
 
 from kgroup.broker import batches
+from kgroup.broker.log import LogSettings, PartitionLog
 from kgroup.broker.records import (
     CompressedBatchError,
     CorruptBatchError,
@@ -134,3 +136,26 @@ def test_decompression_is_divided_into_steps(size: int) -> None:
     steps = list(records_in_steps(members, header))
     assert [len(one.value or b"") for one in steps if one is not None] == [size]
     assert steps.count(None) >= 1000 + size // (1 << 14)
+
+
+@pytest.mark.parametrize(
+    ("settings", "timestamp", "reads"),
+    [
+        ({}, NOW, False),
+        ({}, NOW + 3_600_000, False),
+        ({}, 0, False),
+        ({}, -1, False),
+        ({}, NOW + 3_600_001, True),
+        ({}, -(2**63), True),
+        ({"append_time": True}, 2**63 - 1, False),
+        ({"needs_keys": True}, NOW, True),
+        ({"timestamp_before_max": 1000}, NOW, True),
+    ],
+)
+def test_only_batches_that_may_break_a_rule_are_read(
+    settings: dict[str, Any], timestamp: int, *, reads: bool
+) -> None:
+    """With a topic's default rules, the header of an honest batch is enough."""
+    rules = PartitionLog(LogSettings(**settings)).record_rules(NOW)
+    data = batches.assemble(b"", count=1, base_timestamp=timestamp, max_timestamp=timestamp)
+    assert rules.may_refuse(batches.header_of(data)) == reads

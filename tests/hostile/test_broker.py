@@ -55,16 +55,19 @@ def produce_of(records: bytes) -> dict[str, Any]:
     }
 
 
-def fetch_of(times: int, wait: float) -> dict[str, Any]:
-    """A Fetch that names t-0 ``times`` times and waits up to ``wait`` seconds."""
-    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+def fetch_of(count: int, wait: float, topic: str = "t") -> dict[str, Any]:
+    """A Fetch that names so many partitions of a topic and waits up to ``wait`` seconds."""
+    parts = [
+        {"partition": number, "fetch_offset": 0, "partition_max_bytes": 1}
+        for number in range(count)
+    ]
     return {
         "replica_id": -1,
         "max_wait": timedelta(seconds=wait),
         "min_bytes": 1,
         "max_bytes": 1000,
         "isolation_level": 0,
-        "topics": [{"topic": "t", "partitions": [part] * times}],
+        "topics": [{"topic": topic, "partitions": parts}],
     }
 
 
@@ -253,9 +256,10 @@ async def test_others_are_served_beside_a_fetch_of_many_partitions(
     autojump_clock: trio.testing.MockClock, broker: EmbeddedBroker
 ) -> None:
     """Other clients are served between the partitions of a long Fetch."""
+    await broker.create_topic("many", 10_000)
     answer = await overtaken(
         broker,
-        lambda client: client.request("fetch", 4, **fetch_of(10_000, 1)),
+        lambda client: client.request("fetch", 4, **fetch_of(10_000, 1, "many")),
     )
     assert len(answer.responses[0].partitions) == 10_000
 
@@ -272,7 +276,7 @@ async def test_parked_requests_hold_up_no_long_request(
 ) -> None:
     """A parked JoinGroup, SyncGroup or Fetch does not hold up other long requests."""
     async with in_memory({"group.initial.rebalance.delay.ms": 3000}) as broker:
-        await broker.create_topic("t", 1)
+        await broker.create_topic("t", 2 * FREE)
         clients = [await Client.open(broker) for _ in range(2)]
         answers: dict[Client, Any] = {}
 

@@ -169,7 +169,7 @@ async def _read(context: RequestContext, wanted: Sequence[_Wanted]) -> list[dict
     anything = False
     async for entry in context.work.each(wanted):
         key = _topic_key(context, entry.topic)
-        if key != last:
+        if not topics or key != last:  # an id of zeros is None
             last = key
             topics.append({**_name(context, entry.topic), "partitions": []})
         shown, size = _read_partition(context, entry, left, first=not anything)

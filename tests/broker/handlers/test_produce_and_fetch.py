@@ -420,8 +420,8 @@ async def test_a_fetch_waits_for_no_more_than_it_may_return(
         await broker.create_topic("t")
         await broker.append("t", 0, [b"a" * 1024])
         for most in (10, 2**25):
-            late = {"max_wait": timedelta(seconds=60), "min_bytes": 2000, "max_bytes": most}
-            (part,) = parts(await fetch(broker, client, **late))
+            late: dict[str, Any] = {"max_wait": timedelta(seconds=60), "min_bytes": 2000}
+            (part,) = parts(await fetch(broker, client, max_bytes=most, **late))
             assert offsets(part.records) == [0]
         assert trio.current_time() == 0
 
