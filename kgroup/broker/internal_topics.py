@@ -2,7 +2,8 @@
 
 The coordinators here keep their state in memory. Their topics are listed, with the partitions and
 leaders of the shards, from the first search for a coordinator on, but have no records: to read one
-is UNKNOWN_TOPIC_OR_PARTITION. Clients can neither create them nor write to them.
+is UNKNOWN_TOPIC_OR_PARTITION. Clients can neither create them nor write to them, nor, other than in
+Kafka, delete or change them: there, a client that deletes them deletes all groups.
 
 Source: Kafka's ``Topic.INTERNAL_TOPICS``, ``KafkaApis.getOrCreateInternalTopic``,
 ``ReplicaManager.appendRecords``.
@@ -10,7 +11,7 @@ Source: Kafka's ``Topic.INTERNAL_TOPICS``, ``KafkaApis.getOrCreateInternalTopic`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -29,6 +30,16 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 RESERVED: Final = INTERNAL_TOPICS | {METADATA_TOPIC}
 """The names that no topic of a client can have."""
+_COMPACTED: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    OFFSETS_TOPIC: {**_COMPACTED, "compression.type": "producer"},
+    TRANSACTIONS_TOPIC: {
+        **_COMPACTED,
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "unclean.leader.election.enable": "false",
+    },
+}
 
 
 @final
@@ -40,6 +51,11 @@ class InternalTopic:
 
     name: str
     replicas: Sequence[PartitionReplicas]
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        """Those with which Kafka creates it."""
+        return _CONFIGS[self.name]
 
     @property
     def topic_id(self) -> UUID:
@@ -70,4 +86,18 @@ def refuse_writing(name: str) -> None:
     if name in INTERNAL_TOPICS:
         raise RequestError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}"
+        )
+
+
+def refuse_change(name: str) -> None:
+    """Refuse to delete a topic of a coordinator, or to change its partitions or configs.
+
+    Raises:
+        RequestError: POLICY_VIOLATION.
+    """
+    if name in INTERNAL_TOPICS:
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {name!r} belongs to a coordinator; the embedded broker neither deletes nor"
+            " changes it. DeleteGroups deletes a group with its offsets",
         )

@@ -18,12 +18,14 @@ import attrs
 
 from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES
+from kgroup.broker.internal_topics import refuse_change
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
 from kgroup.broker.topic_configs import TOPIC_CONFIGS, ConfigType, items_of
 from kgroup.broker.topics import Topic
 from kgroup.error_codes import ErrorCode
+from kgroup.types import topic_fault
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -97,7 +99,8 @@ async def _describe(context: RequestContext, requested: Any) -> dict[str, Any]:
         configs = _configs(context, requested.resource_type, requested.resource_name)
     except RequestError as error:
         return {**result, "error_code": error.code, "error_message": error.message}
-    wanted = None if requested.configuration_keys is None else set(requested.configuration_keys)
+    # As in Kafka, an empty list means all, too.
+    wanted = set(requested.configuration_keys or ()) or None
     await context.work.include(len(configs) if wanted is None else len(wanted & configs.keys()))
     await context.work.include_bytes(sum(len(config.value) for config in configs.values()))
     await context.work.spend(len(configs))
@@ -128,17 +131,20 @@ def _synonyms(config: Config) -> list[dict[str, Any]]:
 
 def _configs(context: RequestContext, resource_type: int, name: str) -> Mapping[str, Config]:
     if resource_type == TOPIC:
-        return topic_configs(context, _topic(context, name).configs)
+        internal = context.cluster.internal_topics.get(name)
+        return topic_configs(context, (internal or _topic(context, name)).configs)
     if resource_type == BROKER:
         _check_broker(context, name)
         return _broker_configs(context)
-    if resource_type == _GROUP:
+    if resource_type == _GROUP and name:
         return {}
     raise _no_configs(resource_type)
 
 
 def _topic(context: RequestContext, name: str) -> Topic:
     topic = context.cluster.topics.get(name)
+    if (fault := topic_fault(name)) is not None:
+        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name!r} {fault}")
     if topic is None:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
@@ -261,6 +267,7 @@ def _alter_one(
         if requested.resource_type == _GROUP:
             _refuse_group_configs(requested)
         elif requested.resource_type == TOPIC:
+            refuse_change(requested.resource_name)
             topic = _topic(context, requested.resource_name)
             context.cluster.topics.configure(
                 topic, change(topic.configs, requested), validate_only=context.request.validate_only

@@ -13,6 +13,7 @@ from uuid import UUID
 from kgroup.broker.authorization import may
 from kgroup.broker.broker_settings import MOST_PARTITIONS
 from kgroup.broker.handlers.configs import topic_configs
+from kgroup.broker.internal_topics import refuse_change
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError, shortened
 from kgroup.broker.response_versions import ResponseFields
@@ -161,6 +162,7 @@ async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> d
     topics = context.cluster.topics
     topic = topics.by_id(topic_id) if name is None else topics.get(name)
     try:
+        refuse_change(_internal_name(context, name, topic_id))
         if topic is None and name is None:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
         if topic is None:
@@ -175,6 +177,12 @@ async def _delete(context: RequestContext, name: str | None, topic_id: Any) -> d
             "error_message": error.message,
         }
     return {"name": topic.name, "topic_id": topic.topic_id, "error_code": ErrorCode.NONE}
+
+
+def _internal_name(context: RequestContext, name: str | None, topic_id: UUID | None) -> str:
+    """The name, or that of the coordinator's topic with this id; empty for any other id."""
+    internal = context.cluster.internal_topics.values()
+    return name or next((one.name for one in internal if one.topic_id == topic_id), "")
 
 
 async def create_partitions(context: RequestContext) -> ResponseFields:
@@ -198,6 +206,7 @@ async def _grow(context: RequestContext, requested: Any, times: int) -> dict[str
             raise RequestError(
                 ErrorCode.INVALID_REQUEST, f"{requested.name!r} is in the request {times} times"
             )
+        refuse_change(requested.name)
         chosen = requested.assignments
         context.cluster.topics.grow(
             requested.name,

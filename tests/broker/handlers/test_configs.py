@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kgroup.broker.handlers.configs import broker_config_type
+from kgroup.broker.internal_topics import INTERNAL_TOPICS
 from tests.broker.record_batches import append, batch
 from tests.broker.wire import Client, connected
 
@@ -44,6 +45,34 @@ async def test_a_topics_configs_are_described() -> None:
         assert one.value == "delete"
 
 
+async def test_an_empty_list_of_names_means_all_configs() -> None:
+    """As in Kafka, it is the same as none."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        resource = {"resource_type": TOPIC, "resource_name": "t", "configuration_keys": ()}
+        answer = await client.request(
+            "describe_configs",
+            4,
+            resources=[resource],
+            include_synonyms=False,
+            include_documentation=False,
+        )
+        assert answer.results[0].configs == (await described(client, TOPIC, "t")).configs
+
+
+async def test_the_configs_of_a_coordinators_topic_are_described_only() -> None:
+    """A tool that describes every topic that is listed succeeds; one that changes them does not."""
+    async with connected() as (_, client):
+        for key_type, name in enumerate(sorted(INTERNAL_TOPICS)):
+            await client.request("find_coordinator", 3, key="k", key_type=key_type)
+            configs = {one.name: one for one in (await described(client, TOPIC, name)).configs}
+            policy = configs["cleanup.policy"]
+            assert (policy.value, policy.config_source) == ("compact", 1)
+            refused = await altered(client, ("retention.ms", SET, "1"), name=name)
+            assert int(refused.error_code) == 44
+            assert name in refused.error_message
+
+
 async def test_the_brokers_configs_are_described() -> None:
     """Every property is listed with its value, the coordinator's too."""
     async with connected(group_max_size=7) as (_, client):
@@ -57,9 +86,12 @@ async def test_the_brokers_configs_are_described() -> None:
         assert configs["num.partitions"].read_only
 
 
-@pytest.mark.parametrize(("kind", "name", "code"), [(2, "nope", 3), (4, "9", 42), (8, "1", 42)])
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [(2, "nope", 3), (2, "no pe", 17), (2, "", 17), (4, "9", 42), (8, "1", 42), (32, "", 42)],
+)
 async def test_resources_without_configs_are_refused(kind: int, name: str, code: int) -> None:
-    """An unknown topic, another broker and other kinds of resources get an error."""
+    """Unknown and impossible topics, another broker and other kinds of resources get an error."""
     async with connected() as (_, client):
         assert int((await described(client, kind, name)).error_code) == code
 

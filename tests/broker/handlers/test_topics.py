@@ -153,6 +153,27 @@ async def test_a_topic_that_is_named_twice_is_not_deleted() -> None:
         assert await delete(("t", None)) == [("t", topic_id, 0)]
 
 
+async def test_a_coordinators_topic_is_neither_deleted_nor_extended() -> None:
+    """It is listed, so the error is that it may not be, not that there is none."""
+    name = "__consumer_offsets"
+    async with connected() as (broker, client):
+        await client.request("find_coordinator", 3, key="g", key_type=0)
+        topic_id = broker.cluster.internal_topics[name].topic_id
+        for named in ({"name": name, "topic_id": None}, {"name": None, "topic_id": topic_id}):
+            answer = await client.request("delete_topics", 6, topics=[named], timeout=PATIENCE)
+            assert int(answer.responses[0].error_code) == 44
+            assert name in answer.responses[0].error_message
+        answer = await client.request(
+            "create_partitions",
+            3,
+            topics=[{"name": name, "count": 60, "assignments": None}],
+            timeout=PATIENCE,
+            validate_only=False,
+        )
+        assert int(answer.results[0].error_code) == 44
+        assert name in broker.cluster.internal_topics
+
+
 async def test_partitions_are_added() -> None:
     """CreatePartitions has the new total; a topic cannot shrink."""
     async with connected() as (broker, client):
