@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import TracebackType
 from typing import Any, Final, Self, TypeVar, final, overload
 
 import trio
@@ -20,7 +21,7 @@ from kgroup.broker import (
     NewRecord,
     serve_cluster,
 )
-from kgroup.errors import UsageError
+from kgroup.errors import UsageError, short_repr
 from kgroup.types import OffsetAndMetadata, TopicPartition
 from kgroup.uncopied import SEND_ADDRESS, Uncopied
 
@@ -46,6 +47,8 @@ class EmbeddedKafka(Uncopied):
     Raises:
         ConfigError: from ``with``; a property is unknown, or its value is not allowed.
         OSError: from ``with``; no port is available.
+        BaseException: from the end of ``with``; an error that has ended the brokers meanwhile. If
+            the block ends by an exception, that one has a note about it.
         UsageError: from ``with``; it was entered before.
     """
 
@@ -85,12 +88,22 @@ class EmbeddedKafka(Uncopied):
             raise
         return self
 
-    def __exit__(self, *details: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._loop.forked:
             return  # only the parent process may stop the broker
         self._loop.post(self._stopping.set)
         self._loop.join()
         self._cluster = None
+        if self._error is None:
+            return
+        if error is None:
+            raise self._error
+        error.add_note(f"The embedded Kafka had ended by an error: {short_repr(self._error)}")
 
     def __repr__(self) -> str:
         where = "not running" if self._cluster is None else self._cluster.bootstrap_servers
@@ -139,6 +152,10 @@ class EmbeddedKafka(Uncopied):
         try:
             return self._loop.run(partial(_called, fn, args, named))
         except LoopEndedError:
+            if self._error is not None:
+                raise UsageError(
+                    "the embedded Kafka has ended by an error, which is the cause of this one"
+                ) from self._error
             raise UsageError(_NOT_RUNNING) from None
 
     def create_topic(self, name: str, partitions: int = 1) -> None:

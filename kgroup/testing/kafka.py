@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import os
+import struct
 import subprocess
 import tempfile
 import time
@@ -497,6 +498,13 @@ def _property(value: object) -> str:
 
 
 def _escaped(value: str) -> str:
-    """A value, escaped for a Java properties file."""
-    escaped = value.encode("unicode_escape").decode("ascii")
+    """A value, escaped for a Java properties file, which knows other escapes than Python."""
+    units = struct.iter_unpack(">H", value.encode("utf-16-be"))
+    escaped = "".join(map(_escaped_unit, (unit for (unit,) in units)))
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+def _escaped_unit(unit: int) -> str:
+    """A UTF-16 unit, as it stands if it is a character of ASCII that has no meaning of its own."""
+    text = chr(unit)
+    return text if text.isascii() and text.isprintable() and text != "\\" else f"\\u{unit:04x}"

@@ -52,6 +52,31 @@ def test_calls_in_the_broker_s_thread(embedded_kafka: EmbeddedKafka) -> None:
         embedded_kafka.call(broker.slow, 1.0, "nope")
 
 
+async def _fail() -> None:
+    raise OSError("a defect")
+
+
+@pytest.mark.parametrize("in_block", [False, True], ids=["alone", "after another error"])
+def test_an_error_that_ends_the_brokers_is_reported(*, in_block: bool) -> None:
+    """Calls have it as their cause; the end of the block raises it, or notes it on another one."""
+    kafka = EmbeddedKafka()
+    expected = pytest.raises(ZeroDivisionError) if in_block else pytest.raises(ExceptionGroup)
+    with expected as raised, kafka:
+        broker = next(iter(kafka.cluster.nodes.values()))
+        kafka.call(broker._nursery.start_soon, _fail)
+        kafka._loop.join()
+        with pytest.raises(UsageError, match="has ended by an error") as refused:
+            kafka.create_topic("t")
+        assert "a defect" in str(getattr(refused.value.__cause__, "exceptions", ()))
+        if in_block:
+            raise ZeroDivisionError
+    if in_block:
+        (note,) = raised.value.__notes__
+        assert "had ended by an error" in note
+    else:
+        assert "a defect" in repr(raised.value)
+
+
 def test_several_brokers(own_embedded_kafka: type[EmbeddedKafka]) -> None:
     """It takes settings and a number of brokers, and leaders can be moved."""
     kafka = own_embedded_kafka(brokers=2, settings={"num.partitions": 3})

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
 
 from kgroup.errors import ConfigError, UsageError
 from kgroup.testing import kafka as module
@@ -60,12 +61,16 @@ def test_tools_run(real_kafka: KafkaAddress) -> None:
 
 def test_stop_kill_and_restart(own_kafka: Own) -> None:
     """They keep address, settings and data; in a state that they do not fit, they raise."""
-    kafka = own_kafka(settings={"group.max.size": 4, "auto.create.topics.enable": True})
+    rack = "Zürich 日本 😀 \\n"
+    settings = {"group.max.size": 4, "auto.create.topics.enable": True, "broker.rack": rack}
+    kafka = own_kafka(settings=settings)
     server, folder, pid = kafka.bootstrap_servers, kafka.folder, kafka.pid
     assert repr(kafka) == f"<RealKafka at {server}, pid {pid}>"
     written = (folder / "server.properties").read_text()
     assert "group.max.size=4\n" in written
     assert "auto.create.topics.enable=true\n" in written
+    admin = AdminClient({"bootstrap.servers": server})
+    assert [node.rack for node in admin.describe_cluster().result(30).nodes] == [rack]
     with pytest.raises(UsageError, match="runs already"):
         kafka.start()
 
