@@ -96,6 +96,8 @@ class EventFile:
         self._number = next(
             number for number in count(1) if _MEMBERS.setdefault((*self._key, number), self) is self
         )
+        # A process that ended while the disk was full may have left a part of a line.
+        self._cut = _ends_in_part(self._path)
         self._file = file
 
     def close(self) -> None:
@@ -170,3 +172,15 @@ class EventFile:
     def _free_number(self) -> None:
         for place in [place for place, owner in _MEMBERS.copy().items() if owner is self]:
             _MEMBERS.pop(place, None)
+
+
+def _ends_in_part(path: str) -> bool:
+    """Whether a file's last line is there in part; False for a pipe, or what cannot be read."""
+    try:
+        if not os.path.isfile(path) or not os.path.getsize(path):  # noqa: PTH113, PTH202
+            return False
+        with open(path, "rb") as file:  # noqa: PTH123
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:
+        return False

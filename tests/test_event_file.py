@@ -312,6 +312,20 @@ def test_a_line_that_a_full_disk_took_in_part(tmp_path: Path) -> None:
     assert [json.loads(line)["reason"] for line in lines] == ["whole", "another"]
 
 
+def test_a_file_that_another_process_left_with_a_part_of_a_line(tmp_path: Path) -> None:
+    """The first event is on a line of its own; a file that is whole gets no empty line."""
+    path = tmp_path / "events"
+    path.write_bytes(b'{"event": "Joi')
+    for _ in range(2):
+        file = event_file(path)
+        file(left(""))
+        file.close()
+    part, *whole = path.read_bytes().split(b"\n")
+    assert part == b'{"event": "Joi'
+    assert [json.loads(line)["event"] for line in whole[:2]] == ["Left", "Left"]
+    assert whole[2:] == [b""]
+
+
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     """Each event that cannot be written raises and is dropped, and the file can be closed."""
     file = event_file(Path("/dev/full"))

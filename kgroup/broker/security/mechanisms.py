@@ -70,10 +70,7 @@ class ServerLogin(Protocol):
 
 
 def _refused(mechanism: SaslMechanism) -> RefusedError:
-    return RefusedError(
-        "Authentication failed during authentication due to invalid credentials with SASL"
-        f" mechanism {mechanism.value}"
-    )
+    return RefusedError(f"the login by SASL mechanism {mechanism.value} was not accepted")
 
 
 @final
@@ -88,13 +85,12 @@ class PlainServer:
         try:
             authzid, user, password = message.decode().split("\0")
         except ValueError as error:  # which a text that is not UTF-8 raises, too
-            raise RefusedError("Invalid SASL/PLAIN response") from error
+            raise RefusedError("this is no message of SASL/PLAIN") from error
         if not (user and password) or not self._users.has_password(user, password):
-            raise RefusedError("Authentication failed: Invalid username or password")
+            raise RefusedError("the user name or the password is wrong")
         if authzid not in ("", user):
             raise RefusedError(
-                "Authentication failed: Client requested an authorization id that is different"
-                " from username"
+                "the login asks for the rights of another user than the one who logs in"
             )
         return Challenge(user=user)
 

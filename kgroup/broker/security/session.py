@@ -105,7 +105,7 @@ class LoginSession:
         if self._state is LoginState.AUTHENTICATED or self._login is None:
             return _failure(
                 ErrorCode.ILLEGAL_SASL_STATE,
-                "SaslAuthenticate request received after successful authentication",
+                "SaslAuthenticate without a SaslHandshake before it",
             )
         if self.user is not None and self._requested is not self._mechanism:
             self.end()
@@ -133,8 +133,7 @@ class LoginSession:
     def _check_same_user(self, user: str) -> None:
         if self.user not in (None, user):
             raise RefusedError(
-                f"Cannot change principals during re-authentication from User:{self.user}:"
-                f" User:{user}"
+                f"a renewed login must be of the same user: User:{self.user}, not User:{user}"
             )
 
     def _begin(self, challenge: Challenge, now: float) -> float:
