@@ -9,10 +9,11 @@ up to a whole heartbeat interval, in which its partitions are not read. If all m
 heartbeats at the same moments, they learn of a rebalance together, and none waits.
 
 Nothing needs to be agreed on for that. The moments are the multiples of the interval on the wall
-clock, shifted by a phase that follows from the group id, so that several groups do not burden a
-coordinator at the same moments. Members whose intervals are multiples of each other have common
-moments too. A member that is about to leave, or that requests a rebalance, does so shortly before
-such a moment, so that the others learn of it at once.
+clock, shifted by a phase that follows from the group id, so that all groups do not burden a
+coordinator at the same moments. There are few phases, so that a process with many groups wakes up
+for several of them at once: to wake up costs more than to send a heartbeat. Members whose intervals
+are multiples of each other have common moments too. A member that is about to leave, or that
+requests a rebalance, does so shortly before such a moment, so that the others learn of it at once.
 
 The wall clock decides when a heartbeat is sent, and nothing else: leases, deadlines and the length
 of each wait are measured by other clocks. If wall clocks disagree or jump, or if other clients are
@@ -30,9 +31,9 @@ from typing import Final, final
 
 from kgroup.interfaces import Clock
 
-_PHASES: Final = 10_000
-"""The phase is a number of milliseconds below this. It is longer than usual intervals, so that it
-shifts groups apart whatever their interval is."""
+_PHASES: Final = 100
+"""The phase is a number of tenths of a second below this. It is longer than usual intervals, so
+that it shifts groups apart whatever their interval is."""
 
 
 @final
@@ -47,7 +48,7 @@ class Beat:
 
     def __init__(self, wall_clock: Clock, group_id: str, *, longest: float = math.inf) -> None:
         self._wall_clock = wall_clock
-        self._phase = zlib.crc32(group_id.encode("utf-8", "surrogatepass")) % _PHASES / 1000
+        self._phase = zlib.crc32(group_id.encode("utf-8", "surrogatepass")) % _PHASES / 10
         self._longest = longest
 
     def delay(self, interval: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import final
 
 import pytest
@@ -54,12 +55,16 @@ def test_intervals_that_are_multiples_have_moments_in_common(now: float, group_i
     assert min(apart, 1 - apart) < 1e-5
 
 
-def test_groups_do_not_beat_together() -> None:
-    """The moments of a thousand groups are spread over the interval."""
-    moments = {
-        round(Beat(Stopped(0), f"group-{number}").delay_to_next(1.0), 1) for number in range(1000)
-    }
-    assert len(moments) == 11  # from 0.0 to 1.0
+@pytest.mark.parametrize(("interval", "moments"), [(1.0, 10), (3.0, 30), (10.0, 100), (0.5, 5)])
+def test_groups_share_few_moments(interval: float, moments: int) -> None:
+    """Those of a thousand groups are spread over the interval, a tenth of a second apart."""
+    delays = [
+        round(Beat(Stopped(0), f"group-{number}").delay_to_next(interval), 6)
+        for number in range(1000)
+    ]
+    found = Counter(round(delay % interval, 6) for delay in delays)
+    assert len(found) == moments
+    assert max(found.values()) < 2.5 * len(delays) / moments
 
 
 def test_no_wait_is_longer_than_allowed() -> None:
