@@ -75,7 +75,7 @@ def _is_endpoint(value: object) -> bool:
 
 @final
 @typed_init(Path=Path)
-@sealed("client_secret")
+@sealed("client_secret", places=("token_endpoint", "ca"))
 @attrs.frozen(kw_only=True)
 class OidcClientCredentials:
     """Fetches tokens with a client's id and secret; pass it as ``Security.token``.

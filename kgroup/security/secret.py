@@ -8,8 +8,9 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, repeat
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar, final
@@ -24,8 +25,10 @@ _MAY_WAIT: Final = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYN
 _OF_LOGINS: Final = ("kgroup.wire.", "kgroup.security.", "trio.", "kgroup.broker.memory_pipe")
 """The modules whose coroutines have secrets in their variables while a connection logs in; the pipe
 in memory is a network of tests."""
-_PRIVATE: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----|://[^/?#\s]*@")
-"""In a text with a private key in PEM, and in a URL with a user, who may have a password."""
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+"""In a text with a private key in PEM."""
+_USER: Final = re.compile(r"://[^/?#\s]*@")
+"""In a URL with a user, who may have a password."""
 
 
 @final
@@ -99,19 +102,32 @@ def secret(value: Any) -> Any:
 
 def secret_if_private(value: Any) -> Any:
     """A converter: a text with a private key or a user's URL as a `Secret`, all else as it is."""
-    return Secret(value) if isinstance(value, str) and _PRIVATE.search(value) else value
+    return Secret(value) if _has(_PRIVATE_KEY, value) or _has(_USER, value) else value
 
 
-def sealed(*names: str) -> Callable[[type[T]], type[T]]:
+def _has(pattern: re.Pattern[str], value: Any) -> bool:
+    return isinstance(value, str) and pattern.search(value) is not None
+
+
+def sealed(*names: str, places: Collection[str] = ()) -> Callable[[type[T]], type[T]]:
     """A decorator of attrs classes: these arguments are secrets before ``__init__`` is called.
 
-    So are those that the class does not have, because they may be secrets by another name, and
-    each text with a private key or a user's URL. Otherwise a refusal's traceback would show them
-    among the local variables of ``__init__``.
+    So are those that the class does not have, because they may be secrets by another name, each
+    text with a private key, and a user's URL in ``places``. Otherwise a refusal's traceback would
+    show them among the local variables of ``__init__``.
+
+    Args:
+        names: the arguments that are secrets.
+        places: those that are a path or a URL. Other texts, such as names of users and scopes, may
+            look like a user's URL and are none.
     """
 
-    def seal(value: Any) -> Any:
-        return value if isinstance(value, Path) else secret(value)
+    def seal(name: str | None, value: Any) -> Any:
+        if name is None or name in names:
+            return value if isinstance(value, Path) else secret(value)
+        if name in places:
+            return secret_if_private(value)
+        return Secret(value) if _has(_PRIVATE_KEY, value) else value
 
     def decorate(kind: type[T]) -> type[T]:
         init: Callable[..., None] = kind.__init__
@@ -119,17 +135,11 @@ def sealed(*names: str) -> Callable[[type[T]], type[T]]:
 
         @functools.wraps(init)
         def sealing(self: T, *args: Any, **kwargs: Any) -> None:
-            secrets = kwargs.keys() - set(fields) | kwargs.keys() & set(names)
             kwargs = {
-                name: seal(value) if name in secrets else secret_if_private(value)
+                name: seal(name if name in fields else None, value)
                 for name, value in kwargs.items()
             }
-            args = tuple(
-                seal(value)
-                if fields[number : number + 1] and fields[number] in names
-                else secret_if_private(value)
-                for number, value in enumerate(args)
-            )
+            args = tuple(map(seal, chain(fields, repeat(None)), args))
             init(self, *args, **kwargs)
 
         kind.__init__ = sealing  # type: ignore[method-assign, assignment]

@@ -106,7 +106,7 @@ def _mechanism(value: MechanismName | str | SaslMechanism | None) -> SaslMechani
 
 @final
 @typed_init(Path=Path)
-@sealed("key", "key_password", "password")
+@sealed("key", "key_password", "password", places=("ca", "certificate"))
 @names_checked("Security")
 @attrs.frozen(kw_only=True)
 class Security:

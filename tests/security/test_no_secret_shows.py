@@ -200,3 +200,17 @@ def test_librdkafka_shows_no_secret(wrong: dict[str, str]) -> None:
         confluent_kafka.Consumer(refused)
     shown = [str(caught.value), repr(caught.value.args), *lines]
     assert [text for text in shown if WORD in text] == []
+
+
+def test_only_places_can_be_the_url_of_a_user() -> None:
+    """Names of users and scopes may look like one, and are neither hidden nor refused."""
+    name = "spiffe://orders@example.org"
+    assert Credentials(name, WORD).username == name
+    assert Token(WORD, 1.0, name).principal == name
+    login = Security(protocol="SASL_SSL", mechanism="PLAIN", username=name, password=WORD)
+    assert login.username == name
+    place = "https://localhost/token"
+    client = OidcClientCredentials(
+        token_endpoint=place, client_id=name, client_secret=WORD, scope=name
+    )
+    assert (client.client_id, client.scope) == (name, name)
