@@ -8,7 +8,8 @@ last `MOST_PARTS` parts are.
 
 Events name a member by its id only, which it has to give up when the coordinator no longer knows
 it. Its next JoinGroup is then without one, and is taken for that of the last member of the group
-that may have lost its id.
+that may have lost its id: because its generation was lost, or a JoinGroup or SyncGroup failed. A
+member whose JoinGroup only waits has its id: most new members come while others wait so.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from kgroup.events import (
     Joined,
     Joining,
     Left,
+    RequestFailed,
 )
 
 PHASES: Final[dict[tuple[type[Event], type[Event]], str]] = {
@@ -38,6 +40,8 @@ PHASES: Final[dict[tuple[type[Event], type[Event]], str]] = {
     (Assigned, GenerationStarted): "hand_over",
 }
 """For the events that begin and end a part of a rebalance, its name."""
+_MAY_LOSE_ID: Final = frozenset({"JoinGroup", "SyncGroup"})
+"""The requests of a rebalance whose refusal may take the member's id."""
 _EVENTS: Final = frozenset(kind for pair in PHASES for kind in pair)
 _MOST: Final = 1000
 """So many rebalances are followed at once; a lost member's id may never come again."""
@@ -96,9 +100,8 @@ class RebalanceTimes:
         """Take an event; when a rebalance is over, return its parts, and last all of it."""
         kind = type(event)
         key = (event.group_id, event.member_id)
-        if kind is Left:
-            self._running.pop(key, None)
         if kind not in _EVENTS:
+            self._take_other(event)
             return []
         now = self._now()
         # A member has no id before its first JoinGroup, or if it had to give up its id.
@@ -123,6 +126,17 @@ class RebalanceTimes:
         self._running[key] = running
         return []
 
+    def _take_other(self, event: Event) -> None:
+        """Take an event that neither begins nor ends a part of a rebalance."""
+        key = (event.group_id, event.member_id)
+        if isinstance(event, Left):
+            self._running.pop(key, None)
+            return
+        running = self._running.get(key)
+        failed = isinstance(event, RequestFailed) and event.request in _MAY_LOSE_ID
+        if running is not None and failed:
+            running.id_in_doubt = True
+
     def _pop_former_id(self, group_id: str) -> _Rebalance | None:
         """The rebalance of the last member of a group that may have given up its id."""
         for key in reversed(self._running):
@@ -132,7 +146,5 @@ class RebalanceTimes:
 
 
 def _id_in_doubt(event: Event) -> bool:
-    """Whether the member may give up its id after this event: it lost its partitions, or joins."""
-    if isinstance(event, GenerationEnded):
-        return not event.end.can_commit
-    return isinstance(event, Joining)
+    """Whether the member may have to give up its id after this event: it lost its partitions."""
+    return isinstance(event, GenerationEnded) and not event.end.can_commit

@@ -43,6 +43,7 @@ END = End(Cause.REBALANCE)
 LOST = End(Cause.MEMBERSHIP_LOST)
 FIELDS: dict[type[Event], dict[str, Any]] = {
     Joining: {"reason": "r"},
+    RequestFailed: {"request": "JoinGroup", "reason": "r", "next_action": "a"},
     Joined: {"leader": True, "assignor": "range", "members": 1},
     Assigned: {"assignment": Assignment((P0,)), "start_offsets": {}},
     GenerationStarted: {},
@@ -160,10 +161,10 @@ def test_a_member_that_has_to_give_up_its_id() -> None:
 def test_a_member_whose_id_is_refused_by_the_join() -> None:
     """The join is repeated without the id, and belongs to the rebalance that has begun."""
     member = Member()
-    member.play(GenerationDraining, GenerationEnded, Joining)
+    member.play(GenerationDraining, GenerationEnded, Joining, RequestFailed)
     member.play(Joining, member_id="")
     *_, whole = member.play(Joined, Assigned, GenerationStarted, member_id="new")
-    assert whole == ("", 6)
+    assert whole == ("", 7)
 
 
 def test_the_first_join_of_another_member() -> None:
@@ -174,6 +175,17 @@ def test_the_first_join_of_another_member() -> None:
     *_, other = member.play(Joined, Assigned, GenerationStarted, member_id="other")
     *_, own = member.play(Joining, Joined, Assigned, GenerationStarted)
     assert (other, own) == (("", 3), ("", 9))
+
+
+def test_the_first_join_of_another_member_while_a_join_waits() -> None:
+    """Members of one process that rejoin because a new one has come keep their own rebalances."""
+    member = Member()
+    member.play(GenerationDraining, GenerationEnded, Joining, RequestFailed, Joining)
+    member.play(Joining, member_id="")
+    member.play(Joining, member_id="other")
+    *_, own = member.play(Joined, Assigned, GenerationStarted)
+    *_, other = member.play(Joined, Assigned, GenerationStarted, member_id="other")
+    assert (own, other) == (("", 9), ("", 7))
 
 
 def test_a_rebalance_that_fails_for_hours_keeps_its_last_parts() -> None:
