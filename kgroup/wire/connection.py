@@ -68,6 +68,7 @@ LARGE_RESPONSE: Final = 256 * 1024
 """Responses from this size on, in bytes, are decoded in a thread: 8 MB take seconds."""
 LOGIN_WAIT: Final = 1.0
 """Seconds after which a refused login is tried once more, with what is looked up again."""
+_LOGGING_IN: Final = "no login at"
 _NEGOTIATION: Final = "api_versions"
 _CLOSING: Final = 1.0
 """Seconds after which closing a stream by force is abandoned."""
@@ -187,7 +188,7 @@ class Connection:
                             )
                         hint = _no_hint
                         given = await security.look_up()
-                        step = "no login at"
+                        step = _LOGGING_IN
                         with peer.failing(waiting.deadline):
                             await connection._log_in(given)
                     peer.works()
@@ -210,8 +211,9 @@ class Connection:
                         raise
                 # Some brokers close the connection if they do not know the version.
                 version = SUPPORTED_REQUESTS[_NEGOTIATION].lowest
-        if refused is not None:
-            # Brokers delay a refusal, so that there may never be time for a second one.
+        # Brokers delay a refusal, so that there may never be time for a second one. But it says
+        # nothing about what a function of the program returns when it is called again.
+        if refused is not None and (step == _LOGGING_IN or not security.looks_up):
             raise refused.error from refused
         raise RequestTimeoutError(f"{step} {name} within {timeout:.3g} s", hint=hint())
 

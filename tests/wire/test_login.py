@@ -241,6 +241,34 @@ async def test_a_refusal_counts_if_there_is_no_time_for_another_one(
     assert trio.current_time() == 10
 
 
+async def test_a_refusal_of_what_was_known_before_does_not_count_for_what_is_looked_up(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """If there is no time to look it up, the error is a time-out, and the next attempt tries it."""
+    calls: list[float] = []
+
+    async def look_up() -> Credentials:
+        calls.append(trio.current_time())
+        if len(calls) == 2:
+            await trio.sleep(15)
+        return Credentials("alice", "secret" if len(calls) == 1 else "rotated")
+
+    async def refuse(peer: Peer) -> None:
+        await peer.negotiate()
+        await login(peer, **REFUSED)
+
+    async def negotiate(peer: Peer) -> None:
+        await peer.negotiate()
+        await trio.sleep_forever()
+
+    broker = ScriptedBroker(nursery, refuse, negotiate, one_beat)
+    connection = connected(broker, username=None, password=None, credentials=look_up)
+    with pytest.raises(RequestTimeoutError, match=r"^Security\.credentials did not return"):
+        await beat(connection)
+    await beat(connection)
+    assert len(calls) == 3
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
 async def test_a_broker_that_repeats_the_secret(
     autojump_clock: MockClock, nursery: trio.Nursery, mechanism: str
