@@ -82,7 +82,6 @@ class Coordination(Protocol):
 NewCoordination = Callable[[CoordinationContext], Coordination]
 
 
-@final
 class ClassicCoordination:
     """The classic group protocol, with the embedded brokers' coordinators."""
 

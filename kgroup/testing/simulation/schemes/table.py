@@ -7,9 +7,10 @@ from typing import Final, final
 
 import attrs
 
-from kgroup.testing.simulation.coordination import ClassicCoordination, NewCoordination
+from kgroup.testing.simulation.coordination import NewCoordination
 from kgroup.testing.simulation.default_program import default_worker
 from kgroup.testing.simulation.process import Worker
+from kgroup.testing.simulation.schemes.classic_coordination import ClassicWithOwners
 from kgroup.testing.simulation.schemes.commanded import commanded_member
 from kgroup.testing.simulation.schemes.self_balancing import self_balancing_member
 from kgroup.testing.simulation.schemes.zookeeper_coordination import (
@@ -48,7 +49,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
             name="classic",
             about="members join at a coordinator, and one of them assigns",
             worker=default_worker,
-            new_coordination=ClassicCoordination,
+            new_coordination=ClassicWithOwners,
         ),
     )
 }

@@ -31,6 +31,7 @@ from kgroup.testing.simulation.history import (
 )
 from kgroup.testing.simulation.run import record
 from kgroup.testing.simulation.schemes import SCHEMES
+from kgroup.testing.simulation.schemes.findings import find
 from kgroup.testing.simulation.schemes.judge import Judge, judge
 from kgroup.testing.simulation.schemes.plans import comparable_plan
 from tests.testing.simulation.samples import a_plan
@@ -151,6 +152,12 @@ def test_a_member_that_fails_to_balance_is_started_again() -> None:
     entries = play("zookeeper", with_faults(*faults))
     assert 12 not in numbers(judge(entries))
     assert all(one.error is None for one in entries if isinstance(one, ProcessEnded))
+
+
+def test_the_end_waits_until_the_members_know_their_partitions() -> None:
+    """In this seed the coordinator is stable, at the end, 0.15 s before the last member knows."""
+    found = find(SCHEMES["classic"], [29])
+    assert not found.broken
 
 
 def test_plans_fit_every_scheme() -> None:
