@@ -409,7 +409,7 @@ async def test_a_topic_that_the_coordinator_does_not_learn_of_is_refused(
     assert error.partitions[P1].name == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-@pytest.mark.parametrize("begins", [0.0, 1.3, 7.0])
+@pytest.mark.parametrize("begins", [0.0, 1.3, 2.0, 7.0])
 async def test_in_a_drain_an_unknown_topic_is_refused_soon(
     autojump_clock: MockClock, begins: float
 ) -> None:

@@ -92,6 +92,17 @@ def enter_in_trio(group: kgroup.ConsumerGroup) -> None:
     trio.run(main)
 
 
+each_kind = pytest.mark.parametrize(
+    ("enters", "kind"),
+    [
+        (enter, ConsumerGroup),
+        (enter_in_asyncio, aio.ConsumerGroup),
+        (enter_in_trio, kgroup.ConsumerGroup),
+    ],
+)
+"""A test of each of the three groups, and how to enter it."""
+
+
 def threads() -> set[threading.Thread]:
     """kgroup's threads."""
     return {one for one in threading.enumerate() if one.name.startswith("kgroup-")}
@@ -226,14 +237,7 @@ def test_a_group_that_was_made_before_a_fork(
     enters(group)
 
 
-@pytest.mark.parametrize(
-    ("enters", "kind"),
-    [
-        (enter, ConsumerGroup),
-        (enter_in_asyncio, aio.ConsumerGroup),
-        (enter_in_trio, kgroup.ConsumerGroup),
-    ],
-)
+@each_kind
 def test_a_group_that_two_threads_enter_at_the_same_time(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -288,6 +292,19 @@ def test_an_interrupt_just_after_the_file_of_events_was_opened(
         with pytest.raises(KeyboardInterrupt):
             enters(group)
     assert group._group.event_file._file is None
+    enters(group)
+
+
+@each_kind
+def test_a_group_whose_file_of_events_cannot_be_opened(
+    tmp_path: Path, enters: Callable[[Any], None], kind: Callable[..., Any]
+) -> None:
+    """Its entry is refused, and once the file can be opened, the group can be entered."""
+    folder = tmp_path / "missing"
+    group = kind(Harness(NOWHERE).config(close_timeout=1.0, events_to=str(folder / "events")))
+    with pytest.raises(ConfigError, match="events_to"):
+        enters(group)
+    folder.mkdir()
     enters(group)
 
 
