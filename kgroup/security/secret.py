@@ -102,7 +102,12 @@ def secret(value: Any) -> Any:
 
 def secret_if_private(value: Any) -> Any:
     """A converter: a text with a private key or a user's URL as a `Secret`, all else as it is."""
-    return Secret(value) if _has(_PRIVATE_KEY, value) or _has(_USER, value) else value
+    return Secret(value) if has_private_key(value) or _has(_USER, value) else value
+
+
+def has_private_key(value: Any) -> bool:
+    """Whether this is a text with a private key in PEM."""
+    return _has(_PRIVATE_KEY, value)
 
 
 def _has(pattern: re.Pattern[str], value: Any) -> bool:
@@ -127,7 +132,7 @@ def sealed(*names: str, places: Collection[str] = ()) -> Callable[[type[T]], typ
             return value if isinstance(value, Path) else secret(value)
         if name in places:
             return secret_if_private(value)
-        return Secret(value) if _has(_PRIVATE_KEY, value) else value
+        return Secret(value) if has_private_key(value) else value
 
     def decorate(kind: type[T]) -> type[T]:
         init: Callable[..., None] = kind.__init__

@@ -22,6 +22,7 @@ import attrs
 from kgroup import bounds
 from kgroup.bounds import did_you_mean
 from kgroup.errors import ConfigError
+from kgroup.security.secret import has_private_key
 from kgroup.types import INT32_MAX, INT64_MAX, IsolationLevel, IsolationLevelName, text_fault
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def _is_secret(name: str) -> bool:
 def _plain(_: Any, attribute: attrs.Attribute[Any], pairs: tuple[tuple[str, Any], ...]) -> None:
     for name, value in pairs:
         _check_name(attribute.name, name)
-        if _is_secret(name):
+        # A certificate's text may have its private key too.
+        if _is_secret(name) or has_private_key(value):
             raise ConfigError(
                 f"{attribute.name}[{name!r}]",
                 HIDDEN,

@@ -234,6 +234,14 @@ def test_no_error_shows_a_value(name: str, value: Any) -> None:
         assert secret not in str(raised.value) + repr(raised.value)
 
 
+def test_a_certificate_with_its_private_key_is_refused_unseen() -> None:
+    """Its text would travel to the executors with the settings."""
+    text = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"
+    with pytest.raises(ConfigError, match="give a reference to it in secrets") as caught:
+        ReaderSettings(bootstrap_servers="a:1", client={"ssl.certificate.pem": text})
+    assert SECRET not in str(caught.value)
+
+
 def test_no_error_of_a_member_s_settings_shows_a_value() -> None:
     """Nor do the errors about the group's security, and about fields that are not the readers'."""
     config = GroupConfig(
