@@ -58,7 +58,7 @@ from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartiti
 
 CommitOffsets = Mapping[TopicPartition, OffsetAndMetadata]
 _APPLIED: Final = 0
-RETRY_IN_A_DRAIN: Final = 0.5
+_RETRY_IN_A_DRAIN: Final = 0.5
 """Seconds for which a code that is not retried for ever is retried once the generation is ending:
 the group waits for the drain, whose last commits wait for this one."""
 
@@ -221,14 +221,13 @@ class CommitRequest:
         if reaction.retry_for == math.inf:
             await trio.sleep(seconds)
             return
-        ending = self._lifecycle.ending
         began = min(self._limited.get(name, math.inf) for name in self._open)
-        latest = began + self._retry_for(reaction)
-        with trio.move_on_at(min(latest, trio.current_time() + seconds)):
-            if not ending.is_set():  # which shortens that time
-                await ending.wait()
-            else:
-                await trio.sleep_forever()
+        until = min(began + self._retry_for(reaction), trio.current_time() + seconds)
+        if self._lifecycle.ending.is_set():
+            await trio.sleep_until(until)
+            return
+        with trio.move_on_at(until):
+            await self._lifecycle.ending.wait()  # which shortens the time to retry
 
     def _give_up(self, error: Exception, *, stale: bool = False) -> None:
         """Send no more; what was sent before and never answered stays unknown."""
@@ -294,7 +293,7 @@ class CommitRequest:
 
     def _retry_for(self, reaction: Reaction) -> float:
         ending = self._lifecycle.ending.is_set()
-        return min(reaction.retry_for, RETRY_IN_A_DRAIN) if ending else reaction.retry_for
+        return min(reaction.retry_for, _RETRY_IN_A_DRAIN) if ending else reaction.retry_for
 
     def _stale(self, reaction: Reaction, error: BrokerError, why: str) -> None:
         self._emit_refused(self._open, error.name, stale=True)

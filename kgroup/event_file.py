@@ -177,10 +177,10 @@ class EventFile:
 def _ends_in_part(path: str) -> bool:
     """Whether a file's last line is there in part; False for a pipe, or what cannot be read."""
     try:
-        if not os.path.isfile(path) or not os.path.getsize(path):  # noqa: PTH113, PTH202
+        if not os.path.isfile(path):  # noqa: PTH113
             return False
         with open(path, "rb") as file:  # noqa: PTH123
             file.seek(-1, os.SEEK_END)
             return file.read(1) != b"\n"
-    except OSError:
+    except OSError:  # which an empty file raises, too
         return False

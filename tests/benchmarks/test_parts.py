@@ -131,7 +131,7 @@ def test_a_latency_is_that_of_every_record(
 
 
 def test_a_restart_that_leaves_records_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records that nobody read after it are no success."""
+    """If records are left unread after a restart, the measurement fails."""
     play = {"longest": [0.1], "lost": 0, "twice": 0, "back": 0, "unread": 3}
     monkeypatch.setattr(security, "plays_of", lambda *_: [play])
     job = Job(servers="h:1", topic="", group="")

@@ -102,6 +102,11 @@ each_kind = pytest.mark.parametrize(
 )
 """A test of each of the three groups, and how to enter it."""
 
+each_kind_with_a_thread = pytest.mark.parametrize(
+    ("enters", "kind"), [(enter, ConsumerGroup), (enter_in_asyncio, aio.ConsumerGroup)]
+)
+"""A test of the two groups that have a background thread."""
+
 
 def threads() -> set[threading.Thread]:
     """kgroup's threads."""
@@ -217,9 +222,7 @@ def test_a_block_that_is_entered_in_the_shared_thread() -> None:
 
 
 @pytest.mark.parametrize("own", [{}, {"on_event": print}], ids=["shared thread", "own thread"])
-@pytest.mark.parametrize(
-    ("enters", "kind"), [(enter, ConsumerGroup), (enter_in_asyncio, aio.ConsumerGroup)]
-)
+@each_kind_with_a_thread
 def test_a_group_that_was_made_before_a_fork(
     monkeypatch: pytest.MonkeyPatch,
     enters: Callable[[Any], None],
@@ -269,9 +272,7 @@ def test_a_group_that_two_threads_enter_at_the_same_time(
         enters(group)
 
 
-@pytest.mark.parametrize(
-    ("enters", "kind"), [(enter, ConsumerGroup), (enter_in_asyncio, aio.ConsumerGroup)]
-)
+@each_kind_with_a_thread
 def test_an_interrupt_just_after_the_file_of_events_was_opened(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -134,7 +134,7 @@ def test_transactions_and_deletions_explain_what_is_not_processed() -> None:
 
 
 def test_the_default_program_skips_no_record_of_any_topic() -> None:
-    """It reads every topic of the plan: no invariant covers one that nobody subscribes to."""
+    """It subscribes to every topic of the plan. No invariant notices a topic without readers."""
     scenario = Scenario(
         members=2, duration=60.0, topics={"orders": 2, "payments": 2}, faults_per_hour=0.0
     )

@@ -84,14 +84,20 @@ def test_an_older_generation_may_read_on() -> None:
     assert len(story.broken(Losses)) == 1
 
 
-def test_the_next_generation_starts_at_an_older_ones_commit() -> None:
-    """The next generation starts at that commit, or by the reset rule if the log is shorter."""
+def after_an_older_ones_commit() -> Story:
+    """An older generation has committed beyond the new log, and the next one has begun."""
     story = recreated()
     story.process("a", P0, 5, 9, creation=1)
     story.commit("a", P0, 9)
     story.end("a")
     story.end("b")
     story.rebalance({"a": [P0], "b": [P1]})
+    return story
+
+
+def test_the_next_generation_starts_at_an_older_ones_commit() -> None:
+    """The next generation starts at that commit, or by the reset rule if the log is shorter."""
+    story = after_an_older_ones_commit()
     story.emit("a", OffsetReset, partition=P0, offset=0, reason="", skipped=True)
     story.work("a", P0, 0, 3)
     story.move()
@@ -155,12 +161,7 @@ def test_a_partition_deleted_during_a_rebalance_may_be_assigned() -> None:
 def test_an_older_ones_commit_may_be_where_the_new_log_ends() -> None:
     """What lies before that commit is excused although no batch follows it; what follows is not."""
     for end, faults in ((9, 0), (10, 2)):
-        story = recreated()
-        story.process("a", P0, 5, 9, creation=1)
-        story.commit("a", P0, 9)
-        story.end("a")
-        story.end("b")
-        story.rebalance({"a": [P0], "b": [P1]})
+        story = after_an_older_ones_commit()
         story.end_workload()
         story.settle({P0: end, P1: 0})
         assert len(broken(story)) == faults
