@@ -276,8 +276,11 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
 
         Work between two calls, in the body of the loop, counts as work of the generation.
 
+        Once the group closes, this waits until the last generation has ended, so that what its
+        tasks use may be released after a loop over the group.
+
         Raises:
-            GroupClosedError: the group was closed.
+            GroupClosedError: the group was closed, and its last generation has ended.
             FatalGroupError: the member cannot stay in the group: it was fenced, is not authorized,
                 the group is full, or its members have no common assignor. Every later call raises
                 it again.
@@ -368,7 +371,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         Other members learn from their next heartbeats that this one has left, and no member
         reads its partitions until then. So its tasks continue for up to one ``heartbeat_interval``
         first, and the drain begins just before those heartbeats. An ``async for`` over the group
-        ends at once, while they still run.
+        ends after the drain.
 
         Any task of this event loop and any thread may call it, any number of times. A signal
         handler calls it through ``trio.lowlevel.TrioToken.run_sync_soon``. The group closes within
@@ -689,6 +692,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                         self._lifecycle.end(self._subscription_end())
                     await member.run(runner, self._offer)
                 self._lifecycle = self._ready = self._runner = None
+                if self._closing is not None:
+                    self._changed.notify()  # `next()` waits for this end
                 if scope.cancelled_caught:  # the group closed before a generation began
                     continue
                 if runner.lifecycle.errors:
@@ -828,7 +833,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             raise self._fatal.with_traceback(self._fatal_traceback)
         if self._errors and self._body_runs and not self._done.is_set():
             return None  # the block is about to be cancelled, and then raises these errors
-        if self._closing is not None or self._done.is_set():
+        ended = self._lifecycle is None
+        if (self._closing is not None and ended) or self._done.is_set():
             raise GroupClosedError(
                 f"group {self._config.group_id!r} is closed: {self._closing or 'it has ended'};"
                 " make another ConsumerGroup to join again"

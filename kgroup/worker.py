@@ -182,15 +182,9 @@ _Process = Callable[[Any, TopicPartition], Awaitable[None]]
 
 
 async def _serve(group: ConsumerGroup, process: _Process) -> None:
-    last: Generation | None = None
     async for generation in group:
-        last = generation
         for partition in generation.assignment:
             generation.start_soon(process, generation, partition)
-    # The loop ends when the group begins to close. What the program opened around it, such as a
-    # database, is needed until the functions have finished their batches.
-    if last is not None:
-        await last.wait_ended()
 
 
 def partition_worker(

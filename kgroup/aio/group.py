@@ -195,9 +195,12 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
 
         Work between two calls, in the body of the loop, counts as work of the generation.
 
+        Once the group closes, this waits until the last generation has ended, so that what its
+        tasks use may be released after a loop over the group.
+
         Raises:
-            GroupClosedError: the group was closed, or a task raised; leaving the block then raises
-                the task's exception.
+            GroupClosedError: the group was closed and its last generation has ended, or a task
+                raised; leaving the block then raises the task's exception.
             FatalGroupError: the member cannot stay in the group: it was fenced, is not authorized,
                 the group is full, or its members have no common assignor. Every later call raises
                 it again.

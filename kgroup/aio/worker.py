@@ -11,7 +11,7 @@ from kgroup import arguments
 from kgroup.aio.generation import Generation
 from kgroup.aio.group import ConsumerGroup
 from kgroup.config import GroupConfig
-from kgroup.errors import StaleGenerationError, UsageError
+from kgroup.errors import UsageError
 from kgroup.events import EventHandler
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.interfaces import Batch
@@ -147,16 +147,9 @@ _Process = Callable[[Generation, TopicPartition], Awaitable[None]]
 
 
 async def _serve(group: ConsumerGroup, process: _Process) -> None:
-    last: Generation | None = None
     async for generation in group:
-        last = generation
         for partition in generation.assignment:
             generation.start_soon(process, generation, partition)
-    # The loop ends when the group begins to close. What the program opened around it, such as a
-    # database, is needed until the functions have finished their batches.
-    if last is not None:
-        with suppress(StaleGenerationError):  # the background thread has died
-            await last.wait_ended()
 
 
 async def _until_closed(

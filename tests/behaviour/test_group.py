@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from kgroup.errors import GroupClosedError
 from kgroup.events import CommitRefused, Event, Joined, Joining
 from kgroup.generation.generation import Generation
+from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.types import Cause
 from tests.behaviour.harness import (
@@ -129,7 +130,7 @@ async def test_a_next_that_is_given_up_loses_nothing(kafka: Kafka) -> None:
 
 
 async def test_another_task_shuts_down(kafka: Kafka) -> None:
-    """After shutdown() the loop ends without an error, after the drain's commit and the leave."""
+    """After shutdown() the loop ends after the handlers, without an error; the member leaves."""
     async with harness(kafka) as here:
         await here.create()
         await here.produce(["0", "1", "2"])
@@ -152,7 +153,8 @@ async def test_another_task_shuts_down(kafka: Kafka) -> None:
             async for generation in group:
                 generations.append(generation)
                 generation.start_soon(handle, generation)
-        (only,) = generations
+            (only,) = generations
+            assert only.state is State.ENDED
         assert only.end is not None
         assert only.end.cause is Cause.CLOSED
         assert (await here.committed())[0] in {1, 2, 3}

@@ -218,19 +218,6 @@ async def test_what_ends_the_program_in_the_body_drains_first(
         assert len(here.requests_for("leave_group")) == 1
 
 
-async def test_the_loop_ends_before_the_handlers(autojump_clock: MockClock) -> None:
-    """A close ends the loop over the group at once; `aclose` behind it waits for the handlers."""
-    async with harness() as here:
-        async with here.group() as group:
-            async for generation in group:
-                generation.start_soon(commit_in_the_drain, generation)
-                group.shutdown(promptly=True)
-            assert await here.committed() == {}
-            await group.aclose()
-            assert await here.committed() == {P0: 7}
-        assert len(here.requests_for("leave_group")) == 1
-
-
 async def test_a_program_that_sets_ending_itself(autojump_clock: MockClock) -> None:
     """It has deceived only its own tasks: the generation continues, and no record is skipped."""
     async with harness() as here:
