@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
     CommitUnknownError,
@@ -211,6 +212,17 @@ def can_commit_again(error: CommitUnknownError | CommitFailedError) -> bool:
     if isinstance(error, CommitUnknownError):
         return error.end is None and not isinstance(error.__cause__, FatalGroupError)
     return all(isinstance(one, NotSentError) for one in error.partitions.values())
+
+
+def is_topic_deleted(error: CommitUnknownError | CommitFailedError) -> bool:
+    """Whether a commit failed only because the coordinator knows no such topic or partition.
+
+    The commit has been sent again until the topic counted as deleted. A worker goes on with its
+    other topics: an event has reported the commit, and the partition watcher ends the generation.
+    """
+    return isinstance(error, CommitFailedError) and all(
+        one.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in error.partitions.values()
+    )
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from kgroup.batch_handler import (
     committing,
     committing_sought,
     explained,
+    is_topic_deleted,
     left_of,
     not_committed,
     processed,
@@ -254,10 +255,15 @@ async def _commit_sought(handle: Callable[..., object], generation: Any, batch: 
 
 
 async def _is_committed(generation: Any, partition: TopicPartition, offset: int) -> bool:
-    """Commit; False if no answer came, and the commit can be made again."""
+    """Commit; False if no answer came, and the commit can be made again.
+
+    Of a topic that was deleted there is nothing to commit.
+    """
     try:
         await generation.commit({partition: offset})
     except (CommitUnknownError, CommitFailedError) as error:
+        if is_topic_deleted(error):
+            return True
         if not can_commit_again(error):
             raise
         return False  # the event has reported it

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from kgroup.batch_handler import BatchProgress, can_commit_again, explained, left_of, processed
+from kgroup.batch_handler import (
+    BatchProgress,
+    can_commit_again,
+    explained,
+    is_topic_deleted,
+    left_of,
+    processed,
+)
 from kgroup.client.error_policy import Request, broker_error
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
@@ -118,6 +125,23 @@ def test_what_a_worker_commits_again(errors: list[BrokerError], again: bool) -> 
     """Only what did not reach the coordinator, or was not answered, is committed again."""
     refused = {TopicPartition("t", number): error for number, error in enumerate(errors)}
     assert can_commit_again(CommitFailedError("refused", refused)) is again
+
+
+@pytest.mark.parametrize(
+    ("codes", "deleted"),
+    [
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2, True),
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED], False),
+    ],
+)
+def test_commits_of_a_deleted_topic(codes: list[ErrorCode], deleted: bool) -> None:
+    """Only what is unknown to the coordinator and nothing else counts as one."""
+    refused = {
+        TopicPartition("t", number): broker_error(Request.COMMIT, code)
+        for number, code in enumerate(codes)
+    }
+    assert is_topic_deleted(CommitFailedError("refused", refused)) is deleted
+    assert not is_topic_deleted(CommitUnknownError("no answer"))
 
 
 def test_an_unanswered_commit_is_repeated_unless_the_coordinator_is_out_of_bounds() -> None:

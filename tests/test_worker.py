@@ -26,7 +26,7 @@ from kgroup.records.buffered_source import BufferedSource
 from kgroup.records.fetcher import FetcherBroken
 from kgroup.status import GroupStatus, Phase
 from kgroup.testing.memory import memory_runtime
-from kgroup.types import TopicPartition
+from kgroup.types import Cause, TopicPartition
 from kgroup.worker import SAME_WISH, closed_by_signals, report_end, report_failure
 from tests.group.harness import P0, P1, harness, values
 
@@ -385,6 +385,35 @@ async def test_a_commit_that_fails_is_not_the_functions_fault(autojump_clock: Mo
         assert error.__notes__[0].startswith(f"{what} this, and not ")
         (ended,) = here.events_of(GenerationEnded)
         assert ended.end.detail.startswith(f"{what} CommitFailedError")
+
+
+async def test_a_topic_that_is_deleted_while_its_batch_is_processed(
+    autojump_clock: MockClock,
+) -> None:
+    """There is nothing left to commit of it, and the worker goes on with its other topics."""
+    gone, left = TopicPartition("gone", 0), TopicPartition("topic", 0)
+    async with harness() as here:
+        await here.broker.create_topic("gone", 1)
+        await here.broker.append("gone", 0, [b"0"])
+        found: list[TopicPartition] = []
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            found.append(batch.partition)
+            if batch.partition == gone:
+                await here.broker.delete_topic("gone")
+            else:
+                group.shutdown()
+
+        async with here.group(topics=["gone", "topic"]) as group, trio.open_nursery() as nursery:
+            nursery.start_soon(kgroup.serve, group, handle)
+            await trio.sleep(60)
+            (end,) = here.events_of(GenerationEnded)
+            assert end.end.cause is Cause.PARTITIONS_CHANGED
+            (refused,) = here.events_of(CommitRefused)
+            assert list(refused.offsets) == [gone]
+            await here.append(1)
+        assert found == [gone, left]
+        assert await here.committed() == {left: 1}
 
 
 def flat(error: BaseException) -> BaseException:

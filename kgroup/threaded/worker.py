@@ -27,6 +27,7 @@ from kgroup.batch_handler import (
     committing,
     committing_sought,
     explained,
+    is_topic_deleted,
     left_of,
     not_committed,
     processed,
@@ -219,7 +220,10 @@ def _commit_sought(handle: BatchHandler, generation: Generation, batch: Batch) -
 
 
 def _is_committed(generation: Generation, batch: Batch, offset: int, sought: int | None) -> bool:
-    """Commit; False if the program has sought elsewhere, or the commit can be made again."""
+    """Commit; False if the program has sought elsewhere, or the commit can be made again.
+
+    Of a topic that was deleted there is nothing to commit.
+    """
 
     async def commit(in_loop: TrioGeneration) -> bool:
         # Here no other thread seeks between this check and the commit.
@@ -232,6 +236,8 @@ def _is_committed(generation: Generation, batch: Batch, offset: int, sought: int
     try:
         return run_in_loop(generation, commit)
     except (CommitUnknownError, CommitFailedError) as error:
+        if is_topic_deleted(error):
+            return True
         if not can_commit_again(error):
             raise
         return False  # the event has reported it
