@@ -9,9 +9,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from kgroup.errors import ArgumentError, UsageError
-from kgroup.events import Event, GenerationDraining, GenerationEnded
+from kgroup.events import CommitRefused, Event, GenerationDraining, GenerationEnded
 from kgroup.interfaces import Batch
 from kgroup.threaded import ConsumerGroup, Generation, run, serve
 from kgroup.types import Cause, TopicPartition
@@ -328,6 +329,37 @@ def test_a_commit_that_fails_is_not_the_functions_fault(kafka: Kafka, threads: i
     what = f"committing offsets 0 to 4 of {here.topic}-0 raised"
     assert error.__notes__[0].startswith(f"{what} this, and not ")
     assert [one.startswith(what) for one in ends] == [True]
+
+
+@pytest.mark.parametrize("threads", [None, 1])
+def test_a_topic_that_is_deleted_while_its_batch_is_processed(
+    kafka: Kafka, threads: int | None
+) -> None:
+    """There is nothing left to commit of it, and the worker goes on with its other topics."""
+    gone, left = Harness(kafka), Harness(kafka)
+    gone.create(1, 1)
+    left.create()
+    refused: list[TopicPartition] = []
+    found: list[str] = []
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, CommitRefused):
+            refused.extend(event.offsets)
+            left.produce(1, 0)
+
+    def handle(_: Generation, batch: Batch) -> None:
+        found.append(batch.partition.topic)
+        if batch.partition.topic == gone.topic:
+            client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+            client.delete_topics([gone.topic])[gone.topic].result(SOON)
+        else:
+            group.shutdown(promptly=True)
+
+    with left.group(on_event, topics=[gone.topic, left.topic]) as group:
+        serve(group, handle, threads=threads)
+    assert refused == [gone.partition(0)]
+    assert found == [gone.topic, left.topic]
+    assert left.committed() == 1
 
 
 def test_an_async_function() -> None:
