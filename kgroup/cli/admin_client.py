@@ -34,10 +34,9 @@ from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
+from kgroup.wire.librdkafka_login import login_settings, look_up
 from kgroup.wire.librdkafka_texts import address_in, explained, text_of
 from kgroup.wire.login_advice import CHECK_PASSWORD
-from kgroup.wire.logins import Logins
-from kgroup.worker_thread import WorkerThread
 
 __all__ = [
     "EARLIEST",
@@ -153,35 +152,20 @@ def client_settings(bootstrap_servers: str, security: Security) -> dict[str, Any
     Raises:
         ClusterError: there is nothing to log in with, because the token's provider fails.
     """
-    settings: dict[str, Any] = {
+    return {
         "bootstrap.servers": bootstrap_servers,
         "client.id": CLIENT_ID,
         "log_level": 0,
         **librdkafka_settings(security),
+        **login_settings(security, _look_up),
     }
-    if security.dynamic:
-        usable = _look_up(security)
-        if isinstance(usable, Credentials):
-            settings["sasl.username"] = usable.username
-            settings["sasl.password"] = usable.password.reveal()
-        else:
-            settings["oauth_cb"] = lambda _: _as_librdkafka(_look_up(security))
-    return settings
 
 
 def _look_up(security: Security) -> Token | Credentials:
-    async def look_up() -> Token | Credentials:
-        return await Logins(security, WorkerThread).for_new_connection()
-
     try:
-        return run_whole(look_up)
+        return run_whole(lambda: look_up(security))
     except AuthenticationError as error:
         raise ClusterError(one_line(error)) from error
-
-
-def _as_librdkafka(token: Token | Credentials) -> tuple[str, float, str, dict[str, str]]:
-    assert isinstance(token, Token)  # the mechanism is OAUTHBEARER
-    return token.value.reveal(), token.expires_at, token.principal, dict(token.extensions)
 
 
 @final

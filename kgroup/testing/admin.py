@@ -5,7 +5,7 @@ addition, a call returns only when its effect is visible on the broker. From tri
 ``trio.to_thread.run_sync``. A time-out or a number of partitions out of its bounds raises a
 ``ConfigError`` that names the bounds. If a permission is missing, a note of the ``KafkaException``
 says what to grant. With ``security`` a call connects and logs in as a group with
-that setting does.
+that setting does; what a function of it raises is an ``AuthenticationError`` of the call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -27,6 +27,7 @@ from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security
 from kgroup.testing.limits import PATIENCE
 from kgroup.types import OffsetAndMetadata, TopicPartition
+from kgroup.wire.librdkafka_login import login_settings
 
 Setting = str | int | float | bool
 TIMEOUT: Final = 120.0
@@ -297,11 +298,13 @@ def _committed(answer: confluent_kafka.TopicPartition) -> OffsetAndMetadata:
     return OffsetAndMetadata(answer.offset, -1 if epoch is None else epoch)
 
 
-def _client(bootstrap_servers: str, security: Security | None) -> dict[str, Setting]:
+def _client(bootstrap_servers: str, security: Security | None) -> dict[str, Any]:
+    security = security or Security()
     return {
         "bootstrap.servers": bootstrap_servers,
         "log_level": 0,
-        **librdkafka_settings(security or Security()),
+        **librdkafka_settings(security),
+        **login_settings(security),
     }
 
 

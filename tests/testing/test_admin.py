@@ -12,6 +12,8 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Position
 
 from kgroup.broker import Acl, BrokerSecurity, serve
+from kgroup.errors import AuthenticationError
+from kgroup.security.credentials import Credentials
 from kgroup.security.settings import Security
 from kgroup.testing.admin import (
     add_partitions,
@@ -23,6 +25,7 @@ from kgroup.testing.admin import (
 )
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.testing.kafka import KafkaAddress
+from kgroup.testing.secure_listener import unsecured_token
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
 
@@ -79,6 +82,43 @@ def test_an_unacknowledged_record_is_an_error(real_kafka: KafkaAddress) -> None:
 
 
 ALICE = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="alice", password="a")  # noqa: S106
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+async def test_logins_that_are_looked_up(mechanism: str) -> None:
+    """A function of ``Security`` gives each call its user and password, or its token."""
+    looked_up: dict[str, Any] = {
+        "PLAIN": {"credentials": lambda: Credentials("alice", "a")},
+        "OAUTHBEARER": {"token": lambda: unsecured_token("alice")},
+    }
+    login = Security(protocol="SASL_PLAINTEXT", mechanism=mechanism, **looked_up[mechanism])
+    partition = TopicPartition("orders", 0)
+    async with serve(
+        security=BrokerSecurity(users={"alice": "a"}, mechanisms=[mechanism])
+    ) as broker:
+        for call, expected in (
+            (partial(create_topic, topic="orders"), None),
+            (partial(produce, topic="orders", values=["a"]), [(partition, 0)]),
+            (partial(end_offsets, partitions=[partition]), {partition: 1}),
+            (
+                partial(committed_offsets, group_id="billing", partitions=[partition]),
+                {partition: None},
+            ),
+        ):
+            ask = partial(call, broker.bootstrap_servers, security=login, timeout=20.0)
+            assert await trio.to_thread.run_sync(ask) == expected
+
+
+def test_a_login_that_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call raises what the function of ``Security`` has raised, and connects to nothing."""
+    monkeypatch.setattr("kgroup.wire.logins.FIRST_WAIT", 0.01)
+
+    def fail() -> Credentials:
+        raise OSError("the vault is sealed")
+
+    login = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", credentials=fail)
+    with pytest.raises(AuthenticationError, match="the vault is sealed"):
+        end_offsets("127.0.0.1:1", [TopicPartition("orders", 0)], security=login)
 
 
 async def test_missing_permissions_are_noted() -> None:

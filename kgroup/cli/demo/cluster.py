@@ -23,11 +23,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from kgroup.cli.demo import DemoError
+from kgroup.errors import AuthenticationError
 from kgroup.records.topic_requests import has_broker
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security
 from kgroup.testing.admin import RELIABLE_PRODUCER
+from kgroup.wire.librdkafka_login import login_settings
 from kgroup.wire.librdkafka_texts import text_of
 
 TIMEOUT: Final = 15.0
@@ -58,7 +60,13 @@ T = TypeVar("T")
 
 @final
 class DemoCluster:
-    """The demo's topic and group on a cluster."""
+    """The demo's topic and group on a cluster.
+
+    To make one blocks, as its calls do, if the login is looked up.
+
+    Raises:
+        DemoError: there is nothing to log in with.
+    """
 
     def __init__(
         self,
@@ -70,11 +78,7 @@ class DemoCluster:
         self.bootstrap_servers = bootstrap_servers
         self.topic = topic
         self.group_id = group_id
-        self._settings: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": bootstrap_servers,
-            "log_level": 0,
-            **librdkafka_settings(security or Security()),
-        }
+        self._settings = _client(bootstrap_servers, security)
         with without_locals():
             self._admin = AdminClient(self._settings)
 
@@ -175,6 +179,11 @@ class LineProducer:
     when they are back (``kgroup.records.lost_brokers``). Another producer then sends what this one
     still has. A line that was under way at that moment may be written twice.
 
+    To make one blocks if the login is looked up.
+
+    Raises:
+        DemoError: there is nothing to log in with.
+
     Attributes:
         placed: partition and offset of each acknowledged line -> the line's index.
         sent: how many lines were given to librdkafka.
@@ -191,11 +200,9 @@ class LineProducer:
         self._topic = topic
         self._refused: KafkaError | None = None
         self._settings: dict[str, Any] = {
-            "bootstrap.servers": bootstrap_servers,
+            **_client(bootstrap_servers, security),
             **RELIABLE_PRODUCER,
             "linger.ms": 5,
-            "log_level": 0,
-            **librdkafka_settings(security or Security()),
         }
         self._producer = Producer(self._settings)
         self._had_broker = time.monotonic()
@@ -299,6 +306,25 @@ class LineProducer:
         except KafkaException:
             return 0
         return len(topics[self._topic].partitions)
+
+
+def _client(bootstrap_servers: str, security: Security | None) -> dict[str, Any]:
+    """The settings of a client: its brokers, TLS and login.
+
+    Raises:
+        DemoError: there is nothing to log in with.
+    """
+    security = security or Security()
+    try:
+        login = login_settings(security)
+    except AuthenticationError as error:
+        raise DemoError(f"no login at {bootstrap_servers}: {error}") from error
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "log_level": 0,
+        **librdkafka_settings(security),
+        **login,
+    }
 
 
 def _result(request: Callable[[float], T], failure: str) -> T:

@@ -143,7 +143,9 @@ class _DemoRun:
         name = f"kgroup-demo-{uuid.uuid4().hex[:12]}"
         async with _cluster(self._plan, self._folder) as bootstrap_servers:
             security = security_of(self._plan.config_file)
-            cluster = DemoCluster(bootstrap_servers, topic=name, group_id=name, security=security)
+            cluster = await trio.to_thread.run_sync(
+                DemoCluster, bootstrap_servers, name, name, security
+            )
             await trio.to_thread.run_sync(cluster.create_topic, self._plan.partitions)
             try:
                 await self._direct(cluster)
@@ -169,7 +171,8 @@ class _DemoRun:
         )
 
     async def _direct(self, cluster: DemoCluster) -> None:
-        self._producer = LineProducer(
+        self._producer = await trio.to_thread.run_sync(
+            LineProducer,
             cluster.bootstrap_servers,
             cluster.topic,
             self._plan.lines,

@@ -7,8 +7,12 @@ import uuid
 import pytest
 import trio
 
+from kgroup.broker import BrokerSecurity, serve
 from kgroup.cli.demo import DemoError
 from kgroup.cli.demo.cluster import DemoCluster, LineProducer
+from kgroup.security.credentials import Token
+from kgroup.security.settings import Security
+from kgroup.testing.secure_listener import unsecured_token
 from tests.brokers import Kafka
 
 
@@ -59,6 +63,38 @@ async def test_a_producer_that_has_lost_its_brokers_is_replaced(
     assert sorted(set(placed)) == list(range(8))
     assert placed == sorted(placed)
     await trio.to_thread.run_sync(cluster.remove)
+
+
+async def test_a_token_is_looked_up() -> None:
+    """A cluster that demands a token takes the topic, the lines and the requests for offsets."""
+
+    def token() -> Token:
+        return unsecured_token("alice")
+
+    login = Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=token)
+    async with serve(security=BrokerSecurity(mechanisms=["OAUTHBEARER"])) as broker:
+        servers = broker.bootstrap_servers
+        cluster = await trio.to_thread.run_sync(DemoCluster, servers, "demo", "demo", login)
+        await trio.to_thread.run_sync(cluster.create_topic, 1)
+        producer = await trio.to_thread.run_sync(LineProducer, servers, "demo", ["a", "b"], login)
+        await producer.spread_over(1)
+        producer.send(2)
+        await producer.flush()
+        assert producer.placed == {(0, 0): 0, (0, 1): 1}
+        assert await trio.to_thread.run_sync(cluster.committed, 1) == {0: 0}
+        await trio.to_thread.run_sync(cluster.remove)
+
+
+def test_a_login_that_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo's error says what the function of ``Security`` has raised."""
+    monkeypatch.setattr("kgroup.wire.logins.FIRST_WAIT", 0.01)
+
+    def token() -> Token:
+        raise OSError("the provider is away")
+
+    login = Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=token)
+    with pytest.raises(DemoError, match="the provider is away"):
+        DemoCluster("127.0.0.1:1", "demo", "demo", login)
 
 
 def test_a_refusal_is_reported(cluster: DemoCluster) -> None:
