@@ -2,7 +2,8 @@
 
 Nothing is taken from the machine, so that every machine runs the same broker. The paths of the jars
 are remembered in a file of the user's cache folder; a lock file beside it keeps parallel test
-processes from downloading the same jars at once.
+processes from downloading the same jars at once, and another one from downloading others meanwhile:
+two sets of jars share dependencies, and jgo writes a file at its final place.
 
 INVARIANT: a class path that is returned names only jars that exist and are complete.
 """
@@ -20,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
 from typing import Final, final
+from xml.etree import ElementTree
 
 import attrs
 from filelock import FileLock, Timeout
@@ -48,6 +50,7 @@ well. A broker starts, and serves a test, in half the processor time."""
 ATTEMPTS: Final = 3
 TOOL_TIMEOUT: Final = 180.0
 """Seconds until a program is killed; a tool takes about 2 on an idle machine."""
+MAVEN_LOCK: Final = "maven-repository.lock"
 LOCK_TIMEOUT: Final = 900.0
 """Seconds to wait for another process that is downloading."""
 INSTALL: Final = "install kgroup with its extra: pip install 'kgroup[kafka]'"
@@ -59,8 +62,17 @@ class KafkaUnavailableError(KgroupError):
 
 
 def cache_folder() -> Path:
-    """The folder for what kgroup has resolved: ``kgroup`` in XDG_CACHE_HOME or ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kgroup"
+    """The folder for what kgroup has resolved: ``kgroup`` in XDG_CACHE_HOME or ``~/.cache``.
+
+    Raises:
+        KafkaUnavailableError: there is neither, as for a user that only a container's start names.
+    """
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kgroup"
+    except RuntimeError as error:
+        raise KafkaUnavailableError(
+            f"no folder for what is downloaded: {error} Set HOME to a writable folder"
+        ) from error
 
 
 def java_command(*, heap: str = "512m", options: Sequence[str] = ()) -> list[str]:
@@ -199,7 +211,10 @@ def jars(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"class-path-{key}.lock", timeout=lock_timeout):
-            found = _recall(remembered) or _resolve_with_retries(endpoints, what, without)
+            found = _recall(remembered)
+            if found is None:
+                with FileLock(folder / MAVEN_LOCK, timeout=lock_timeout):
+                    found = _resolve_with_retries(endpoints, what, without)
             _remember(remembered, found)
     except Timeout as error:
         raise KafkaUnavailableError(
@@ -239,6 +254,8 @@ def _resolve_with_retries(
         try:
             return _resolve(endpoints, without)
         except Exception as error:
+            if isinstance(error, ElementTree.ParseError):
+                _remove_incomplete_poms()
             if attempt == ATTEMPTS:
                 raise KafkaUnavailableError(
                     f"{what} could not be fetched from Maven Central in {ATTEMPTS}"
@@ -261,6 +278,20 @@ def _resolve(endpoints: Sequence[str], without: Collection[str]) -> list[Jar]:
             artifacts.setdefault((artifact.groupId, artifact.artifactId), artifact)
     with ThreadPoolExecutor(8, thread_name_prefix="kgroup-jars") as pool:
         return list(pool.map(_fetch, artifacts.values()))
+
+
+def _remove_incomplete_poms() -> None:
+    """Remove the descriptions of artifacts that an interrupted download has left incomplete.
+
+    jgo would read them for ever. Its error does not say which one it could not read.
+    """
+    from jgo.config import GlobalSettings
+
+    for pom in Path(GlobalSettings.load().repo_cache).rglob("*.pom"):
+        try:
+            ElementTree.parse(pom)  # noqa: S314 # Maven's own files, and only whether they are XML
+        except ElementTree.ParseError:
+            pom.unlink(missing_ok=True)
 
 
 def _fetch(artifact: object) -> Jar:

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 from filelock import FileLock
@@ -26,6 +27,7 @@ class Repository:
         self.downloads: list[str] = []
         self.torn = 0
         self.failures = 0
+        self.settings = SimpleNamespace(repo_cache=folder)
 
     def resolve(self, endpoint: str) -> list[SimpleNamespace]:
         """Replaces ``jgo.resolve``, of ``group:artifact+...``; the first `failures` calls fail."""
@@ -33,6 +35,8 @@ class Repository:
         if self.failures:
             self.failures -= 1
             raise ConnectionError("no route to Maven Central")
+        for pom in sorted(self.folder.rglob("*.pom")):
+            ElementTree.parse(pom)  # noqa: S314 # the test's own
         return [self._artifact(*coordinate.split(":")) for coordinate in endpoint.split("+")]
 
     def _artifact(self, group: str, artifact: str) -> SimpleNamespace:
@@ -57,6 +61,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     module = ModuleType("jgo")
     monkeypatch.setattr(module, "resolve", found.resolve, raising=False)
     monkeypatch.setitem(sys.modules, "jgo", module)
+    settings = ModuleType("jgo.config")
+    load = SimpleNamespace(load=lambda: found.settings)
+    monkeypatch.setattr(settings, "GlobalSettings", load, raising=False)
+    monkeypatch.setitem(sys.modules, "jgo.config", settings)
     monkeypatch.setattr(java, "sleep", lambda _: None)
     return found
 
@@ -132,10 +140,46 @@ def test_the_process_that_downloads_is_named(repository: Repository, tmp_path: P
     """A process waits for another that downloads; after the time-out, the error says so."""
     endpoints = ["g:a"]
     kafka_class_path(endpoints, folder=tmp_path)
-    (lock,) = tmp_path.glob("*.lock")
+    (lock,) = tmp_path.glob("class-path-*.lock")
     with FileLock(lock), pytest.raises(KafkaUnavailableError, match="another process"):
         kafka_class_path(endpoints, folder=tmp_path, lock_timeout=0.01)
     assert repository.resolved == endpoints
+
+
+def test_other_jars_are_downloaded_one_set_after_the_other(
+    repository: Repository, tmp_path: Path
+) -> None:
+    """While a process downloads, another waits also if it needs other jars, unless it has them."""
+    kafka_class_path(["g:a"], folder=tmp_path)
+    with FileLock(tmp_path / java.MAVEN_LOCK):
+        assert kafka_class_path(["g:a"], folder=tmp_path).endswith("a.jar")
+        with pytest.raises(KafkaUnavailableError, match="another process"):
+            kafka_class_path(["g:b"], folder=tmp_path, lock_timeout=0.01)
+    assert repository.resolved == ["g:a"]
+
+
+def test_an_incomplete_description_is_fetched_again(
+    repository: Repository, resolve: Resolve
+) -> None:
+    """A POM that an interrupted download has left does not make every later attempt fail."""
+    incomplete, whole = (repository.folder / f"{name}.pom" for name in "ab")
+    incomplete.touch()
+    whole.write_text("<project/>")
+    assert resolve() == ["a.jar", "b.jar", "c.jar"]
+    assert not incomplete.exists()
+    assert whole.exists()
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which variable to set."""
+
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+    with pytest.raises(KafkaUnavailableError, match="Set HOME"):
+        kafka_class_path()
 
 
 def test_a_folder_that_cannot_be_written(repository: Repository, tmp_path: Path) -> None:
