@@ -30,10 +30,12 @@ GROUP: Final = "kgroup-probe"
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Random ports on which no process listens now.
 
-    Another process can take one before it is used; callers must be ready to choose again.
+    Another process can take one before it is used; callers must be ready to choose again. The seed
+    of ``random`` has no part in it: a plugin of pytest sets it to the same in all worker processes,
+    which would then all choose the same ports.
     """
     free: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with socket.socket() as probe:
             try:
                 probe.bind((host, port))

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import BinaryIO, Final, final
 
@@ -46,19 +47,27 @@ class FolderLock:
 
     @classmethod
     def create(cls, folder: Path, log: Path) -> FolderLock:
-        """Take the first lock of a new folder and start its reaper, whose errors go to ``log``."""
+        """Take the first lock of a new folder and start its reaper, whose errors go to ``log``.
+
+        If that fails, the folder is removed.
+        """
         file = (folder / "guard").open("xb")  # the lock lasts as long as the file is open
-        fcntl.flock(file, fcntl.LOCK_SH)
-        with log.open("ab") as errors:
-            reaper = subprocess.Popen(
-                # -P keeps the folder of the script, with modules of any name, off sys.path.
-                [sys.executable, "-P", __file__, str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                # A session of its own: Ctrl-C in a terminal must not end it too early.
-                start_new_session=True,
-            )
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            with log.open("ab") as errors:
+                reaper = subprocess.Popen(
+                    # -P keeps the folder of the script, with modules of any name, off sys.path.
+                    [sys.executable, "-P", __file__, str(folder)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    # A session of its own: Ctrl-C in a terminal must not end it too early.
+                    start_new_session=True,
+                )
+        except BaseException:
+            file.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         return cls(file, folder, reaper)
 
     @classmethod
@@ -85,11 +94,24 @@ class FolderLock:
             left_running.append(self._reaper)
 
     def wait_until_reaped(self, timeout: float) -> bool:
-        """Wait until the reaper has finished; returns whether it has."""
+        """Wait until the reaper has finished; returns whether it has.
+
+        A reaper that has ended and left the folder is warned of.
+        """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if not self.folder.exists() and not (self._reaper and self._reaper.poll() is None):
+            status = None if self._reaper is None else self._reaper.poll()
+            if not self.folder.exists() and (self._reaper is None or status is not None):
                 return True
+            if status is not None:
+                warnings.warn(
+                    f"the folder {self.folder} is left, and maybe processes that use it: the"
+                    f" process {sys.executable} {Path(__file__).name} that removes it ended with"
+                    f" status {status}; its errors are in the log",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                return False
             time.sleep(0.01)
         return False
 

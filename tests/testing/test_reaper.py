@@ -108,6 +108,29 @@ def test_only_marked_processes_are_found(tmp_path: Path, start: Start) -> None:
     assert [process.pid for process in processes_of(tmp_path / "a")] == [mine.pid]
 
 
+def test_a_folder_without_a_reaper_is_removed(tmp_path: Path) -> None:
+    """If the reaper cannot be started, because the log cannot be written, no folder is left."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(FileNotFoundError):
+        FolderLock.create(folder, tmp_path / "nowhere" / "log")
+    assert not folder.exists()
+
+
+def test_a_reaper_that_has_failed_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot remove the folder any more: a warning names the folder, at once."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.setattr("kgroup.testing.reaper.__file__", "/nowhere/reaper.py")
+    lock = FolderLock.create(folder, tmp_path / "log")
+    lock.release()
+    with pytest.warns(RuntimeWarning, match=rf"{folder} is left.*status 2"):
+        assert not lock.wait_until_reaped(600)
+    assert "/nowhere/reaper.py" in (tmp_path / "log").read_text()
+
+
 def test_a_zombie_has_ended(tmp_path: Path, start: Start) -> None:
     """Neither a zombie nor a process that is gone counts as running."""
     process = start(tmp_path)

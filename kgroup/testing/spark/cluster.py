@@ -40,6 +40,8 @@ START_TIMEOUT: Final = 180.0
 T = TypeVar("T")
 DAEMON_HEAP: Final = "192m"
 """The heap of a master, and of a worker beside its executors."""
+open_url: Final = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+"""Opens a URL without a proxy: that of ``http_proxy`` does not reach this machine's own ports."""
 
 
 @final
@@ -255,7 +257,7 @@ class SparkCluster:
             OSError, HTTPException, ValueError: the master does not say it yet. While it starts,
                 its pages are added one by one, and the page at the root stands in for the others.
         """
-        with urllib.request.urlopen(f"http://{HOST}:{self._ports[1]}/json/", timeout=5.0) as answer:
+        with open_url(f"http://{HOST}:{self._ports[1]}/json/", timeout=5.0) as answer:
             state: dict[str, Any] = json.load(answer)
         return state
 

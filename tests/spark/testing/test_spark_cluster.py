@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import socket
-import urllib.request
+import threading
 from collections.abc import Callable, Iterator
 from http.client import BadStatusLine, IncompleteRead
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_an_incomplete_web_interface_is_requested_again(
     attempts: Iterator[bytes | Exception] = iter(
         [b"<!DOCTYPE html><html>", b"{", IncompleteRead(b"{"), BadStatusLine(""), TimeoutError()]
     )
-    found = urllib.request.urlopen
+    found = module.open_url
 
     def urlopen(url: str, timeout: float) -> object:
         attempt = next(attempts, None)
@@ -55,13 +56,36 @@ def test_an_incomplete_web_interface_is_requested_again(
             raise attempt
         return found(url, timeout=timeout) if attempt is None else io.BytesIO(attempt)
 
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(module, "open_url", urlopen)
     cluster = own_spark_cluster(workers=0)
     assert next(attempts, None) is None
     attempts = iter([b"<!DOCTYPE html><html>", TimeoutError()])
     cluster.start_worker()
     assert next(attempts, None) is None
     assert cluster.kill_worker()
+
+
+def test_the_master_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy of the environment, which cannot reach this machine's ports, is not used."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"aliveworkers": 2}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with HTTPServer((HOST, 0), Page) as server:
+        answers = threading.Thread(target=server.handle_request)
+        answers.start()
+        cluster = SparkCluster()
+        cluster._ports = (0, server.server_port)
+        assert cluster._state() == {"aliveworkers": 2}
+        answers.join()
 
 
 def test_a_port_that_is_taken_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
