@@ -10,9 +10,8 @@ from typing import Final
 import click
 
 from kgroup.cli.options import FilePath
-from kgroup.cli.timeline.gaps import missing_members
 from kgroup.cli.timeline.page import html
-from kgroup.cli.timeline.picture import clock, svg
+from kgroup.cli.timeline.picture import clock, remarks, svg
 from kgroup.cli.timeline.reader import groups_of, of_group, read
 from kgroup.cli.timeline.story import Story, story_of
 from kgroup.errors import count_of, short_repr
@@ -45,8 +44,8 @@ def timeline(files: Sequence[Path], out: Path, group_id: str | None) -> None:
     refuse_to_overwrite(out, files)
     stories = stories_of(files, group_id)
     for story in stories:
-        if story.gaps:
-            click.echo(f"group {story.group_id}: {missing_members(story.gaps)}", err=True)
+        for remark in filter(None, remarks(story)):
+            click.echo(f"group {story.group_id}: {remark}", err=True)
     write(stories, out)
     click.echo(f"{out}: {', '.join(_summary(story) for story in stories)}")
     for story in stories:

@@ -31,6 +31,7 @@ from kgroup.cli.timeline.story import (
     MemberStory,
     Span,
     Story,
+    clocks_set_back,
 )
 from kgroup.cli.timeline.style import (
     BAND,
@@ -112,10 +113,15 @@ def heading(story: Story) -> str:
 
 
 def extent(story: Story) -> str:
-    """How many members the picture shows, when they ran, and which ones are missing."""
+    """How many members the picture shows, when they ran, and what is wrong with it."""
     begin = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(story.begin))
     text = f"{count_of(len(story.members), 'member')}, {story.end - story.begin:.1f} s from {begin}"
-    return f"{text}; {missing_members(story.gaps)}" if story.gaps else text
+    return "; ".join(filter(None, (text, *remarks(story))))
+
+
+def remarks(story: Story) -> tuple[str, str]:
+    """What the files lack, and what is drawn elsewhere than they say; empty if nothing is."""
+    return missing_members(story.gaps), clocks_set_back(story.moved)
 
 
 def clock(story: Story, seconds: float, digits: int = 3) -> str:

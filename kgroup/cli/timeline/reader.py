@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -41,6 +41,9 @@ _UNWRITABLE: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010f
 _REPLACEMENT: Final = "\ufffd"
 _LATEST: Final = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
+_SET_BACK: Final = 0.5
+"""Seconds by which a member's next time must be earlier to show that its machine's clock was set
+back. Threads of one process may write two lines in another order than that of their times."""
 _TEXT: Final = bounds.instance(str, "a text")
 _COUNT: Final = bounds.whole(0, INT32_MAX)
 _SECONDS: Final = bounds.number(0, _LATEST)
@@ -83,13 +86,15 @@ class Entry:
     """One event of one member.
 
     Attributes:
-        at: when, in seconds since 1970.
+        at: when, in seconds since 1970; see ``moved``.
         member: the member, as ``client_id (host, pid)``; if its process has several with one name,
             those after the first also have their number.
         group_id: the group.
         generation_id: the generation; -1 without one.
         event: the class of the event.
         fields: the fields of the line that the timeline uses.
+        moved: the seconds that ``at`` is earlier than in the line, because the clock of the
+            machine was set back after it.
     """
 
     at: float
@@ -98,6 +103,7 @@ class Entry:
     generation_id: int
     event: str
     fields: Mapping[str, Any]
+    moved: float = 0.0
 
     @property
     def message(self) -> str:
@@ -142,7 +148,8 @@ class Source:
 def read(paths: Iterable[Path]) -> tuple[list[Entry], list[Source]]:
     """The entries of some files in the order of their time, and what each file had.
 
-    A process that was killed may leave a part of a line.
+    A process that was killed may leave a part of a line. A clock that was set back is taken for
+    right from then on: what a member reported before is moved to before that moment.
 
     Raises:
         OSError: a file cannot be read.
@@ -150,7 +157,8 @@ def read(paths: Iterable[Path]) -> tuple[list[Entry], list[Source]]:
     entries: list[Entry] = []
     sources: list[Source] = []
     for path in paths:
-        before, refused = len(entries), 0
+        found: list[Entry] = []
+        refused = 0
         content = path.read_bytes()
         # A message may have other ends of lines, such as U+2028: they are not escaped in JSON.
         for line in content.decode(errors="replace").split("\n"):
@@ -158,11 +166,31 @@ def read(paths: Iterable[Path]) -> tuple[list[Entry], list[Source]]:
             if entry is None:
                 refused += bool(line.strip())
             else:
-                entries.append(entry)
-        events = len(entries) - before
-        looks_like = "" if events else kind_of(content)
-        sources.append(Source(path=path, events=events, refused=refused, looks_like=looks_like))
+                found.append(entry)
+        entries += _in_their_order(found)
+        looks_like = "" if found else kind_of(content)
+        sources.append(Source(path=path, events=len(found), refused=refused, looks_like=looks_like))
     return sorted(entries, key=lambda one: one.at), sources
+
+
+def _in_their_order(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of one file, with times that keep the order in which a member wrote them.
+
+    By the times of a clock that was set back, a member's phases would be mixed up. How long the
+    clock had stood wrong, and how much time had passed when it was set back, no line says.
+    """
+    moved: dict[str, float] = {}
+    following: dict[str, float] = {}
+    found = []
+    for entry in reversed(entries):
+        at = max(0.0, entry.at - moved.get(entry.member, 0.0))
+        limit = following.get(entry.member, at)
+        if at > limit + _SET_BACK:
+            at = limit
+            moved[entry.member] = entry.at - limit
+        following[entry.member] = at
+        found.append(attrs.evolve(entry, at=at, moved=entry.at - at) if at < entry.at else entry)
+    return found[::-1]
 
 
 def kind_of(content: bytes) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final, final
 
 import attrs
@@ -23,6 +24,7 @@ from kgroup.cli.timeline.gaps import Gap, gaps_of
 from kgroup.cli.timeline.reader import Entry
 from kgroup.cli.timeline.rebalances import Rebalance, cause_of, changes_of, partitions_of
 from kgroup.cli.timeline.silences import Silence, Silences
+from kgroup.errors import count_of
 from kgroup.types import Cause
 
 JOINING: Final = "joining"
@@ -161,6 +163,8 @@ class Story:
         members: the rows.
         rebalances: in order.
         gaps: the generations of which members are missing, in order.
+        moved: for each member whose machine's clock was set back, the seconds by which its first
+            events are drawn earlier than they say.
     """
 
     group_id: str
@@ -169,6 +173,7 @@ class Story:
     members: Sequence[MemberStory]
     rebalances: Sequence[Rebalance]
     gaps: Sequence[Gap]
+    moved: Mapping[str, float]
 
 
 def story_of(entries: Sequence[Entry]) -> Story:
@@ -185,6 +190,19 @@ def story_of(entries: Sequence[Entry]) -> Story:
         members=[_member(name, own, list(silences.of(own))) for name, own in by_member.items()],
         rebalances=rebalances,
         gaps=list(gaps_of(entries)),
+        moved={name: own[0].moved for name, own in by_member.items() if own[0].moved},
+    )
+
+
+def clocks_set_back(moved: Mapping[str, float]) -> str:
+    """Whose clock was set back, in one clause; empty if none was."""
+    if not moved:
+        return ""
+    name, seconds = max(moved.items(), key=itemgetter(1))
+    others = f" and {count_of(len(moved) - 1, 'other')}" if len(moved) > 1 else ""
+    return (
+        f"the clock of {name}{others} was set back: what was before is drawn up to {seconds:.1f} s"
+        " earlier than its events say"
     )
 
 

@@ -277,6 +277,36 @@ def test_members_that_are_not_in_the_files(tmp_path: Path) -> None:
     assert "not in these files" not in run(tmp_path, complete).output
 
 
+def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    """The page and the command say whose, and the member's phases are in their order."""
+    lines = [
+        line(10.0, "a", "Joined", 1),
+        line(11.0, "a", "GenerationStarted", 1),
+        line(20.0, "a", "GenerationDraining", 1),
+        ended(12.5, "a", 1),
+        line(12.6, "a", "Joining"),
+        line(12.7, "a", "Joined", 2),
+        line(12.8, "a", "GenerationStarted", 2),
+        line(25.0, "a", "Left", 2),
+    ]
+    words = "the clock of a (h, 7) was set back: what was before is drawn up to 7.5 s earlier"
+    result = run(tmp_path, lines)
+    assert f"group g: {words}" in result.stderr
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert words in page
+    spans = re.findall(
+        r'class="item span" data-kind="\w+"><rect data-a="(\S+)" data-b="(\S+)"', page
+    )
+    assert [tuple(map(float, one)) for one in spans] == [
+        (0.0, 1.0),
+        (1.0, 10.0),
+        (10.0, 10.0),
+        (10.1, 10.2),
+        (10.2, 10.3),
+        (10.3, 22.5),
+    ]
+
+
 def test_the_axis_has_the_time_of_day(tmp_path: Path) -> None:
     """Below the seconds it is in UTC, as readers find it in logs."""
     run(tmp_path, two_members(), "--out", str(tmp_path / "picture.svg"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from kgroup.cli.timeline.reader import groups_of, kind_of, of_group, read
+from kgroup.cli.timeline.reader import Entry, groups_of, kind_of, of_group, read
 from tests.cli.timeline.lines import line
 
 
@@ -29,6 +30,50 @@ def test_files_are_read_together(tmp_path: Path) -> None:
     ]
     assert groups_of(entries) == ["g", "other"]
     assert [one.at for one in of_group(entries, "g")] == [2.0, 4.0]
+
+
+def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    """A member's events keep the order of its file: those before the moment are moved to before it.
+
+    Another member's keep their times, and so do lines that two threads wrote in another order.
+    """
+    (tmp_path / "a").write_text(
+        "\n".join(
+            [
+                line(100.0, "a", "Joining"),
+                line(110.0, "a", "GenerationStarted", 1),
+                line(103.0, "b", "Joining"),
+                line(104.0, "a", "GenerationEnded", 1),
+                line(104.4, "a", "Joining"),
+                line(104.2, "a", "CoordinatorFound"),
+                line(1.0, "c", "Joining"),
+                line(0.0, "c", "Left"),
+            ]
+        )
+    )
+    entries, _ = read([tmp_path / "a"])
+    assert [(one.at, one.event, one.moved) for one in of_member(entries, "a")] == [
+        (94.0, "Joining", 6.0),
+        (104.0, "GenerationStarted", 6.0),
+        (104.0, "GenerationEnded", 0.0),
+        (104.2, "CoordinatorFound", 0.0),
+        (104.4, "Joining", 0.0),
+    ]
+    assert [one.at for one in of_member(entries, "b")] == [103.0]
+    assert [(one.at, one.moved) for one in of_member(entries, "c")] == [(0.0, 1.0), (0.0, 0.0)]
+
+
+def of_member(entries: Sequence[Entry], name: str) -> list[Entry]:
+    """The entries of one member."""
+    return [one for one in entries if one.member.startswith(f"{name} ")]
+
+
+def test_an_invalid_byte_is_replaced(tmp_path: Path) -> None:
+    """A byte that is not UTF-8 costs no event: where it stands, there is the replacement."""
+    text = line(1.0, "a", "Joining", message="it ? happened").encode()
+    (tmp_path / "a").write_bytes(text.replace(b"?", b"\xff"))
+    (entry,), _ = read([tmp_path / "a"])
+    assert entry.message == "it \ufffd happened"
 
 
 @pytest.mark.parametrize(
