@@ -83,11 +83,16 @@ class Results:
         }
 
     def write(self, path: Path) -> None:
-        """Write them, one row a line, so that two runs can be compared."""
+        """Write them, one row a line, so that two runs can be compared.
+
+        A run that is killed here, or finds the disk full, leaves the rows that it had before.
+        """
         known = attrs.asdict(self, filter=attrs.filters.exclude("path"))
         rows = ",\n  ".join(json.dumps(row) for row in known.pop("rows"))
         head = json.dumps(known, indent=1).removesuffix("\n}")
-        path.write_text(f'{head},\n "rows": [\n  {rows}\n ]\n}}\n', encoding="utf-8")
+        new = path.with_suffix(".new")
+        new.write_text(f'{head},\n "rows": [\n  {rows}\n ]\n}}\n', encoding="utf-8")
+        new.replace(path)
 
     @classmethod
     def read(cls, path: Path) -> Self:

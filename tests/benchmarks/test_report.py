@@ -51,6 +51,22 @@ def test_results_are_kept(tmp_path: Path) -> None:
     assert Results.read(tmp_path / "x.json") == results()
 
 
+def test_results_that_cannot_be_written_are_those_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the disk gets full while a row is added, the rows before it are not lost."""
+    results().write(tmp_path / "x.json")
+
+    def write_half(path: Path, text: str, **_: object) -> None:
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(OSError, match="no space"):
+        results().write(tmp_path / "x.json")
+    assert Results.read(tmp_path / "x.json") == results()
+
+
 def test_the_page_names_what_is_missing_and_what_failed(tmp_path: Path) -> None:
     """A client that failed has no figures; a missing one and the failed one have their reasons."""
     (tmp_path / "benchmark-results").mkdir()

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from kgroup.testing import plugin
 
 TESTS = """
 import pytest
@@ -204,3 +207,14 @@ def test_a_simulation_s_failure_comes_first(run: Run, tmp_path: Path) -> None:
     }.items():
         errors = re.findall("^E +(.*)$", printed[name], re.MULTILINE)
         assert first in errors[0]
+
+
+def test_the_error_of_every_test_has_its_own_lines() -> None:
+    """Tests that fail because no Kafka is there do not add up their tracebacks."""
+    config = SimpleNamespace(
+        getoption=lambda _: False, stash={plugin.UNAVAILABLE: ValueError("no jars")}
+    )
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no jars") as caught:
+            plugin._skip_or_fail_without_kafka(config)  # type: ignore[arg-type]
+        assert len(caught.traceback) == 2

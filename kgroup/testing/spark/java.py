@@ -46,6 +46,8 @@ for argument do
 done
 exec {command} "$@"
 """
+PATIENCE: Final = 60.0
+"""Seconds that a Java may take to list its modules."""
 INSTALL: Final = "install kgroup with its extras: pip install 'kgroup[spark,kafka]'"
 
 
@@ -129,12 +131,16 @@ def _candidates(*, installed: bool) -> Iterator[tuple[Path, str]]:
 
 
 def _identify(program: Path, origin: str) -> Java | None:
-    """Run a Java to read its version and modules; None if it fails, like macOS's placeholder."""
+    """Run a Java to read its version and modules; None if it fails or hangs, as placeholders do."""
     try:
         listed = subprocess.run(
-            [program, "--list-modules"], check=False, capture_output=True, text=True, timeout=60.0
+            [program, "--list-modules"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
         ).stdout
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return None
     base = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
     if base is None:

@@ -45,6 +45,16 @@ def test_java_home_comes_before_the_path(bare: pytest.MonkeyPatch, tmp_path: Pat
     )
 
 
+def test_a_java_that_hangs_is_named(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It counts as one that does not run, so that the next one is tried."""
+    program = java_that_says(tmp_path, "")
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    bare.setenv("JAVA_HOME", str(tmp_path))
+    bare.setattr("kgroup.testing.spark.java.PATIENCE", 0.05)
+    with pytest.raises(SparkUnavailableError, match=f"JAVA_HOME: {program} does not run"):
+        find_java("4.0.0")
+
+
 def test_an_unsuitable_java_is_named(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error names every Java that was found, and what to install; later Sparks accept it."""
     program = java_that_says(tmp_path, "java.base@25.0.2\\n")
