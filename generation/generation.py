@@ -511,6 +511,29 @@ def sought_since(generation: object, batch: Batch) -> int | None:
     return positions.lower_bound(batch.partition)
 
 
+def own_commits_of(generation: object, batch: Batch) -> str:
+    """What the program itself has committed of a batch that it was given; empty for nothing.
+
+    For kgroup's own modules; any thread may call it. After a seek that is not known.
+    """
+    of_trio, partition = _of_trio(generation), batch.partition
+    if of_trio is None or sought_since(generation, batch) is not None:
+        return ""
+    positions = of_trio._positions  # noqa: SLF001
+    first, committed = batch.messages[0].offset() or 0, positions.lower_bound(partition)
+    if committed > first:
+        return (
+            f"the program itself had committed offset {committed} of {partition} by then, so the"
+            " records before it will not be read again"
+        )
+    if positions.is_committed(partition, batch.next_offset):
+        return (
+            f"the program has added offsets of {partition} to transactions: the records will be"
+            " read again, unless a transaction with their offsets was committed"
+        )
+    return ""
+
+
 def subscription_of(generation: object) -> tuple[Topics, frozenset[str]]:
     """What a generation's member subscribes to now, and the addresses of the group's brokers.
 

@@ -185,7 +185,8 @@ def partition(name: str, value: object) -> TopicPartition:
         ArgumentError: it is something else, such as confluent-kafka's class of the same name.
     """
     if not isinstance(value, TopicPartition):
-        raise ArgumentError(name, value, "it must be a kgroup.TopicPartition")
+        wanted = f"it must be a kgroup.TopicPartition{_namesake(value, TopicPartition)}"
+        raise ArgumentError(name, value, wanted)
     # 2.0 and True equal ints, so that such a partition would be found among the owned ones.
     if type(value.partition) is not int or type(value.topic) is not str:
         raise ArgumentError(name, value, "its topic must be a str and its partition an int")
@@ -200,7 +201,8 @@ def partitions(name: str, value: object) -> frozenset[TopicPartition] | None:
     """
     if value is None:
         return None
-    if isinstance(value, TopicPartition):
+    # Some clients' partitions are tuples: they would be taken for iterables of partitions.
+    if isinstance(value, TopicPartition) or _namesake(value, TopicPartition):
         return frozenset((partition(name, value),))
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         wanted = "it must be a kgroup.TopicPartition, or an iterable of them"
@@ -227,7 +229,8 @@ def offsets(value: object) -> dict[TopicPartition, OffsetAndMetadata]:
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for one, at in given.items():
         if not isinstance(one, TopicPartition):
-            wanted = f"its key {short_repr(one)} must be a kgroup.TopicPartition"
+            other = _namesake(one, TopicPartition)
+            wanted = f"its key {short_repr(one)} must be a kgroup.TopicPartition{other}"
             raise ArgumentError("offsets", value, wanted)
         name = partition("offsets", one)
         checked[name] = _position(name, at)
@@ -240,7 +243,21 @@ def _position(of: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAndMe
     if type(given) is int and 0 <= given <= INT64_MAX:
         return OffsetAndMetadata(given)
     name = "offset" if partition_fault(of) else f"{of}: offset"
+    if other := _namesake(given, OffsetAndMetadata):
+        raise ArgumentError(name, given, f"it must be an int or a kgroup.OffsetAndMetadata{other}")
     return OffsetAndMetadata(whole(name, given, 0))
+
+
+def _namesake(value: object, kind: type) -> str:
+    """What an error adds about another library's object whose class has the same name.
+
+    Its repr may be that of kgroup's, which alone would not show what is wrong.
+    """
+    given = type(value)
+    if isinstance(value, kind) or given.__name__ != kind.__name__:
+        return ""
+    module = "confluent_kafka" if given.__module__ == "cimpl" else given.__module__
+    return f"; this is {module}.{given.__name__}"
 
 
 def _items(name: str, value: Iterable[T]) -> Iterator[T]:

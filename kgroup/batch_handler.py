@@ -30,6 +30,8 @@ from kgroup.interfaces import Batch
 from kgroup.tracebacks import described, explain
 from kgroup.types import TopicPartition, as_int
 
+_READ_AGAIN: Final = "the offsets are not committed, so the records will be read again"
+
 
 def processed(
     handle: Callable[..., object], batch: Batch, returned: object, *, ending: bool
@@ -131,7 +133,9 @@ def not_committed(error: BaseException, done: Batch, refusal: BaseException) -> 
 
 
 @contextmanager
-def explained(progress: BatchProgress, membership: Any) -> Iterator[None]:
+def explained(
+    progress: BatchProgress, membership: Any, own_commits: Callable[[Batch], str] = lambda batch: ""
+) -> Iterator[None]:
     """A block that calls the function: its exception gets a note that says for which records.
 
     Within the block, the function can report its progress.
@@ -139,6 +143,7 @@ def explained(progress: BatchProgress, membership: Any) -> Iterator[None]:
     Args:
         progress: that of the call.
         membership: an object with the group's id and the generation's, such as a generation.
+        own_commits: says what the function itself has committed of a batch; empty for nothing.
     """
     before = _progress.set(progress)
     try:
@@ -148,11 +153,14 @@ def explained(progress: BatchProgress, membership: Any) -> Iterator[None]:
             raise
         batch, done = progress.batch, progress.done()
         failed = batch if done is None else left_of(batch, done) or batch
+        if isinstance(error, CommitUnknownError):
+            consequence = "the commit may have been applied; if not, the records will be read again"
+        else:
+            consequence = own_commits(failed) or _READ_AGAIN
         explain(
             error,
             f"{progress.raises} raised this for {described(failed)}, in generation"
-            f" {membership.generation_id} of group {membership.group_id!r}; the offsets are not"
-            " committed, so the records will be read again",
+            f" {membership.generation_id} of group {membership.group_id!r}; {consequence}",
             records=f"for {described(failed)}",
         )
         if isinstance(error, AttributeError) and error.obj is batch:

@@ -50,7 +50,7 @@ from kgroup.errors import (
 )
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_async, check_result, is_program_error, name_of
-from kgroup.generation.generation import MAX_RECORDS, Generation, sought_since
+from kgroup.generation.generation import MAX_RECORDS, Generation, own_commits_of, sought_since
 from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch
 from kgroup.logs import LOG
@@ -207,7 +207,7 @@ def partition_worker(
         while left is not None and sought_since(generation, left) is None:
             progress = BatchProgress(handle, left)
             try:
-                with explained(progress, generation):
+                with explained(progress, generation, partial(own_commits_of, generation)):
                     returned = await _called(handle, generation, left)
                     if sought_since(generation, left) is not None:
                         break

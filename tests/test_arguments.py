@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
+import aiokafka
+import confluent_kafka
 import pytest
 import trio
 from trio.testing import MockClock
@@ -170,6 +172,17 @@ async def test_a_wrong_commit_sends_nothing(running: tuple[Harness, Generation])
     other: Any = {"topic-0": 1}
     with pytest.raises(ArgumentError, match="its key 'topic-0' must be a kgroup.TopicPartition"):
         await generation.commit(other)
+    foreign: Any = aiokafka.TopicPartition(P0.topic, P0.partition)
+    librdkafkas: Any = confluent_kafka.TopicPartition(P0.topic, P0.partition)
+    libraries = {foreign: "aiokafka.structs", librdkafkas: "confluent_kafka"}
+    for name, library in libraries.items():
+        with pytest.raises(ArgumentError, match=f"; this is {library}.TopicPartition; nothing"):
+            await generation.commit({name: 1})
+        with pytest.raises(ArgumentError, match=f"; this is {library}.TopicPartition; nothing"):
+            generation.records(name)
+    position: Any = aiokafka.structs.OffsetAndMetadata(1, "")
+    with pytest.raises(ArgumentError, match="kgroup.OffsetAndMetadata; this is aiokafka"):
+        await generation.commit({P0: position})
     with pytest.raises(ArgumentError, match="producer="):
         await generation.commit_in_transaction(producer, {P0: 0})
     truthy: Any = "yes"

@@ -109,6 +109,18 @@ def test_an_exception_says_for_which_records() -> None:
     )
 
 
+def test_a_commit_that_may_have_been_applied() -> None:
+    """The note on the error of the function's own commit does not say that it was not."""
+    generation = SimpleNamespace(generation_id=7, group_id="g")
+    with (
+        pytest.raises(CommitUnknownError) as raised,
+        explained(BatchProgress(handle, batch_of(4)), generation),
+    ):
+        raise CommitUnknownError("no answer")
+    (note,) = raised.value.__notes__
+    assert note.endswith("the commit may have been applied; if not, the records will be read again")
+
+
 NOT_SENT = NotSentError(TopicPartition("t", 0))
 
 

@@ -325,6 +325,56 @@ async def test_an_exception_commits_nothing(autojump_clock: MockClock) -> None:
         assert await here.committed() == {}
 
 
+@pytest.mark.parametrize(
+    ("seeks", "note"),
+    [
+        (
+            False,
+            "offset 5 of topic-0 by then, so the records before it will not be read again",
+        ),
+        (True, "the offsets are not committed, so the records will be read again"),
+    ],
+)
+async def test_an_exception_after_a_commit_of_the_functions_own(
+    autojump_clock: MockClock, seeks: bool, note: str
+) -> None:
+    """The note on it does not say that the records are read again, unless the function sought."""
+    async with harness() as here:
+        await here.append(5)
+
+        async def handle(generation: Generation, batch: Batch) -> None:
+            if seeks:
+                await trio.lowlevel.checkpoint()
+                generation.seek(batch.partition, batch.next_offset)
+            else:
+                await generation.commit({batch.partition: batch.next_offset})
+            raise ZeroDivisionError
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                await kgroup.serve(group, handle)
+        (error,) = raised.value.exceptions
+        assert error.__notes__[0].endswith(note)
+        assert await here.committed() == ({} if seeks else {P0: 5})
+
+
+async def test_an_exception_after_a_transaction(autojump_clock: MockClock) -> None:
+    """The note on it leaves open whether the transaction, if it had the offsets, was committed."""
+    async with harness() as here:
+        await here.append(5)
+
+        async def handle(generation: Generation, batch: Batch) -> None:
+            await trio.lowlevel.checkpoint()
+            generation._positions.committed_in_transaction([batch.partition])
+            raise ZeroDivisionError
+
+        with pytest.raises(ExceptionGroup) as raised:
+            async with here.group() as group:
+                await kgroup.serve(group, handle, commit=False)
+        (error,) = raised.value.exceptions
+        assert error.__notes__[0].endswith("unless a transaction with their offsets was committed")
+
+
 async def test_a_stream_that_fails_is_not_the_functions_fault(autojump_clock: MockClock) -> None:
     """The end of the generation and the note say that reading failed, which calls no function."""
     async with harness() as here:

@@ -4,7 +4,8 @@ Programs that come from another client bring its names: kafka-python and aiokafk
 properties with underscores, and some in their own way. ``kgroup.security.property_table`` knows
 what each property is here; a name that is none of them is compared with the class's own.
 
-Source: the arguments of kafka-python's (2.2) and aiokafka's (0.12) ``KafkaConsumer``.
+Source: the arguments of kafka-python's (2.2) and aiokafka's (0.12) ``KafkaConsumer``, the fields of
+kafka-go's ``ConsumerGroupConfig``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from kgroup.security.secret import Hidden
 
 T = TypeVar("T")
 _THEIRS: Final[Mapping[str, str]] = {
+    "Brokers": "bootstrap.servers",
+    "GroupBalancers": "partition.assignment.strategy",
+    "GroupID": "group.id",
+    "StartOffset": "auto.offset.reset",
     "auto_commit": "enable.auto.commit",
     "brokers": "bootstrap.servers",
     "hosts": "bootstrap.servers",
@@ -41,6 +46,30 @@ _FUNCTIONS: Final[Mapping[str, str]] = {
     "sasl_oauth_token_provider": "token",
 }
 """Names of other clients for what no property sets, and the field of ``Security``."""
+_NO_CALLBACK: Final = (
+    "a rebalance calls no function of the program, but ends the generation; docs/coming_from.md has"
+    " what takes its place"
+)
+_NO_SETTINGS: Final[Mapping[str, str]] = {
+    "commit": "it is an argument of run() and serve()",
+    "consumer_timeout_ms": "a stream of records ends only with its generation; next(timeout=...)"
+    " of kgroup.threaded's streams waits so many seconds",
+    "listener": _NO_CALLBACK,
+    "loop": "a group belongs to the event loop in which it is entered",
+    "max_records": "it is an argument of records(), run() and serve()",
+    "on_assign": _NO_CALLBACK,
+    "on_event": "it is an argument of ConsumerGroup() and run()",
+    "on_lost": _NO_CALLBACK,
+    "on_revoke": _NO_CALLBACK,
+    "runtime": "it is an argument of ConsumerGroup() and run()",
+    "ssl_context": "kgroup makes it from the files: give Security(protocol=..., ca=...,"
+    " certificate=..., key=...)",
+    "threads": "it is an argument of kgroup.threaded's run() and serve()",
+    "topic_pattern": "give topics=[re.compile(...)]",
+}
+"""Arguments of other calls, of kgroup's or of another client's, and what to do instead.
+
+The nearest of our own names would be another thing."""
 _ALL: Final = "; docs/configuration.md and docs/security.md have all settings"
 _UNITS: Final[Mapping[Callable[[str], Any], str]] = {
     milliseconds: ", in seconds",
@@ -97,6 +126,8 @@ def _meant(name: str, fields: Collection[str], security: Collection[str]) -> str
         return f"; did you mean {field!r}{_unit(row)}?"
     if field in security:
         return f"; give security=Security({field}=...)"
+    if name in _NO_SETTINGS:
+        return f": {_NO_SETTINGS[name]}"
     if row is None:
         return bounds.did_you_mean(name, fields) or _ALL
     return _elsewhere(proper, row)

@@ -37,7 +37,7 @@ from kgroup.config import GroupConfig
 from kgroup.errors import CommitFailedError, CommitUnknownError
 from kgroup.events import EventHandler
 from kgroup.functions import ON_BATCH, check_plain, check_result, is_program_error, name_of
-from kgroup.generation.generation import MAX_RECORDS, sought_since
+from kgroup.generation.generation import MAX_RECORDS, own_commits_of, sought_since
 from kgroup.generation.generation import Generation as TrioGeneration
 from kgroup.interfaces import Batch
 from kgroup.runtime import Runtime
@@ -184,7 +184,7 @@ def _process(handle: BatchHandler, generation: Generation, batch: Batch, *, comm
     while left is not None and sought_since(generation, left) is None:
         progress = BatchProgress(handle, left)
         try:
-            with explained(progress, generation):
+            with explained(progress, generation, partial(own_commits_of, generation)):
                 returned: object = handle(generation, left)
                 check_result(handle, returned, _ASYNC)
                 if sought_since(generation, left) is not None:

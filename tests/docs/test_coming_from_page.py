@@ -66,8 +66,9 @@ def test_settings_exist() -> None:
 def test_their_calls_exist(theirs: str) -> None:
     """Each call is one of confluent-kafka or of aiokafka, or is named as Java's."""
     clients = (confluent_kafka.Consumer, confluent_kafka.Producer, aiokafka.AIOKafkaConsumer)
+    modules = (confluent_kafka, aiokafka.structs)
     known = set(inspect.signature(aiokafka.AIOKafkaConsumer).parameters) | OTHERS | ARGUMENTS
     for code in CODE.findall(theirs):
         name = code.partition("(")[0]
         if " of Java" not in theirs and "." not in name and name != "async for":
-            assert name in known or any(hasattr(one, name) for one in clients), name
+            assert name in known or any(hasattr(one, name) for one in (*clients, *modules)), name

@@ -45,6 +45,12 @@ REQUIRED: Final[dict[str, Any]] = {
         ("sasl_oauthbearer_scope", "; give Security(token=OidcClientCredentials(scope=...))"),
         ("sasl_oauth_token_provider", "; give security=Security(token=...)"),
         ("brokers", "; did you mean 'bootstrap_servers'?"),
+        ("GroupBalancers", "; did you mean 'assignors'?"),
+        # arguments of other calls, near to a setting that is something else
+        ("max_records", ": it is an argument of records(), run() and serve()"),
+        ("on_event", ": it is an argument of ConsumerGroup() and run()"),
+        ("on_assign", ": a rebalance calls no function of the program"),
+        ("ssl_context", ": kgroup makes it from the files: give Security("),
         # nothing near
         ("zzz", "; docs/configuration.md and docs/security.md have all settings"),
     ],

@@ -308,6 +308,23 @@ def test_an_exception_commits_nothing(kafka: Kafka, threads: int | None) -> None
 
 
 @once
+def test_an_exception_after_a_commit_of_the_functions_own(kafka: Kafka) -> None:
+    """The note on it does not say that the records will be read again."""
+    here = Harness(kafka)
+    here.create(1, 5)
+
+    def handle(generation: Generation, batch: Batch) -> None:
+        generation.commit({batch.partition: 3})
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as raised, here.group() as group:
+        serve(group, handle)
+    (error,) = raised.value.exceptions
+    assert f"had committed offset 3 of {here.partition(0)} by then" in error.__notes__[0]
+    assert here.committed() == 3
+
+
+@once
 @pytest.mark.parametrize("threads", [None, 2])
 def test_a_commit_that_fails_is_not_the_functions_fault(kafka: Kafka, threads: int | None) -> None:
     """The end of the generation and the note say that the commit failed, and of which records."""
