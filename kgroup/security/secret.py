@@ -114,7 +114,9 @@ def _has(pattern: re.Pattern[str], value: Any) -> bool:
     return isinstance(value, str) and pattern.search(value) is not None
 
 
-def sealed(*names: str, places: Collection[str] = ()) -> Callable[[type[T]], type[T]]:
+def sealed(
+    *names: str, places: Collection[str] = (), functions: Collection[str] = ()
+) -> Callable[[type[T]], type[T]]:
     """A decorator of attrs classes: these arguments are secrets before ``__init__`` is called.
 
     So are those that the class does not have, because they may be secrets by another name, each
@@ -125,11 +127,14 @@ def sealed(*names: str, places: Collection[str] = ()) -> Callable[[type[T]], typ
         names: the arguments that are secrets.
         places: those that are a path or a URL. Other texts, such as names of users and scopes, may
             look like a user's URL and are none.
+        functions: those that are a function. What is given instead may be what it should return.
     """
 
     def seal(name: str | None, value: Any) -> Any:
         if name is None or name in names:
             return value if isinstance(value, Path) else secret(value)
+        if name in functions:
+            return value if callable(value) else secret(value)
         if name in places:
             return secret_if_private(value)
         return Secret(value) if has_private_key(value) else value

@@ -104,9 +104,20 @@ def _mechanism(value: MechanismName | str | SaslMechanism | None) -> SaslMechani
     return value if value is None else bounds.member_of(SaslMechanism, text)
 
 
+def _returns(kind: str) -> bounds.Bound:
+    wanted = f"it must be a function that returns a kgroup.{kind}"
+    return bounds.optional(bounds.Bound(callable, wanted))
+
+
 @final
 @typed_init(Path=Path)
-@sealed("key", "key_password", "password", places=("ca", "certificate"))
+@sealed(
+    "key",
+    "key_password",
+    "password",
+    places=("ca", "certificate"),
+    functions=("credentials", "token"),
+)
 @names_checked("Security")
 @attrs.frozen(kw_only=True)
 class Security:
@@ -163,10 +174,10 @@ class Security:
         default=None, converter=secret, validator=bounds.optional(SECRET)
     )
     credentials: CredentialsProvider | None = attrs.field(
-        default=None, validator=bounds.optional(bounds.function()), repr=False, hash=False
+        default=None, validator=_returns("Credentials"), repr=False, hash=False
     )
     token: TokenProvider | None = attrs.field(
-        default=None, validator=bounds.optional(bounds.function()), repr=False, hash=False
+        default=None, validator=_returns("Token"), repr=False, hash=False
     )
 
     def __attrs_post_init__(self) -> None:

@@ -57,6 +57,8 @@ _LONGEST_SLEEP: Final = 30.0
 """Seconds; trio's clock may stand still while the machine is suspended, a token's does not."""
 _LONGEST_REASON: Final = 500
 """Characters of what a program's function raised."""
+_LONGEST_LIFETIME: Final = 1e9
+"""Seconds, some thirty years: a token with a lower `expires_at` was given its lifetime there."""
 _THREAD: Final = "kgroup-credentials"
 
 Report = Callable[[str], None]
@@ -288,7 +290,11 @@ class Logins:
             raise LookupFailedError(f"{self._name} returned {other}, not {self._kind.__name__}")
         if isinstance(found, Token) and found.expires_at <= self._now():
             ago = self._now() - found.expires_at
-            raise LookupFailedError(f"{self._name} returned a token that expired {ago:.0f} s ago")
+            late = f"{self._name} returned a token that expired {ago:.0f} s ago"
+            if found.expires_at < _LONGEST_LIFETIME:
+                late += f": expires_at={found.expires_at} is a time, in seconds since 1970; to a"
+                late += " lifetime, such as expires_in of an OAuth 2.0 response, add time.time()"
+            raise LookupFailedError(late)
         return found
 
     async def _call_in_thread(self, function: Callable[[], Any]) -> Any:

@@ -147,6 +147,12 @@ def test_no_refusal_shows_a_secret(
         lambda word: Security(protocol="SSL", passwort=word),  # type: ignore[call-arg]
         lambda word: Security.from_properties({}, sasl_plain_password=word),
         lambda word: GroupConfig(group_id="g", sasl_plain_password=word),  # type: ignore[call-arg]
+        lambda word: Security(protocol="SASL_SSL", mechanism="OAUTHBEARER", token=word),
+        lambda word: Security(
+            protocol="SASL_SSL",
+            mechanism="PLAIN",
+            credentials=("alice", word),  # type: ignore[arg-type]
+        ),
         lambda word: Credentials("", word),
         lambda word: Credentials(username="", password=word),
         lambda word: Token(word, -1.0),

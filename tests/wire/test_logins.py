@@ -173,6 +173,10 @@ async def hangs() -> Token:
         (hangs, f"Security.token did not return within {LONGEST_LOOKUP:.0f} s"),
         (lambda: "text", "Security.token returned str, not Token"),
         (lambda: Token("t", 5.0), "Security.token returned a token that expired"),
+        (
+            lambda: Token("t", 3600),
+            "expires_at=3600 is a time, in seconds since 1970; to a lifetime",
+        ),
     ],
 )
 async def test_without_a_token_the_error_says_why(
