@@ -124,7 +124,7 @@ class ReadableLog(Protocol):
 class LogMessage:
     """A record of a log in memory; a ``Message``."""
 
-    __slots__ = ("_partition", "_record")
+    __slots__ = ("__weakref__", "_partition", "_record")
 
     def __init__(self, partition: TopicPartition, record: StoredRecord) -> None:
         self._partition = partition

@@ -157,12 +157,17 @@ class SeekCalled(HistoryEntry):
 @final
 @attrs.frozen(kw_only=True)
 class RecordsSkipped(HistoryEntry):
-    """The program reported that it skips the records before ``offset`` on purpose."""
+    """The program reported that it skips the records before ``offset`` on purpose.
+
+    Attributes:
+        group_id: the group that does not read them; empty if none was assigned the partition.
+    """
 
     process: str
     life: int
     partition: TopicPartition
     offset: int
+    group_id: str = ""
 
 
 @final
@@ -172,6 +177,7 @@ class Processed(HistoryEntry):
 
     Attributes:
         creation: the creation of the topic that the record belongs to.
+        group_id: the group that has read it; empty if it is none of kgroup's.
     """
 
     process: str
@@ -179,6 +185,7 @@ class Processed(HistoryEntry):
     partition: TopicPartition
     offset: int
     creation: int = 1
+    group_id: str = ""
 
 
 # Coordinators.

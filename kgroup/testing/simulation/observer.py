@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, final
+from weakref import WeakKeyDictionary
 
 import trio
 
@@ -25,9 +26,10 @@ from kgroup.broker.groups.requests import (
 from kgroup.broker.groups.responses import CoordinatorResponse, JoinCompleted
 from kgroup.broker.groups.states import GroupState
 from kgroup.error_codes import ErrorCode
-from kgroup.errors import ProtocolError
-from kgroup.events import Event
+from kgroup.errors import ProtocolError, UsageError
+from kgroup.events import Assigned, Event
 from kgroup.interfaces import Batch, Message
+from kgroup.records.memory import LogMessage
 from kgroup.testing.simulation.history import (
     CoordinatorMoved,
     EventReported,
@@ -48,6 +50,10 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _ID_GIVEN: Final = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """The errors of a JoinGroup response that gives a member its id."""
 _ASSIGNED: Final = frozenset({GroupState.STABLE})
+_WHICH_MESSAGE: Final = (
+    "report the very message that the batch had, so that the simulator knows which group read it"
+)
+_WHICH_GROUP: Final = "name the one that skips: process.skipped(partition, offset, group_id)"
 
 
 @final
@@ -82,6 +88,10 @@ class MemberObserver:
         self._identity = {"process": process, "life": life}
         self._creation_of = creation_of
         self._shutdowns: list[Callable[[str], None]] = []
+        self._readers: dict[TopicPartition, dict[str, None]] = {}
+        """For each partition the groups that it was assigned to; a program may have several."""
+        self._read_by: WeakKeyDictionary[Message, str] = WeakKeyDictionary()
+        """The group of each record that was handed out and is still in use."""
         self.gone = False
         """Whether the program has crashed; then nothing more is recorded."""
 
@@ -96,10 +106,14 @@ class MemberObserver:
 
     def event(self, event: Event) -> None:
         """See ``Observer``."""
+        if isinstance(event, Assigned):
+            for partition in event.assignment:
+                self._readers.setdefault(partition, {})[event.group_id] = None
         self.record(EventReported, event=event)
 
     def handed_out(self, membership: Membership, batch: Batch) -> None:
         """See ``Observer``."""
+        self._read_by.update(dict.fromkeys(batch.messages, membership.group_id))
         first = batch.messages[0].offset()
         self.record(
             HandedOut,
@@ -126,17 +140,40 @@ class MemberObserver:
         )
 
     def processed(self, message: Message) -> None:
-        """The program has processed a record."""
+        """The program has processed a record.
+
+        Raises:
+            UsageError: it is a copy of a record that several groups of the program read.
+        """
+        partition = TopicPartition(message.topic(), message.partition())
+        known = self._read_by.get(message) if isinstance(message, LogMessage) else None
         self.record(
             Processed,
-            partition=TopicPartition(message.topic(), message.partition()),
+            partition=partition,
             offset=message.offset(),
             creation=self._creation_of(message),
+            group_id=self._reader(partition, _WHICH_MESSAGE) if known is None else known,
         )
 
-    def skipped(self, partition: TopicPartition, offset: int) -> None:
-        """The program skips the records before an offset on purpose."""
-        self.record(RecordsSkipped, partition=partition, offset=offset)
+    def skipped(self, partition: TopicPartition, offset: int, group_id: str | None) -> None:
+        """A group of the program skips the records before an offset on purpose.
+
+        Raises:
+            UsageError: several groups of the program read the partition, and none is named.
+        """
+        if group_id is None:
+            group_id = self._reader(partition, _WHICH_GROUP)
+        self.record(RecordsSkipped, partition=partition, offset=offset, group_id=group_id)
+
+    def _reader(self, partition: TopicPartition, advice: str) -> str:
+        """The only group that was assigned a partition, empty if none was."""
+        readers = sorted(self._readers.get(partition, ()))
+        if len(readers) > 1:
+            raise UsageError(
+                f"{self._identity['process']}: the groups {', '.join(map(repr, readers))} of this"
+                f" program all read {partition}; {advice}"
+            )
+        return readers[0] if readers else ""
 
     def record(self, kind: Callable[..., HistoryEntry], **fields: Any) -> None:
         """Append an entry of this run, unless it has crashed."""

@@ -89,6 +89,9 @@ class Process:
     async def process(self, message: Message) -> None:
         """Spend the plan's time for a record, then report it as processed.
 
+        Raises:
+            UsageError: see `processed`.
+
         Cancellation: the record does not count as processed.
         """
         least, most = self._plan.work
@@ -100,6 +103,9 @@ class Process:
 
         A program that does its work without `process` calls this when the work is done. The
         checks for lost and repeated records rely on it.
+
+        Raises:
+            UsageError: it is a copy, and several groups of the program read its partition.
         """
         self.observer.processed(message)
 
@@ -107,13 +113,21 @@ class Process:
         """The end offset of a partition's log now."""
         return self.log.end_offset(partition)
 
-    def skipped(self, partition: TopicPartition, offset: int) -> None:
+    def skipped(self, partition: TopicPartition, offset: int, group_id: str | None = None) -> None:
         """Report that the program skips the records before this offset on purpose.
 
         A program that seeks past records that are not processed yet calls this; otherwise they
         count as lost.
+
+        Args:
+            partition: the partition.
+            offset: the first record that is not skipped.
+            group_id: the group that skips, if several groups of the program read the partition.
+
+        Raises:
+            UsageError: several do, and none is named.
         """
-        self.observer.skipped(partition, offset)
+        self.observer.skipped(partition, offset, group_id)
 
 
 Worker = Callable[[Process], Awaitable[object]]

@@ -29,13 +29,14 @@ class RecordCounts:
 
     Attributes:
         written: how many were written.
-        repeated: how often one was processed again.
+        repeated: how often one was processed again by the same group.
     """
 
     def __init__(self) -> None:
         self.written = 0
         self.repeated = 0
         self._processed: Final[defaultdict[_Log, set[int]]] = defaultdict(set)
+        self._processed_by: Final[defaultdict[tuple[str, _Log], set[int]]] = defaultdict(set)
         self._unprocessed: Final[defaultdict[_Log, set[int]]] = defaultdict(set)
         self._aborted: Final[defaultdict[_Log, set[int]]] = defaultdict(set)
         self._open: Final[defaultdict[tuple[int, TopicPartition], list[tuple[_Log, int]]]] = (
@@ -69,7 +70,9 @@ class RecordCounts:
                 self._append(entry)
             case Processed():
                 log = entry.partition, entry.creation
-                self.repeated += entry.offset in self._processed[log]
+                by_group = self._processed_by[entry.group_id, log]
+                self.repeated += entry.offset in by_group
+                by_group.add(entry.offset)
                 self._processed[log].add(entry.offset)
                 self._unprocessed[log].discard(entry.offset)
             case TransactionEnded():

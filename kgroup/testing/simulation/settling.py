@@ -40,7 +40,7 @@ class ReadingGroups:
     def __init__(self) -> None:
         self._with_own_starts: Final[set[str]] = set()
         self._seeking: Final[set[str]] = set()
-        self._processed: Final[dict[TopicPartition, int]] = {}
+        self._processed: Final[dict[tuple[str, TopicPartition], int]] = {}
         self._creations: Final[dict[str, int]] = {}
         self._last_at = 0.0
 
@@ -66,7 +66,7 @@ class ReadingGroups:
         if group_id not in self._with_own_starts and (committed or group_id not in self._seeking):
             return False
         return trio.current_time() >= self._last_at + _QUIET and all(
-            self._processed.get(name, 0) >= end for name, end in ends.items()
+            self._processed.get((group_id, name), 0) >= end for name, end in ends.items()
         )
 
     def _opened(self, entry: GroupOpened) -> None:
@@ -80,14 +80,14 @@ class ReadingGroups:
         self._last_at = entry.at
         if entry.creation != self._creations[entry.partition.topic]:
             return
-        known = self._processed.get(entry.partition, 0)
-        self._processed[entry.partition] = max(entry.offset + 1, known)
+        key = entry.group_id, entry.partition
+        self._processed[key] = max(entry.offset + 1, self._processed.get(key, 0))
 
     def _topic_changed(self, entry: TopicChanged) -> None:
         self._creations[entry.topic] = entry.creation
         if not entry.partitions:
-            for partition in [one for one in self._processed if one.topic == entry.topic]:
-                del self._processed[partition]
+            for key in [one for one in self._processed if one[1].topic == entry.topic]:
+                del self._processed[key]
 
 
 async def settle(

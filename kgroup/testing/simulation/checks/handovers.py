@@ -122,7 +122,7 @@ class Handovers(Check):
         return next((words for words, holds in faults.items() if holds), None)
 
     def _processed(self, entry: Processed) -> None:
-        held = self.views.programs.life(entry.process, entry.life).owners.get(entry.partition)
+        held = self.views.programs.owner(entry)
         if held is None:
             return
         if held.ended is not None and held.ended.end.can_commit and not held.ended.cut_short:

@@ -121,7 +121,7 @@ class Losses(Check):
         return found
 
     def _processed(self, entry: Processed) -> None:
-        held = self.views.programs.life(entry.process, entry.life).owners.get(entry.partition)
+        held = self.views.programs.owner(entry)
         if held is not None and entry.creation == self.views.logs.creation(entry.partition.topic):
             self._log(held.group_id, entry.partition).add(entry.offset)
 
@@ -172,7 +172,7 @@ class Losses(Check):
         self._next.pop((held, partition, self.views.logs.creation(partition.topic)), None)
 
     def _skipped(self, entry: RecordsSkipped) -> None:
-        held = self.views.programs.life(entry.process, entry.life).owners.get(entry.partition)
+        held = self.views.programs.owner(entry)
         if held is not None:
             self._log(held.group_id, entry.partition).skip_to(entry.offset)
 

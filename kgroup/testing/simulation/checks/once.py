@@ -51,7 +51,7 @@ class ProcessedOnce(Check):
 
     def _add(self, entry: Processed) -> None:
         partition = entry.partition
-        held = self.views.programs.life(entry.process, entry.life).owners.get(partition)
+        held = self.views.programs.owner(entry)
         if held is None or not (self.plan.exactly_once or held.group_id in self._own_starts):
             return
         record = held.group_id, partition, entry.creation, entry.offset

@@ -120,7 +120,7 @@ class LifeView:
         thawed_at: when it was thawed last.
         held_generations: for each of its groups its last generation.
         member_ids: for each of its groups the member ids that it has had.
-        owners: for each partition the generation that received it last.
+        owners: for each group and partition the generation that received it last.
         settings: for each of its groups the settings.
     """
 
@@ -130,7 +130,7 @@ class LifeView:
     thawed_at: float = -math.inf
     held_generations: dict[str, HeldGeneration] = attrs.field(factory=dict)
     member_ids: defaultdict[str, set[str]] = attrs.field(factory=lambda: defaultdict(set))
-    owners: dict[TopicPartition, HeldGeneration] = attrs.field(factory=dict)
+    owners: dict[_Log, HeldGeneration] = attrs.field(factory=dict)
     settings: dict[str, GroupOpened] = attrs.field(factory=dict)
 
 
@@ -167,6 +167,11 @@ class ProgramsView:
         """The generation that an entry is about, if it is the run's last one in the group."""
         held = self._lives[entry.process, entry.life].held_generations.get(group_id)
         return held if held is not None and held.epoch == epoch else None
+
+    def owner(self, entry: Processed | RecordsSkipped) -> HeldGeneration | None:
+        """The generation in which a program processes or skips records, if there was one."""
+        owners = self._lives[entry.process, entry.life].owners
+        return owners.get((entry.group_id, entry.partition))
 
     def of_member(self, group_id: str, member_id: str, generation_id: int) -> HeldGeneration | None:
         """A generation of a member."""
@@ -269,7 +274,7 @@ class ProgramsView:
         held.positions = event.start_offsets
         held.starts.update(event.start_offsets)
         for partition in held.assignment:
-            self._lives[held.life].owners[partition] = held
+            self._lives[held.life].owners[event.group_id, partition] = held
             old_commit = self._old_commits.get((event.group_id, partition))
             if old_commit is not None and old_commit == event.start_offsets.get(partition):
                 held.starts_at_old_commit.add(partition)
@@ -297,7 +302,7 @@ class ProgramsView:
             held.processed.pop(entry.partition, None)
 
     def _skipped(self, entry: RecordsSkipped) -> None:
-        held = self._lives[entry.process, entry.life].owners.get(entry.partition)
+        held = self.owner(entry)
         if held is not None:
             held.chosen[entry.partition].add(entry.offset)
 
@@ -360,7 +365,7 @@ class ProgramsView:
             )
 
     def _processed(self, entry: Processed) -> None:
-        held = self._lives[entry.process, entry.life].owners.get(entry.partition)
+        held = self.owner(entry)
         if held is not None and entry.creation == self._logs.creation(entry.partition.topic):
             held.processed[entry.partition] = entry.offset + 1
 

@@ -453,6 +453,7 @@ class Story:
                 partition=partition,
                 offset=offset,
                 creation=self.creation if creation is None else creation,
+                group_id=GROUP,
             )
 
     def commit(self, process: str, partition: TopicPartition, offset: int) -> None:

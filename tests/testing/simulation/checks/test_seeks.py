@@ -100,7 +100,9 @@ def test_records_that_a_program_seeks_past_are_lost_unless_skipped() -> None:
         story.process("b", P1, 0, 1)
         seek(story, 3)
         if says:
-            story.record(RecordsSkipped, process="a", life=1, partition=P0, offset=3)
+            story.record(
+                RecordsSkipped, process="a", life=1, partition=P0, offset=3, group_id=GROUP
+            )
         story.commit("a", P0, 3)
         assert len(story.broken(Losses)) == faults
 
@@ -154,7 +156,7 @@ def test_a_commit_that_a_reset_overtakes_breaks_nothing() -> None:
 def test_what_a_program_skips_it_may_commit() -> None:
     """A program may commit past what it was handed, as far as it reports to skip."""
     story = pair()
-    story.record(RecordsSkipped, process="a", life=1, partition=P0, offset=3)
+    story.record(RecordsSkipped, process="a", life=1, partition=P0, offset=3, group_id=GROUP)
     story.send_commit("a", P0, 3)
     assert broken(story) == []
     story.send_commit("a", P0, 4)
