@@ -69,7 +69,8 @@ class OwnCommits(Check):
     invariant: ClassVar[str] = (
         "A member commits only partitions that it owns, and never past the last record that it "
         "was handed, or its start; but the program may commit where it has sought, or what it has "
-        "reported as skipped."
+        "reported as skipped. No commit of a former generation counts as one of a later "
+        "generation, and sets it back behind its start."
     )
 
     @property
@@ -100,6 +101,16 @@ class OwnCommits(Check):
             # A reset or another seek may have overtaken the commit of an offset that was sought.
             if held is not None and offset in held.chosen.get(partition, ()):
                 continue
+            started = None if held is None else held.lowest_starts.get(partition)
+            accepted = partition in self.views.groups.commit.accepted
+            if accepted and started is not None and offset < started:
+                self.report(
+                    entry.at,
+                    f"{who} {generation_id}, which started it at {started}: a commit of a former"
+                    " generation has arrived late, and the coordinator could not tell",
+                    partition=partition,
+                    offset=offset,
+                )
             if position is None or offset > position:
                 self.report(
                     entry.at,

@@ -11,6 +11,7 @@ from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.groups import COMPLETING, PREPARING, GroupView
 from kgroup.testing.simulation.checks.programs import HeldGeneration
 from kgroup.testing.simulation.checks.views import Kind, Views
+from kgroup.testing.simulation.checks.waking import Waking
 from kgroup.testing.simulation.history import EventReported, GroupChanged, HandedOut, Processed
 from kgroup.testing.simulation.plan import Plan
 from kgroup.types import TopicPartition
@@ -42,6 +43,7 @@ class Handovers(Check):
     def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
         super().__init__(plan, views, on_violation)
         self._owners: Final[defaultdict[_Log, list[HeldGeneration]]] = defaultdict(list)
+        self._waking = Waking(views)
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
@@ -51,6 +53,7 @@ class Handovers(Check):
             HandedOut: self._handed_out,
             Processed: self._processed,
             GroupChanged: self._changed,
+            **self._waking.handlers,
         }
 
     # Assignments.
@@ -134,8 +137,8 @@ class Handovers(Check):
                 offset=entry.offset,
             )
             return
-        if held.was_frozen:
-            return  # after a freeze a program learns of it from the next response
+        if self._was_frozen(held) and self._waking.is_unaware(held, entry.at):
+            return  # it learns of its eviction from the next response
         group = self.views.groups[held.group_id]
         if held.member_id not in group.members and held.member_id not in group.replaced:
             self.report(
@@ -159,7 +162,7 @@ class Handovers(Check):
             if name in group.members or name in group.left or name in group.replaced:
                 continue
             held = self.views.programs.latest(entry.group_id, name)
-            draining = held is not None and _is_draining(held)
+            draining = held is not None and self._is_draining(held)
             if (
                 group.before.state == PREPARING
                 and draining
@@ -208,6 +211,10 @@ class Handovers(Check):
         session = groups.session_timeouts.get(name)
         return session is None or at - groups.renewed.get(name, 0.0) >= session - _EPSILON
 
+    def _is_draining(self, held: HeldGeneration) -> bool:
+        return held.draining_at is not None and not held.over and not self._was_frozen(held)
 
-def _is_draining(held: HeldGeneration) -> bool:
-    return held.draining_at is not None and not held.over and not held.was_frozen
+    def _was_frozen(self, held: HeldGeneration) -> bool:
+        """Whether a program was frozen since a heartbeat last confirmed that it was a member."""
+        confirmed = self.views.groups.heartbeat_answered_at.get(held.member_id, 0.0)
+        return self.views.programs.was_frozen_since(held, confirmed)

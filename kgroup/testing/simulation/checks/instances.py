@@ -16,40 +16,15 @@ from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.groups import DEAD
 from kgroup.testing.simulation.checks.programs import HeldGeneration
 from kgroup.testing.simulation.checks.views import Kind, Views
-from kgroup.testing.simulation.faults import (
-    ALL,
-    BrokerDies,
-    BrokerStops,
-    CoordinatorMoves,
-    Fault,
-    SlowBroker,
-    SlowNetwork,
-    Split,
-    Stall,
-)
+from kgroup.testing.simulation.checks.waking import SLACK, Waking
 from kgroup.testing.simulation.history import (
     EventReported,
-    FaultBegan,
-    FaultEnded,
     GroupChanged,
     HandedOut,
     RequestHandled,
     SimulationEnded,
 )
-from kgroup.testing.simulation.logins import user_of
 from kgroup.testing.simulation.plan import Plan
-
-_SLACK: Final = 1.0
-"""Seconds that a program may take beyond its session time-out to end its generation."""
-_DELAYS_ANSWERS: Final = (
-    Split,
-    Stall,
-    SlowNetwork,
-    SlowBroker,
-    BrokerStops,
-    BrokerDies,
-    CoordinatorMoves,
-)
 
 
 @final
@@ -59,9 +34,7 @@ class Instances(Check):
     The older program learns of it from its next request, or else from its own lease. Its generation
     may end later only while it waits for the response to a commit that it sent before, and no
     longer than a lost generation waits for its commits; see ``Lifecycle``. A program that was
-    frozen learns of it when it wakes, from its first heartbeat, or from the SyncGroup that has to
-    confirm the heartbeat's answer. A fault of its network or of a broker, at that time, may delay
-    each of them for a request time-out.
+    frozen learns of it when it wakes; see ``Waking``.
     """
 
     number: ClassVar[int] = 11
@@ -76,8 +49,7 @@ class Instances(Check):
         self._unaware: Final[dict[str, HeldGeneration]] = {}
         self._commit_ended_at: Final[dict[str, float]] = {}
         """When the last commit that each of these members may have waited for ended."""
-        self._delays: Final[dict[Fault, tuple[float, float]]] = {}
-        """When each fault that may delay answers began and ended."""
+        self._waking = Waking(views)
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
@@ -90,9 +62,8 @@ class Instances(Check):
             Committed: self._commit_ended,
             CommitRefused: self._commit_ended,
             GenerationEnded: self._ended,
-            FaultBegan: self._fault_began,
-            FaultEnded: self._fault_ended,
             SimulationEnded: self._over,
+            **self._waking.handlers,
         }
 
     def _changed(self, entry: GroupChanged) -> None:
@@ -174,7 +145,7 @@ class Instances(Check):
     def _commit_ended(self, entry: EventReported) -> None:
         event = entry.event
         assert isinstance(event, Committed | CommitRefused)
-        late = self._late(event.member_id, entry.at - event.seconds, _SLACK)
+        late = self._late(event.member_id, entry.at - event.seconds, SLACK)
         if event.member_id in self._unaware and late is None:
             self._commit_ended_at[event.member_id] = entry.at
 
@@ -190,41 +161,20 @@ class Instances(Check):
         held = self._unaware.get(member_id)
         if held is None:
             return
-        slack = _SLACK
-        if at - self._commit_ended_at.pop(member_id, -math.inf) < _SLACK:
+        slack = SLACK
+        if at - self._commit_ended_at.pop(member_id, -math.inf) < SLACK:
             slack += self._longest_wait(held)
         late = self._late(member_id, at, slack)
         del self._unaware[member_id]
         if late is None:
             return
         life = self.views.programs.life(*held.life)
-        waking = at - life.thawed_at < self._longest_waking(held, life.thawed_at)
+        waking = self._waking.is_unaware(held, at)
         if not (life.frozen or waking or (life.over and held.ended is None)):
             self.report(
                 at,
                 f"{held} did not notice for {late:.3f} s that another program has its instance id",
             )
-
-    def _fault_began(self, entry: FaultBegan) -> None:
-        if isinstance(entry.fault, _DELAYS_ANSWERS):
-            self._delays[entry.fault] = entry.at, math.inf
-
-    def _fault_ended(self, entry: FaultEnded) -> None:
-        if entry.fault in self._delays:
-            began, _ = self._delays[entry.fault]
-            self._delays[entry.fault] = began, entry.at
-
-    def _longest_waking(self, held: HeldGeneration, thawed_at: float) -> float:
-        """In which time a program that was frozen has to notice what happened meanwhile."""
-        names = (ALL, user_of(held.life[0]))
-        delayed = any(
-            began < thawed_at + _SLACK and ended > thawed_at
-            for fault, (began, ended) in self._delays.items()
-            if getattr(fault, "process", ALL) in names
-        )
-        if delayed:
-            return 2 * self.views.programs.settings(held).request_timeout + _SLACK
-        return _SLACK
 
     def _longest_wait(self, held: HeldGeneration) -> float:
         """For how long a generation that is lost may wait for the commits that it has sent."""

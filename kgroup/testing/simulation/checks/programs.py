@@ -59,6 +59,7 @@ class HeldGeneration:
         assignment: the partitions that the program received; None before.
         positions: for each partition the start position that it received.
         starts: for each partition the last start position, after resets and seeks too.
+        lowest_starts: for each partition the lowest of these.
         handed: for each partition the end of the records that were handed out.
         processed: for each partition the end of the records that were processed.
         draining_at: when the program reported the beginning of its drain, if it did.
@@ -84,6 +85,7 @@ class HeldGeneration:
     assignment: frozenset[TopicPartition] | None = None
     positions: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     starts: dict[TopicPartition, int] = attrs.field(factory=dict)
+    lowest_starts: dict[TopicPartition, int] = attrs.field(factory=dict)
     handed: dict[TopicPartition, int] = attrs.field(factory=dict)
     processed: dict[TopicPartition, int] = attrs.field(factory=dict)
     draining_at: float | None = None
@@ -99,6 +101,11 @@ class HeldGeneration:
 
     def __str__(self) -> str:
         return f"{self.life[0]} in generation {self.generation_id}"
+
+    def start_at(self, partition: TopicPartition, offset: int) -> None:
+        """It reads from this position on."""
+        self.starts[partition] = offset
+        self.lowest_starts[partition] = min(offset, self.lowest_starts.get(partition, offset))
 
     def position(self, partition: TopicPartition) -> int | None:
         """The highest offset that it may commit, or None if it has no start position."""
@@ -172,6 +179,11 @@ class ProgramsView:
         """The generation in which a program processes or skips records, if there was one."""
         owners = self._lives[entry.process, entry.life].owners
         return owners.get((entry.group_id, entry.partition))
+
+    def was_frozen_since(self, held: HeldGeneration, at: float) -> bool:
+        """Whether a program was frozen at that time or after it, in this generation."""
+        life = self._lives[held.life]
+        return held.was_frozen and (life.frozen or life.thawed_at >= at)
 
     def of_member(self, group_id: str, member_id: str, generation_id: int) -> HeldGeneration | None:
         """A generation of a member."""
@@ -272,7 +284,8 @@ class ProgramsView:
             return
         held.assignment = frozenset(event.assignment)
         held.positions = event.start_offsets
-        held.starts.update(event.start_offsets)
+        for partition, offset in event.start_offsets.items():
+            held.start_at(partition, offset)
         for partition in held.assignment:
             self._lives[held.life].owners[event.group_id, partition] = held
             old_commit = self._old_commits.get((event.group_id, partition))
@@ -284,7 +297,7 @@ class ProgramsView:
         assert isinstance(event, OffsetReset)
         held = self.held_generation(entry, event.group_id, event.epoch)
         if held is not None:
-            held.starts[event.partition] = event.offset
+            held.start_at(event.partition, event.offset)
             of_old_commit = (event.group_id, event.partition) in self._old_commits
             if of_old_commit and event.skipped and held.assignment is None:
                 # It begins where the leader epoch of the old topic's commit ends in the new log.
@@ -298,7 +311,7 @@ class ProgramsView:
             lowest = held.sought.get(entry.partition, entry.offset)
             held.sought[entry.partition] = min(lowest, entry.offset)
             held.chosen[entry.partition].add(entry.offset)
-            held.starts[entry.partition] = entry.offset
+            held.start_at(entry.partition, entry.offset)
             held.processed.pop(entry.partition, None)
 
     def _skipped(self, entry: RecordsSkipped) -> None:

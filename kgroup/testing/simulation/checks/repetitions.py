@@ -137,7 +137,9 @@ class Repetitions(Check):
         if cause is Cause.MEMBERSHIP_LOST:  # which only a refused request causes
             refused = self.views.groups.refused_at.get(held.member_id, 0.0)
             unseen = self._refused_until.get(user_of(held.life[0]), 0.0)
-            return max(refused, unseen) < held.joined_at and not held.was_frozen
+            answered_at = self.views.groups.heartbeat_answered_at.get(held.member_id, 0.0)
+            frozen = self.views.programs.was_frozen_since(held, answered_at)
+            return max(refused, unseen) < held.joined_at and not frozen
         if cause not in _CLEAN_CAUSES:
             return False
         return not event.cut_short or not self._drained(held, at)
@@ -152,7 +154,6 @@ class Repetitions(Check):
         undetected = 2 * settings.heartbeat_interval
         if (
             began is None
-            or held.was_frozen
             or self._open_faults
             or answered_at - undetected < max(self._faults_over_at, held.joined_at)
             or began - answered_at > undetected

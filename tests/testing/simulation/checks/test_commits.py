@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kgroup.error_codes import ErrorCode
 from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.commits import AcceptedCommits, OwnCommits
-from tests.testing.simulation.checks.stories import P0, P1, Story, pair
+from kgroup.testing.simulation.history import SeekCalled
+from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
 
 
 def test_a_commit_of_a_former_member_breaks_four() -> None:
@@ -117,3 +120,33 @@ def test_a_start_position_may_be_committed_at_once() -> None:
     assert story.broken(OwnCommits) == []
     story.send_commit("a", P0, 8)
     assert len(story.broken(OwnCommits)) == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "sought", "faults"), [(3, False, 1), (5, False, 0), (3, True, 0)]
+)
+def test_a_late_commit_of_a_former_generation_breaks_five(
+    *, offset: int, sought: bool, faults: int
+) -> None:
+    """A follower that joins a stable group again keeps its ids: no old commit may pass for new."""
+    story = pair()
+    story.work("a", P0, 0, 5)
+    story.end("a")
+    story.report_joined("a")
+    story.report_assigned("a", start_offsets={P0: 5})
+    if sought:
+        story.record(
+            SeekCalled,
+            process="a",
+            life=1,
+            group_id=GROUP,
+            epoch=story.epochs["a"],
+            partition=P0,
+            offset=offset,
+        )
+    story.send_commit("a", P0, offset, error=ErrorCode.UNKNOWN_MEMBER_ID)
+    assert story.broken(OwnCommits) == []
+    story.send_commit("a", P0, offset)
+    whats = story.broken(OwnCommits)
+    assert len(whats) == faults
+    assert all("which started it at 5: a commit of a former generation" in what for what in whats)

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import pytest
 
+from kgroup.error_codes import ErrorCode
 from kgroup.events import GenerationDraining
 from kgroup.testing.simulation.checks.handovers import Handovers
-from kgroup.testing.simulation.history import ProcessCrashed, ProcessFrozen, ProcessThawed
+from kgroup.testing.simulation.faults import Split
+from kgroup.testing.simulation.history import (
+    FaultBegan,
+    ProcessCrashed,
+    ProcessFrozen,
+    ProcessThawed,
+)
 from kgroup.types import Cause, End
-from tests.testing.simulation.checks.stories import P0, P1, REBALANCE, SESSION, Story, pair
+from tests.testing.simulation.checks.stories import (
+    P0,
+    P1,
+    REBALANCE,
+    REQUEST,
+    SESSION,
+    Story,
+    pair,
+)
+
+CUT = Split(at=1.0, process="a", broker="*", seconds=9.0)
 
 
 def test_a_new_owner_before_the_old_one_has_ended_breaks_it() -> None:
@@ -192,7 +209,7 @@ def test_work_of_an_evicted_member_breaks_it() -> None:
     )
 
 
-def test_a_thawed_program_may_finish_its_batch() -> None:
+def test_a_thawed_program_may_continue_until_a_response() -> None:
     """After a freeze a program may process what it holds until it gets a response."""
     story = pair()
     story.hand_out("a", P0, 0, 5)
@@ -202,6 +219,59 @@ def test_a_thawed_program_may_finish_its_batch() -> None:
     story.record(ProcessThawed, process="a", life=1)
     story.process("a", P0, 0, 1)
     assert story.broken(Handovers) == []
+
+
+@pytest.mark.parametrize("network", [None, CUT])
+def test_a_thawed_program_does_not_work_for_long(network: Split | None) -> None:
+    """The first response, which a cut network may delay, ends what an evicted program does."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.record(ProcessFrozen, process="a", life=1)
+    story.live("b", seconds=SESSION + 1)
+    story.group("PreparingRebalance", {"b": [P1]})
+    if network is not None:
+        story.record(FaultBegan, fault=network)
+    story.record(ProcessThawed, process="a", life=1)
+    story.wait(2.0)
+    story.process("a", P0, 0, 1)
+    assert len(story.broken(Handovers)) == (network is None)
+    story.wait(2 * REQUEST)
+    story.process("a", P0, 1, 2)
+    assert len(story.broken(Handovers)) == 1 + (network is None)
+
+
+def test_a_freeze_excuses_no_work_once_the_membership_was_confirmed() -> None:
+    """Once a heartbeat after the freeze was answered, the program is as any other."""
+    for confirmed in (True, False):
+        story = pair()
+        story.hand_out("a", P0, 0, 5)
+        story.record(ProcessFrozen, process="a", life=1)
+        story.record(FaultBegan, fault=CUT)
+        story.record(ProcessThawed, process="a", life=1)
+        if confirmed:
+            story.heartbeat("a")
+        story.wait(SESSION + 0.1)
+        story.group("PreparingRebalance", {"b": [P1]})
+        story.process("a", P0, 0, 1)
+        assert len(story.broken(Handovers)) == confirmed
+
+
+def test_a_freeze_excuses_no_drain_that_began_after_it() -> None:
+    """A drain has the same time as any other if a heartbeat came between the freeze and it."""
+    for confirmed, faults in ((True, 1), (False, 0)):
+        story = pair()
+        story.record(ProcessFrozen, process="a", life=1)
+        story.record(ProcessThawed, process="a", life=1)
+        if confirmed:
+            story.heartbeat("a")
+        story.group("PreparingRebalance")
+        story.emit("a", GenerationDraining, end=End(Cause.REBALANCE), seconds=99.0)
+        story.wait(REBALANCE + 1)
+        story.heartbeat("a", error=ErrorCode.REBALANCE_IN_PROGRESS)
+        story.park_join("b")
+        story.generation_id = 2
+        story.group("CompletingRebalance", {"b": [P1]})
+        assert len(story.broken(Handovers)) == faults
 
 
 def test_a_drain_that_outlasts_the_rebalance_breaks_it() -> None:
