@@ -218,6 +218,7 @@ class Plan:
         records_every: seconds between two writes, on average.
         records_at_once: the most records of one write.
         work: the least and the most seconds that a program takes for a record.
+        long_work: one record in fifty takes up to so many seconds more than ``work``; 0 for none.
         faults: the faults, in the order of their times.
         partition_handler: how kgroup's own example program handles a partition: "plain",
             "own offsets" (it seeks to the offsets in a store of its own) or "seeks" (anywhere).
@@ -243,6 +244,7 @@ class Plan:
     records_at_once: int = attrs.field(validator=bounds.whole(1, 100_000))
     work: tuple[float, float] = attrs.field(validator=_check_work, metadata={"allowed": WORK})
     faults: tuple[Fault, ...]
+    long_work: float = attrs.field(default=0.0, validator=bounds.seconds(0, 86_400))
     partition_handler: str = attrs.field(default="plain", validator=bounds.text())
     transactional: float = attrs.field(default=0.0, validator=bounds.number(0, 1))
     wall_clock_error: float = attrs.field(default=3.0, validator=WALL_CLOCK_ERROR)

@@ -1,8 +1,9 @@
 """Generates a plan from a seed: the members' settings, the load and the faults.
 
 The settings make time-outs, drains and rebalances overlap often: sessions and rebalance time-outs
-are short, and work takes long now and then. Most faults come at a random time; some wait for a
-state of the group (``targeted_faults``), some for a frozen member to wake (``waking_faults``).
+are short, and work takes long now and then, also longer than a drain. Most faults come at a random
+time; some wait for a state of the group (``targeted_faults``), some for a frozen member to wake
+(``waking_faults``).
 
 The order in which a generator is used, and the text that seeds it, are part of every plan: to
 change either changes what all seeds mean. A new choice takes a generator of its own.
@@ -29,6 +30,10 @@ _HOUR: Final = 3600.0
 _FAULTS_BEGIN: Final = 0.9
 """The part of a plan in which faults begin; in the rest the last ones end."""
 _ONE_IN_THREE: Final = 3
+_DRAINS: Final = 2
+"""Long work takes up to so many times the longest drain."""
+_LONGEST_WORK: Final = 0.2
+"""The part of a plan that long work takes at most, so that the plan has room for other work."""
 _HANDLERS: Final = (PLAIN, PLAIN, PLAIN, WORKER, OWN_OFFSETS, SEEKS)
 _TRANSACTIONAL: Final = (0.0, 0.0, 0.5)
 _ISOLATION: Final = ("read_committed", "read_committed", "read_uncommitted")
@@ -82,6 +87,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
     transactional = separate.choice(_TRANSACTIONAL)
     if transactional:
         config["isolation_level"] = separate.choice(_ISOLATION)
+    settings = with_given(config, scenario.config)
     targeted = tuple(generate_targeted_faults(seed, scenario, topics, members, session))
     waking = tuple(generate_waking_faults(seed, scenario, members, session))
     logins = _logins(seed, scenario)
@@ -99,7 +105,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
         brokers=scenario.brokers,
         topics=topics,
         members=members,
-        config=with_given(config, scenario.config),
+        config=settings,
         broker_settings={
             "group.initial.rebalance.delay.ms": delay,
             "group.min.session.timeout.ms": 1000,
@@ -111,6 +117,7 @@ def generate_plan(scenario: Scenario, seed: int) -> Plan:
         records_every=every,
         records_at_once=at_once,
         work=work,
+        long_work=_long_work(seed, scenario, settings["drain_timeout"]),
         faults=tuple(fault for fault in all_faults if deletes_topics or not _resets_offsets(fault)),
         partition_handler=partition_handler,
         transactional=transactional,
@@ -127,6 +134,13 @@ def _resets_offsets(fault: Fault) -> bool:
 
 def _topics(random: Random) -> dict[str, int]:
     return random.choice(({"orders": 6}, {"orders": 3, "payments": 4}, {"orders": 1}))
+
+
+def _long_work(seed: int, scenario: Scenario, drain_timeout: float) -> float:
+    """In some plans a record takes longer, now and then, than a drain waits for it."""
+    if Random(f"{seed} long work").randrange(_ONE_IN_THREE):
+        return 0.0
+    return min(_DRAINS * drain_timeout, scenario.duration * _LONGEST_WORK)
 
 
 def _logins(seed: int, scenario: Scenario) -> LoginPlan | None:

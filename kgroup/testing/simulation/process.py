@@ -16,6 +16,9 @@ from kgroup.testing.simulation.observer import MemberObserver
 from kgroup.testing.simulation.plan import Plan
 from kgroup.types import TopicPartition
 
+_LONG: Final = 0.02
+"""The probability that a record takes long, in a plan with long work."""
+
 
 @final
 class Process:
@@ -60,6 +63,7 @@ class Process:
         self.group_instance_id: Final = group_instance_id
         self.slowness = 1.0
         self._plan = plan
+        self._lengths = Random(f"{plan.seed} long work of {name}, life {life}")
         self.partition_handler: Final = plan.partition_handler
         self.random: Final = random
         self.store: Final = store
@@ -95,7 +99,10 @@ class Process:
         Cancellation: the record does not count as processed.
         """
         least, most = self._plan.work
-        await trio.sleep(self.random.uniform(least, most) * self.slowness)
+        seconds = self.random.uniform(least, most) * self.slowness
+        if self._plan.long_work and self._lengths.random() < _LONG:
+            seconds += self._lengths.uniform(0, self._plan.long_work)
+        await trio.sleep(seconds)
         self.processed(message)
 
     def processed(self, message: Message) -> None:

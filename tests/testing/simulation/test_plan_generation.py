@@ -7,6 +7,7 @@ from typing import Final
 from kgroup.testing.simulation import Scenario, faults, generate_plan
 from kgroup.testing.simulation.fault_injection import INJECTORS
 from kgroup.testing.simulation.faults import Fault, LastingFault
+from kgroup.testing.simulation.schemes.plans import comparable_plan
 
 SEEDS: Final = range(200)
 ROUGH: Final = Scenario(faults_per_hour=300.0, logins=True)
@@ -62,6 +63,16 @@ def test_what_a_scenario_says_no_seed_changes() -> None:
         assert (plan.brokers, plan.topics) == (2, {"mine": 5})
         assert plan.config["session_timeout"] == 9.0
         assert plan.broker_settings["group.max.size"] == 5
+
+
+def test_long_work_outlasts_drains_and_leaves_time() -> None:
+    """Some plans have work that a drain cannot wait for, and none has work that fills the plan."""
+    plans = [generate_plan(ROUGH, seed) for seed in SEEDS]
+    longest = [plan for plan in plans if plan.long_work]
+    assert len(plans) / 4 < len(longest) < len(plans) / 2
+    for plan in longest:
+        assert plan.config["drain_timeout"] < plan.long_work <= plan.duration * 0.2
+    assert comparable_plan(ROUGH, longest[0].seed).long_work == 0.0
 
 
 def test_settings_fit_each_other() -> None:

@@ -34,6 +34,7 @@ def comparable_plan(scenario: Scenario, seed: int) -> Plan:
         faults=tuple(
             one for one in plan.faults if one.when is None and not isinstance(one, SecondProgram)
         ),
+        long_work=0.0,
         partition_handler=PLAIN,
         transactional=0.0,
     )

@@ -35,6 +35,15 @@ CLIENT: Final = (
         seed=2,
     ),
     Mutation(
+        breaks=2,
+        description="A drain does not end before the rebalance time-out.",
+        module="kgroup.generation.lifecycle",
+        old="return max(0.0, min(config.drain_timeout, rebalance))",
+        new="return max(rebalance, config.drain_timeout)",
+        config={"drain_timeout": 30.0, "rebalance_timeout": 5.0},
+        seed=5,
+    ),
+    Mutation(
         breaks=5,
         description="Partitions of the previous assignment are kept in the new one.",
         module="kgroup.generation.received_assignment",

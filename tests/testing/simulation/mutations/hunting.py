@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Final, final
 
 import attrs
@@ -14,7 +15,7 @@ import attrs
 from tests.testing.simulation.mutations import program
 from tests.testing.simulation.mutations.mutation import Mutation
 
-SCENARIO: Final = {
+SCENARIO: Final[Mapping[str, Any]] = {
     "members": 3,
     "duration": 120.0,
     "faults_per_hour": 600.0,
@@ -64,7 +65,9 @@ class Hunter:
             mutation, filter=lambda field, _: field.name in ("module", "old", "new", "within")
         )
         tried = mutation.seeds if seeds is None else seeds
-        return self._request(change=change, breaks=mutation.breaks, seeds=tried)
+        return self._request(
+            change=change, breaks=mutation.breaks, seeds=tried, config=mutation.config
+        )
 
     def hunt_unchanged(self, seeds: Sequence[int]) -> Catch:
         """Find a seed that breaks an invariant of the unchanged code.
@@ -74,11 +77,12 @@ class Hunter:
         """
         return self._request(change=None, breaks=None, seeds=seeds)
 
-    def _request(self, **hunt: Any) -> Catch:
+    def _request(self, *, config: Mapping[str, float] = MappingProxyType({}), **hunt: Any) -> Catch:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps({"scenario": SCENARIO, **hunt}, default=list) + "\n")
+        scenario = {**SCENARIO, "config": {**SCENARIO["config"], **config}}
+        process.stdin.write(json.dumps({"scenario": scenario, **hunt}, default=list) + "\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline() or '{"error": "the program has ended"}')
         if "error" in answer:

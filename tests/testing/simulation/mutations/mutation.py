@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 import attrs
@@ -26,6 +27,7 @@ class Mutation:
         new: what stands in its place.
         within: the first line of the block that it stands in, where others have one like it.
         seed: which one to try first, one that has found it; the others follow in their order.
+        config: settings of the group that it needs, beside those of every hunt.
     """
 
     breaks: int = attrs.field(validator=validators.in_(INVARIANTS))
@@ -35,6 +37,7 @@ class Mutation:
     new: str
     within: str | None = None
     seed: int = attrs.field(default=0, validator=validators.in_(SEEDS))
+    config: Mapping[str, float] = attrs.field(factory=dict)
 
     def __str__(self) -> str:
         return f"{self.breaks}: {self.description}"
