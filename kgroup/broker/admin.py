@@ -223,14 +223,17 @@ class BrokerAdmin(Uncopied, ABC):
     async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets that a group has committed; empty for an unknown group.
 
+        A negative offset, which clients can commit, as to Kafka, is no position and is left out.
+
         Raises:
             ArgumentError: the id is no str.
         """
         arguments.instance("group_id", group_id, str)
         await trio.lowlevel.checkpoint()
         return {
-            partition: OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata)
+            partition: OffsetAndMetadata(one.offset, max(one.leader_epoch, -1), one.metadata)
             for partition, one in self.cluster.shards.committed(group_id).items()
+            if one.offset >= 0
         }
 
     async def groups(self) -> tuple[DescribedGroup, ...]:

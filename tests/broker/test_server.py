@@ -370,6 +370,32 @@ async def test_committed_offsets_can_be_read(broker: EmbeddedBroker) -> None:
     assert await broker.committed("g") == {}
 
 
+@pytest.mark.parametrize(("offset", "epoch"), [(-1, -1), (-2, 0), (-(2**63), -1), (7, -2)])
+async def test_committed_offsets_can_be_read_whatever_clients_commit(
+    broker: EmbeddedBroker, offset: int, epoch: int
+) -> None:
+    """A negative offset is left out, and a negative epoch is none."""
+    await broker.create_topic("t")
+    client = await Client.open(broker)
+    part = {
+        "partition_index": 0,
+        "committed_offset": offset,
+        "committed_leader_epoch": epoch,
+        "committed_metadata": "m",
+    }
+    await client.request(
+        "offset_commit",
+        8,
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[{"name": "t", "partitions": [part]}],
+    )
+    read = {TopicPartition("t", 0): OffsetAndMetadata(7, -1, "m")} if offset >= 0 else {}
+    assert await broker.committed("g") == read
+
+
 @pytest.mark.parametrize("how", [in_memory, serve])
 async def test_settings_are_read_by_kafkas_names(how: Any) -> None:
     """Properties and a settings object are accepted; an unknown property is refused at once."""

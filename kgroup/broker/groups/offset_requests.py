@@ -56,7 +56,7 @@ def _write(
     kept = request.retention_time if isinstance(request, OffsetCommit) else None
     record = OffsetRecord(
         offset=one.offset,
-        leader_epoch=max(one.leader_epoch, -1),
+        leader_epoch=one.leader_epoch,
         metadata=one.metadata or "",
         sequence=store.next_sequence(),
         committed_at=now,

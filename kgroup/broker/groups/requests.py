@@ -110,7 +110,7 @@ class LeaveGroup:
 @final
 @attrs.frozen(kw_only=True)
 class OffsetToCommit:
-    """The next offset to read of one partition. Negative is Kafka's "none" for the epoch."""
+    """The next offset to read of one partition. -1 is Kafka's "none" for the epoch."""
 
     topic: str
     partition: int

@@ -17,6 +17,7 @@ import trio
 
 from kgroup.broker.authorization import may
 from kgroup.broker.handlers.partitions import leader_log
+from kgroup.broker.internal_topics import OFFSETS_TOPIC
 from kgroup.broker.log import PartitionLog
 from kgroup.broker.regular_expressions import Pattern
 from kgroup.broker.request_context import RequestContext
@@ -206,9 +207,11 @@ async def _transaction(context: RequestContext, transactional_id: str) -> dict[s
             "topics": (),
         }
     topics: dict[str, list[int]] = {}
-    await context.work.include(len(one.partitions))
+    await context.work.include(len(one.partitions) + len(one.shards))
     for partition in one.partitions:
         topics.setdefault(partition.topic, []).append(partition.partition)
+    if one.shards:
+        topics[OFFSETS_TOPIC] = sorted(one.shards)
     shown = [
         {"topic": topic, "partitions": found}
         async for topic, found in context.work.each(topics.items())

@@ -169,6 +169,17 @@ def test_fetch_gives_epoch_and_metadata_and_minus_one_for_none() -> None:
     )
 
 
+@pytest.mark.parametrize("epoch", [-(2**31), -2, -1, 0, 2**31 - 1])
+def test_fetch_gives_any_epoch_as_it_was_committed(epoch: int) -> None:
+    """Kafka neither refuses nor changes an impossible leader epoch."""
+    harness = Harness()
+    offset = attrs.evolve(to_commit("t1-0", 5), leader_epoch=epoch)
+    harness.request(OffsetCommit(group_id="g", version=9, offsets=(offset,)), OffsetsCommitted)
+    requested = OffsetFetchGroup(group_id="g", partitions=(tp("t1-0"),))
+    (group,) = harness.request(OffsetFetch(version=9, groups=(requested,)), OffsetsFetched).groups
+    assert [one.leader_epoch for one in group.partitions] == [epoch]
+
+
 def test_pending_offsets_are_unstable_and_then_committed() -> None:
     """Until the transaction ends, a fetch gets the old offset, or 88 if it requires stable ones."""
     harness = Harness()

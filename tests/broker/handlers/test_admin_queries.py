@@ -147,22 +147,27 @@ async def test_an_unknown_state_is_named() -> None:
 
 
 async def test_a_transaction_is_described() -> None:
-    """Partitions, start and time-out are returned; an unknown one is not found, none refused."""
+    """Partitions, those of groups too, start and time-out; an unknown one is not found."""
     async with connected() as (broker, client):
         await broker.create_topic("t")
         producer_id = await begun(broker, client, "a")
+        coordinator = broker.cluster.transaction_coordinator_of("a")
+        assert coordinator is not None
+        for shard in (7, 3):
+            coordinator.transactions.add_group(trio.current_time(), "a", producer_id, 0, shard)
         answer = await client.request("describe_transactions", 0, transactional_ids=["a", "b", ""])
         known, unknown, nameless = answer.transaction_states
         assert (int(known.error_code), known.transaction_state) == (0, "Ongoing")
         assert (known.producer_id, known.producer_epoch) == (producer_id, 0)
         assert known.transaction_timeout == timedelta(seconds=60)
-        assert [(one.topic, one.partitions) for one in known.topics] == [("t", (0,))]
+        assert [(one.topic, one.partitions) for one in known.topics] == [
+            ("t", (0,)),
+            ("__consumer_offsets", (3, 7)),
+        ]
         started = known.transaction_start_time.timestamp() * 1000
         assert 0 <= broker.cluster.now_ms() - started < 60_000
         assert int(unknown.error_code) == 105
         assert int(nameless.error_code) == 42
-        coordinator = broker.cluster.transaction_coordinator_of("a")
-        assert coordinator is not None
         coordinator.transactions.end("a", producer_id, 0, committed=False)
         answer = await client.request("describe_transactions", 0, transactional_ids=["a"])
         (ended,) = answer.transaction_states
