@@ -389,6 +389,8 @@ def coordinator() -> str:
         "",
         _plain(paragraphs[2]),
         "",
+        _plain(paragraphs[3]),
+        "",
         "| the write fails with | JoinGroup and SyncGroup answer | others answer |",
         "| --- | --- | --- |",
         *(

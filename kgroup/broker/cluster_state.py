@@ -118,6 +118,7 @@ class ClusterState:
             new_id=lambda: str(self.new_uuid()),
             topics=self.topics.partitions,
             shards=[shard for shard, replicas in enumerate(replicas) if replicas.leader == node_id],
+            max_batch_bytes=self.settings.max_message_bytes,
         )
         transactions = TransactionCoordinator(
             self.settings.transaction_max_timeout,

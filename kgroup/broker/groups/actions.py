@@ -109,7 +109,8 @@ def refuse_replacement(context: EventContext) -> None:
     old = context.group.instance(context.event.group_instance_id)
     context.extend_session(old)
     response = context.join_response("", with_members=False)
-    context.respond(attrs.evolve(response, error=join_or_sync_error(context.write_faults.append())))
+    error = context.write_faults.append(context.group.batch_with_replaced(context.event))
+    context.respond(attrs.evolve(response, error=join_or_sync_error(error)))
 
 
 def write_empty_record(context: EventContext) -> None:
@@ -196,7 +197,8 @@ def apply_assignments(context: EventContext) -> None:
 
 def fail_syncs(context: EventContext) -> None:
     """Answer all waiting syncs with the error of the failed write; no member has an assignment."""
-    error = join_or_sync_error(context.write_faults.append())
+    size = context.group.batch_with(context.event.assignments)
+    error = join_or_sync_error(context.write_faults.append(size))
     for member in context.group.members.values():
         member.assignment = b""
         if context.respond_to_sync(member, error):

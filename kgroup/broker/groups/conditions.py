@@ -168,6 +168,16 @@ def append_fails(context: EventContext) -> bool:
     return context.write_faults.fails
 
 
+def append_of_assignments_fails(context: EventContext) -> bool:
+    """The write of the group's record fails, or it is too large with these assignments."""
+    return context.write_faults.refuses(context.group.batch_with(context.event.assignments))
+
+
+def append_of_replacement_fails(context: EventContext) -> bool:
+    """The write of the group's record fails, or it is too large with the new metadata."""
+    return context.write_faults.refuses(context.group.batch_with_replaced(context.event))
+
+
 # Offsets and administration
 
 

@@ -15,6 +15,7 @@ from typing import Final, final
 from kgroup.broker.groups import request_handling
 from kgroup.broker.groups.coordinator_settings import CoordinatorSettings
 from kgroup.broker.groups.group import ClassicGroup
+from kgroup.broker.groups.record_sizes import MAX_BATCH_BYTES
 from kgroup.broker.groups.records import Snapshot
 from kgroup.broker.groups.registry import Registry
 from kgroup.broker.groups.requests import Request, Ticket
@@ -42,6 +43,7 @@ class GroupCoordinatorService:
         topics: Callable[[str], int | None],
         *,
         shards: Collection[int] | None = None,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
         """Make a coordinator of empty shards.
 
@@ -50,8 +52,9 @@ class GroupCoordinatorService:
             new_id: returns the UUID, as text, that ends a new member id.
             topics: the number of partitions of a topic, or None for an unknown one.
             shards: the partitions of the offsets topic that this broker leads; None for all.
+            max_batch_bytes: the largest write: a group's record, or the offsets of a commit.
         """
-        self._registry = Registry(settings, new_id, topics, shards)
+        self._registry = Registry(settings, new_id, topics, shards, max_batch_bytes)
         self._started = False
 
     # Requests and timers

@@ -10,14 +10,16 @@ Source: Kafka's ``ClassicGroup``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, final
 
 import attrs
 
 from kgroup.broker.groups.members import ClassicGroupMember, Parked
 from kgroup.broker.groups.protocol_vote import ProtocolVote
+from kgroup.broker.groups.record_sizes import group_batch
 from kgroup.broker.groups.records import GroupRecord, MemberRecord
-from kgroup.broker.groups.requests import Protocol
+from kgroup.broker.groups.requests import JoinGroup, MemberAssignment, Protocol
 from kgroup.broker.groups.responses import JoinedMember
 from kgroup.broker.groups.states import EMPTY, PREDECESSORS, GroupState
 from kgroup.broker.groups.subscribed_topics import CONSUMER, MOST_TOPICS, subscribed_topics
@@ -243,7 +245,28 @@ class ClassicGroup:
 
     def write_record(self, now: float) -> None:
         """Write the group as it is now, in a state in which every member has a protocol."""
-        self.record = GroupRecord(
+        self.record = self._as_record(now)
+
+    def batch_with(self, assignments: Iterable[MemberAssignment]) -> int:
+        """The bytes of a batch with the group's record, once it has these assignments."""
+        given = {one.member_id: one.assignment for one in assignments}
+        record = self._as_record(0.0)
+        members = tuple(
+            attrs.evolve(one, assignment=given.get(one.member_id, b"")) for one in record.members
+        )
+        return group_batch(attrs.evolve(record, members=members))
+
+    def batch_with_replaced(self, request: JoinGroup) -> int:
+        """The bytes of a batch with the group's record, once a static member has been replaced.
+
+        The new member id has as many characters as the old one.
+        """
+        old = self.instance(request.group_instance_id or "")
+        new = next(one.metadata for one in request.protocols if one.name == self.selected)
+        return group_batch(self._as_record(0.0)) - len(old.metadata(self.selected)) + len(new)
+
+    def _as_record(self, now: float) -> GroupRecord:
+        return GroupRecord(
             group_id=self.group_id,
             generation_id=self.generation_id,
             protocol_type=self.protocol_type,

@@ -37,7 +37,7 @@ class Registry:
 
     Attributes:
         machines: by group id, in the order in which the groups were created.
-        write_faults: the injected faults of writes to the log.
+        write_faults: decides which writes to the log fail.
         shut_down: whether every request is answered COORDINATOR_NOT_AVAILABLE.
     """
 
@@ -47,12 +47,13 @@ class Registry:
         new_id: Callable[[], str],
         topics: Callable[[str], int | None],
         shards: Collection[int] | None,
+        max_batch_bytes: int,
     ) -> None:
         self.settings = settings
         self.machines: dict[str, GroupMachine] = {}
         self.store = OffsetStore(self.shard_of)
         self.timers = Timers()
-        self.write_faults = WriteFaults()
+        self.write_faults = WriteFaults(max_batch_bytes)
         self.shut_down = False
         self._new_id = new_id
         self._topics = topics

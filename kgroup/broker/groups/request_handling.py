@@ -14,6 +14,7 @@ from typing import Any, Final
 from kgroup.broker.groups import administration, offset_requests
 from kgroup.broker.groups.error_responses import commit_errors, error_response, fetch_error_response
 from kgroup.broker.groups.machine import GroupMachine, leave_response
+from kgroup.broker.groups.record_sizes import offsets_batch
 from kgroup.broker.groups.registry import Registry
 from kgroup.broker.groups.requests import (
     DeleteGroups,
@@ -112,7 +113,8 @@ def _commit(
     error = registry.validate(now, request)
     written = [one for one in known if not offset_requests.is_too_large(one, registry.settings)]
     if error is ErrorCode.NONE and written:
-        error = other_request_error(registry.write_faults.append())
+        size = offsets_batch(request.group_id, written)
+        error = other_request_error(registry.write_faults.append(size))
     is_created = is_new and request.group_id in registry.machines
     if is_created and (error is not ErrorCode.NONE or not written):
         registry.discard(request.group_id)

@@ -73,7 +73,12 @@ JOIN: Final[Table] = (
         "GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
         Rule(
             {STABLE},
-            (if_.has_no_id, if_.instance_is_known, if_.keeps_the_protocol, if_.append_fails),
+            (
+                if_.has_no_id,
+                if_.instance_is_known,
+                if_.keeps_the_protocol,
+                if_.append_of_replacement_fails,
+            ),
             then=(do.refuse_replacement,),
         ),
         Rule(
@@ -138,7 +143,7 @@ SYNC: Final[Table] = (
         Rule({PREPARING}, error=ErrorCode.REBALANCE_IN_PROGRESS),  # 27
         Rule(
             {COMPLETING},
-            (if_.is_leader, if_.append_fails),
+            (if_.is_leader, if_.append_of_assignments_fails),
             then=(do.park_sync, do.fail_syncs, rebalance.prepare_rebalance),
             to=PREPARING,
         ),

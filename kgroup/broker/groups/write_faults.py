@@ -1,4 +1,4 @@
-"""Injected faults of the coordinator's writes to its log, and the errors that clients get.
+"""Faults of the coordinator's writes to its log, and the errors that clients get.
 
 ``records`` and ``offset_store`` have what is written.
 
@@ -7,6 +7,9 @@ member is replaced in Stable, and when the group becomes Empty; the rules above 
 such a write fails. A write of offsets, or a deletion of offsets or of groups, fails as a whole: it
 changes nothing, and a group that a commit was to create is not created; a session that the commit
 extended stays extended. Offsets that are past their retention stay until the next check.
+
+A group's record, or the offsets of one commit, that are larger than `message.max.bytes` fail with
+MESSAGE_TOO_LARGE, as in Kafka; all other faults are injected.
 
 INVARIANT: a failed write never changes what a failover would find.
 
@@ -19,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
+from kgroup.broker.groups.record_sizes import MAX_BATCH_BYTES
 from kgroup.error_codes import ErrorCode, code_name
 
 #: The errors that a write can fail with.
@@ -57,9 +61,10 @@ OTHER_REQUEST_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 @final
 class WriteFaults:
-    """Decides whether writes succeed; without a fault they do."""
+    """Decides whether writes succeed; they do without a fault, unless they are too large."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+        self._max_batch_bytes = max_batch_bytes
         self._error = ErrorCode.NONE
         self._left: int | None = 0
 
@@ -79,13 +84,22 @@ class WriteFaults:
 
     @property
     def fails(self) -> bool:
-        """Whether the next write fails."""
+        """Whether the next write fails, whatever its size."""
         return self._left is None or self._left > 0
 
-    def append(self) -> ErrorCode:
-        """Write; returns NONE, or the error of a failed write."""
+    def refuses(self, size: int) -> bool:
+        """Whether a write of so many bytes fails now."""
+        return self.fails or size > self._max_batch_bytes
+
+    def append(self, size: int = 0) -> ErrorCode:
+        """Write; returns NONE, or the error of a failed write.
+
+        Args:
+            size: the bytes; 0 for a write that is never too large.
+        """
         if not self.fails:
-            return ErrorCode.NONE
+            too_large = size > self._max_batch_bytes
+            return ErrorCode.MESSAGE_TOO_LARGE if too_large else ErrorCode.NONE
         if self._left is not None:
             self._left -= 1
         return self._error
