@@ -575,6 +575,11 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             group = f"group {self._config.group_id!r}"
             self._loop_thread.check(group, f"group.{method}", waits=waits)
 
+    @property
+    def _forked(self) -> bool:
+        """Whether this process is a fork of the member's."""
+        return self._loop_thread is not None and self._loop_thread.forked
+
     @asynccontextmanager
     @trio.lowlevel.enable_ki_protection
     async def _open(self) -> AsyncIterator[None]:
@@ -594,8 +599,12 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                     # Kept until the generation has drained and the member has left.
                     body_error = error
                 self._body_runs = False
-                self.release()
-                self.shutdown(block_left(body_error), promptly=body_error is not None)
+                if self._forked:
+                    # Its parent is the member, and goes on.
+                    nursery.cancel_scope.cancel()
+                else:
+                    self.release()
+                    self.shutdown(block_left(body_error), promptly=body_error is not None)
         except BaseException as error:
             # A cancellation from outside must not replace a task's exception.
             if not self._errors:
@@ -797,6 +806,9 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         return End(Cause.SUBSCRIPTION_CHANGED, now)
 
     async def _leave(self, member: Member) -> None:
+        self._leave_by = trio.current_time()
+        if self._forked:  # it would take its parent out of the group
+            return
         # The broker logs the reason.
         if self._errors:
             reason = f"a task raised {without_text(self._errors[0])}"
@@ -808,7 +820,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             reason = f"the program raised {without_text(self._fatal)}"
         else:
             reason = "the program was cancelled"
-        self._leave_by = trio.current_time() + self._config.close_timeout
+        self._leave_by += self._config.close_timeout
         with trio.CancelScope(shield=True, deadline=self._leave_by):
             await member.leave(reason)
 

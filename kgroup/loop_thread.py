@@ -31,6 +31,11 @@ class LoopThread:
         """Whether the caller is in this thread."""
         return threading.get_ident() == self._ident
 
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a fork of the one in which the loop runs."""
+        return os.getpid() != self._process
+
     def post(self, fn: Callable[[], object]) -> None:
         """Call a function there soon, without waiting; not if the event loop has ended."""
         post_to(self._token, fn)
@@ -46,7 +51,7 @@ class LoopThread:
         Raises:
             UsageError: it is another thread, or a process that was forked from this one.
         """
-        if os.getpid() != self._process:
+        if self.forked:
             raise UsageError(
                 f"{owner}: {call}() was called in a forked process, which shares the connections of"
                 f" process {self._process}; nothing was done. Only that process is the member; make"

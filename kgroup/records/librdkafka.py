@@ -17,6 +17,7 @@ is joined.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import traceback
@@ -119,6 +120,7 @@ class LibrdkafkaSource(BufferedSource):
         self._begun = True  # before the entry there is nothing to begin
         self._started = trio.Event()
         self._ended: dict[ConsumerThread, trio.Event] = {}
+        self._process = os.getpid()
         self._shared: _Shared | None = None
         limits = self._new_limits()
         self._thread = self._new_thread(limits)
@@ -194,6 +196,9 @@ class LibrdkafkaSource(BufferedSource):
 
     async def _close(self) -> None:
         self.close_queues()
+        if os.getpid() != self._process:  # its threads are not in a forked process
+            await trio.lowlevel.checkpoint()
+            return
         self._leave_shared()
         self._consumers.own.discard(self)
         for thread in self._ended:

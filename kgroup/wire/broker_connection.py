@@ -11,6 +11,7 @@ INVARIANT: an error of which ``sent`` is False means that no attempt was sent.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, final
@@ -76,6 +77,7 @@ class BrokerConnection:
         self._opening = trio.StrictFIFOLock()
         self._connection: Connection | None = None
         self._closed = False
+        self._process = os.getpid()
 
     async def request(
         self,
@@ -219,6 +221,12 @@ class BrokerConnection:
         self, api: str, deadline: float, *, login_again: bool = True
     ) -> tuple[Connection, bool]:
         """A connection that is not known to be broken, and whether it was in use before."""
+        if os.getpid() != self._process:
+            # The broker would take it for a request of the parent, which would read the response.
+            raise ConnectionLostError(
+                f"{kafka_name(api)} was not sent: this process was forked from process"
+                f" {self._process}, to which the connection to {self._broker} belongs"
+            )
         if (connection := self._sound_connection()) is not None and not self._closed:
             return connection, True
         deadline = min(deadline, trio.current_time() + self._open_timeout)

@@ -132,6 +132,33 @@ async def test_a_forked_process_is_refused(
         await generation.commit({P0: 0})
 
 
+@pytest.mark.parametrize("in_a_task", [False, True])
+async def test_a_forked_process_does_not_leave_the_group_of_its_parent(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, in_a_task: bool
+) -> None:
+    """In the child the block ends by what the program raised, and no request is sent."""
+    sent = 0
+
+    async def in_the_child() -> None:
+        nonlocal sent
+        await trio.lowlevel.checkpoint()
+        monkeypatch.setattr("os.getpid", lambda: -1)
+        sent = len(here.requests)
+        raise ValueError
+
+    async with harness() as here:
+        with pytest.raises((ValueError, ExceptionGroup)) as caught:
+            async with here.group() as group:
+                generation = await group.next()
+                if in_a_task:
+                    generation.start_soon(in_the_child)
+                    await trio.sleep_forever()
+                await in_the_child()
+        assert isinstance(caught.value, ExceptionGroup) == in_a_task
+        assert "UsageError" not in repr(caught.value)
+        assert len(here.requests) == sent
+
+
 async def test_a_group_that_was_not_entered_cannot_be_left(autojump_clock: MockClock) -> None:
     """It is refused, and nothing waits."""
     async with harness() as here:

@@ -59,3 +59,19 @@ async def test_the_source_closes_in_time_without_any_broker(
     assert "did not end" not in reported[-1]
     assert "kgroup-records-alone" not in {thread.name for thread in threading.enumerate()}
     assert capfd.readouterr() == ("", "")
+
+
+async def test_in_a_forked_process_the_source_waits_for_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The child does not have the thread, so nothing would end it, and there is no fault."""
+    reported: list[str] = []
+    config = GroupConfig(group_id="forked", bootstrap_servers="127.0.0.1:1", topics=["t"])
+    with monkeypatch.context() as child:
+        async with LibrdkafkaSource(config, lambda _, reason: reported.append(reason)) as source:
+            source.assign(1, {TopicPartition("t", 0): 0})
+            child.setattr("os.getpid", lambda: -1)
+    (thread,) = (one for one in threading.enumerate() if one.name == "kgroup-records-forked")
+    assert not any("did not end" in reason for reason in reported)
+    source._thread.end()  # as the parent does
+    await trio.to_thread.run_sync(thread.join)

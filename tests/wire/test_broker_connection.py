@@ -63,6 +63,25 @@ async def garbled(peer: Peer) -> None:
     await peer.rest()
 
 
+async def test_a_forked_process_sends_nothing(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker gets no request on the connection of the parent, nor on a new one."""
+    broker = ScriptedBroker(nursery, Peer.heartbeats)
+    connection = connection_to(broker)
+    for reused in (False, True):
+        if reused:
+            await beat(connection)
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            with pytest.raises(ConnectionLostError, match="was forked from process") as caught:
+                await beat(connection)
+        assert not caught.value.sent
+        assert connection.idle == reused
+    await beat(connection)
+    await connection.aclose()
+
+
 async def test_an_error_has_no_more_of_a_host_than_a_name_may_be_long() -> None:
     """A broker can send any text as another one's host; events keep errors."""
     connection = BrokerConnection(open_tcp, "x" * 32_000, 9092, client_id="test")
