@@ -11,14 +11,8 @@ from collections.abc import Collection
 from typing import Any, Final, final
 
 from kgroup.errors import ConfigError, short_repr
-from kgroup.security.property_table import (
-    BY_NAME,
-    ROWS,
-    Property,
-    PropertyKind,
-    kilobytes,
-    milliseconds,
-)
+from kgroup.security.property_table import BY_NAME, ROWS, Property, PropertyKind
+from kgroup.security.property_values import kilobytes, milliseconds
 from kgroup.security.secret import Hidden
 
 __all__ = ["FieldNames"]

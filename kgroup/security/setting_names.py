@@ -18,7 +18,8 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
-from kgroup.security.property_table import BY_NAME, Property, PropertyKind, kilobytes, milliseconds
+from kgroup.security.property_table import BY_NAME, Property, PropertyKind
+from kgroup.security.property_values import kilobytes, milliseconds
 from kgroup.security.secret import Hidden
 
 T = TypeVar("T")
