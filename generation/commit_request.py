@@ -28,15 +28,8 @@ from typing import Final, final
 import trio
 
 from kgroup.client.backoff import Backoff
-from kgroup.client.error_policy import (
-    Action,
-    Reaction,
-    Request,
-    advice,
-    broker_error,
-    reaction_to,
-    reaction_to_code,
-)
+from kgroup.client.broker_errors import advice, broker_error
+from kgroup.client.error_policy import Action, Reaction, Request, reaction_to, reaction_to_code
 from kgroup.client.retry import find_coordinator, must_wait
 from kgroup.errors import (
     BrokerError,

@@ -31,7 +31,8 @@ import confluent_kafka
 import trio
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from kgroup.client.error_policy import Request, broker_error, reaction_to_code
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Request, reaction_to_code
 from kgroup.errors import (
     CommitUnknownError,
     LeaseExpiredError,

@@ -16,7 +16,8 @@ from kgroup.batch_handler import (
     left_of,
     processed,
 )
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Request
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     BrokerError,

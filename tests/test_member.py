@@ -11,7 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Request
 from kgroup.client.subscription import Subscription
 from kgroup.clocks import TrioClock
 from kgroup.error_codes import ErrorCode

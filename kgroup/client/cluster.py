@@ -21,13 +21,8 @@ import trio
 
 from kgroup.addresses import join_address, split_address
 from kgroup.client import responses
-from kgroup.client.error_policy import (
-    Action,
-    Request,
-    broker_error,
-    others_to_ask,
-    reaction_to_code,
-)
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Action, Request, others_to_ask, reaction_to_code
 from kgroup.client.metadata_polls import MetadataPolls, polls_of
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
 from kgroup.config import GroupConfig

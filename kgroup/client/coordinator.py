@@ -26,8 +26,9 @@ import trio
 
 from kgroup.assignors import all_cooperative, resolve, user_data_of
 from kgroup.client import responses
+from kgroup.client.broker_errors import broker_error
 from kgroup.client.cluster import Cluster
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.error_policy import Request
 from kgroup.config import GroupConfig
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (

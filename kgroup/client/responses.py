@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from kgroup.addresses import host_fault, port_fault
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Request
 from kgroup.types import (
     INT32_MAX,
     BrokerAddress,

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from kgroup.client.broker_errors import broker_error
 from kgroup.client.error_policy import (
     OTHERWISE,
     REACTIONS,
@@ -13,7 +14,6 @@ from kgroup.client.error_policy import (
     MemberId,
     Request,
     TransportFailure,
-    broker_error,
     failed_request,
     others_to_ask,
     reaction_to,
@@ -22,11 +22,9 @@ from kgroup.client.error_policy import (
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthenticationError,
-    AuthorizationError,
     BrokerError,
     ConnectionLostError,
     FatalGroupError,
-    FencedInstanceError,
     ProtocolError,
     RequestTimeoutError,
     TransportError,
@@ -225,26 +223,6 @@ def test_transport_errors_have_their_rows(error: TransportError, fault: Transpor
     """A transport error has its failure's reaction; an unsent timeout is a lost connection."""
     for request in Request:
         assert reaction_to(request, error) is REACTIONS[request][fault]
-
-
-def test_an_error_says_what_failed_and_what_to_do() -> None:
-    """The exception is that of the row, with code, request and a hint."""
-    error = broker_error(Request.HEARTBEAT, ErrorCode.FENCED_INSTANCE_ID, "member 'm'")
-    assert isinstance(error, FencedInstanceError)
-    assert (error.code, error.name, error.request) == (82, "FENCED_INSTANCE_ID", "Heartbeat")
-    assert "member 'm'" in str(error)
-    assert "give each process its own" in str(error)
-    session = broker_error(Request.JOIN, ErrorCode.INVALID_SESSION_TIMEOUT)
-    assert "session_timeout must lie between" in str(session)
-    assert "in seconds, not milliseconds" in str(session)
-    denied = broker_error(Request.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    assert isinstance(denied, AuthorizationError)
-    assert "grant the user READ (it implies DESCRIBE) on the topic, or correct its name" in str(
-        denied
-    )
-    plain = broker_error(Request.JOIN, 9999, hint="odd")
-    assert type(plain) is BrokerError
-    assert str(plain) == "JoinGroup was answered with ERROR_9999 (9999): odd"
 
 
 def test_an_error_belongs_to_the_request_that_it_answers() -> None:

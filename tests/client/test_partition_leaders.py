@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import REACTIONS, Request, broker_error
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import REACTIONS, Request
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ConnectionLostError, KgroupError, UsageError

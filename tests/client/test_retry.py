@@ -11,14 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from kgroup.client.backoff import Backoff
-from kgroup.client.error_policy import (
-    Action,
-    Reaction,
-    Request,
-    TransportFailure,
-    broker_error,
-    reaction_to_code,
-)
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Action, Reaction, Request, TransportFailure, reaction_to_code
 from kgroup.client.retry import find_coordinator, must_wait, until_answered
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (

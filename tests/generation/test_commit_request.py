@@ -12,14 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import (
-    REACTIONS,
-    UNKNOWN_FOR,
-    Action,
-    Request,
-    broker_error,
-    reaction_to_code,
-)
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import REACTIONS, UNKNOWN_FOR, Action, Request, reaction_to_code
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthenticationError,

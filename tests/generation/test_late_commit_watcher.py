@@ -10,7 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.client.error_policy import Action, Reaction, Request, broker_error
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Action, Reaction, Request
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitUnknownError,

@@ -8,8 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.client.broker_errors import broker_error
 from kgroup.client.cluster import Cluster
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.error_policy import Request
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,

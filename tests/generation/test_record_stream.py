@@ -12,7 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Request
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     AuthorizationError,

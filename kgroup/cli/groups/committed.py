@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 from kgroup.cli.groups.coordinator_request import CoordinatorRequest
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Request
 from kgroup.types import TopicPartition
 from kgroup.wire.broker_connection import InvalidResponseError
 

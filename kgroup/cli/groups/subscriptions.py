@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from kgroup.cli.groups.coordinator_request import CoordinatorRequest
-from kgroup.client.error_policy import Request, broker_error
+from kgroup.client.broker_errors import broker_error
+from kgroup.client.error_policy import Request
 from kgroup.client.responses import group_of
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ProtocolError
