@@ -19,9 +19,9 @@ import trio
 
 from kgroup.assignors import resolve
 from kgroup.assignors.validation import CheckedAssignments, check_assignments
-from kgroup.client.cluster import Metadata
 from kgroup.client.coordinator import UNREADABLE
 from kgroup.client.error_policy import Request
+from kgroup.client.metadata import Metadata
 from kgroup.client.retry import until_answered
 from kgroup.errors import AssignorTimeoutError, UsageError, count_of, short_list
 from kgroup.events import (

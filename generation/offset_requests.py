@@ -13,8 +13,8 @@ from uuid import UUID
 
 import trio
 
-from kgroup.client.cluster import Metadata
 from kgroup.client.error_policy import Action, Request, reaction_to
+from kgroup.client.metadata import Metadata
 from kgroup.client.partition_leaders import each_kind
 from kgroup.client.retry import until_answered
 from kgroup.errors import BrokerError, TransportError

@@ -5,7 +5,8 @@ side refuses the connection, it is sent to the next one; a broker with which it 
 comes last. A request about a partition is sent to its leader. There are no other retries: the error
 policy decides about errors. No request lets the broker create topics.
 
-The coordinator's requests are in ``kgroup.client.coordinator``.
+A Metadata response is read in ``kgroup.client.metadata``, and the coordinator's requests are in
+``kgroup.client.coordinator``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kgroup.addresses import join_address, split_address
 from kgroup.client import responses
 from kgroup.client.broker_errors import broker_error
 from kgroup.client.error_policy import Action, Request, others_to_ask, reaction_to_code
+from kgroup.client.metadata import Metadata, read_metadata
 from kgroup.client.metadata_polls import MetadataPolls, polls_of
 from kgroup.client.partition_leaders import PartitionLeaders, request_all
 from kgroup.config import GroupConfig
@@ -40,7 +42,6 @@ from kgroup.types import (
     BrokerAddress,
     EpochEnd,
     IsolationLevel,
-    TopicInfo,
     TopicPartition,
     by_topic,
 )
@@ -63,35 +64,11 @@ then bring them too."""
 _MOST_NAMED: Final = 3
 """An error names so many of the brokers that did not respond; it is logged at each attempt."""
 _NOT_A_REPLICA: Final = -1
-_NO_EPOCH: Final = -1
 _ISOLATION: Final = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
 _GROUP: Final = 0
 
 T = TypeVar("T")
 _Failure: TypeAlias = TransportError | UnsupportedVersionError | AuthenticationError
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Metadata:
-    """A Metadata response.
-
-    Attributes:
-        topics: the topics that exist.
-        leaders: for each partition that has a leader, the leader's node id.
-        leader_epochs: for each partition its leader epoch, if the broker sends it (KIP-320).
-        missing: the requested topics that do not exist, or whose partitions are not all known yet.
-        internal: the names of Kafka's internal topics.
-        refused: of those topics whose errors were not to be raised, the ones that this member may
-            not read, or whose names are invalid, with the broker's error.
-    """
-
-    topics: Mapping[str, TopicInfo]
-    leaders: Mapping[TopicPartition, int]
-    leader_epochs: Mapping[TopicPartition, int] = attrs.field(factory=dict)
-    missing: frozenset[str] = frozenset()
-    internal: frozenset[str] = frozenset()
-    refused: Mapping[str, BrokerError] = attrs.field(factory=dict)
 
 
 @final
@@ -445,7 +422,8 @@ class Cluster:
         """Keep the brokers and leaders of a Metadata response, and return what it says."""
         self._check_error(int(getattr(answer, "error_code", 0)))
         unused = self._replace_brokers(answer)
-        metadata = self._read_topics(answer, wanted, foreign)
+        racks = {node: broker.rack for node, broker in self._brokers.items() if broker.rack}
+        metadata = read_metadata(answer, wanted, foreign, racks)
         self._leaders.replace(
             None if wanted is None else metadata.topics.keys() | metadata.missing,
             metadata.leaders,
@@ -600,54 +578,6 @@ class Cluster:
             for name, (code, offset) in found.items()
         }
 
-    def _read_topics(
-        self, answer: Any, wanted: frozenset[str] | None, foreign: frozenset[str]
-    ) -> Metadata:
-        racks = {node: broker.rack for node, broker in self._brokers.items() if broker.rack}
-        topics: dict[str, TopicInfo] = {}
-        leaders: dict[TopicPartition, int] = {}
-        leader_epochs: dict[TopicPartition, int] = {}
-        internal = set()
-        refused: dict[str, BrokerError] = {}
-        for topic in answer.topics:
-            if wanted is not None and topic.name not in wanted:
-                continue  # another member's
-            code = int(topic.error_code)
-            if code:
-                reaction = reaction_to_code(Request.METADATA, code)
-                if reaction.action is Action.IGNORE:
-                    continue
-                error = broker_error(Request.METADATA, code, f"topic {topic.name!r}")
-                if topic.name not in foreign:
-                    raise error
-                refused[str(topic.name)] = error
-                continue
-            parts = sorted(topic.partitions, key=lambda part: int(part.partition_index))
-            if parts and parts[-1].partition_index != len(parts) - 1:
-                continue  # the broker does not know all of them yet
-            topics[topic.name] = TopicInfo(
-                name=topic.name,
-                partitions=len(parts),
-                racks=tuple(
-                    tuple(racks[node] for node in part.replica_nodes if node in racks)
-                    for part in parts
-                )
-                if racks
-                else (),
-                topic_id=getattr(topic, "topic_id", None),
-            )
-            if topic.is_internal:
-                internal.add(str(topic.name))
-            _read_leaders(topic, leaders, leader_epochs)
-        return Metadata(
-            topics=topics,
-            leaders=leaders,
-            leader_epochs=leader_epochs,
-            missing=(wanted or frozenset()) - topics.keys() - refused.keys(),
-            internal=frozenset(internal),
-            refused=refused,
-        )
-
     def _check_error(self, code: int) -> None:
         """Raise the error of the whole response, which then lists no topics."""
         if not code:
@@ -765,18 +695,6 @@ def _checked_metadata(answer: Any, wanted: frozenset[str] | None) -> Any:
     if not getattr(answer, "error_code", 0):
         responses.check_metadata(answer, wanted)
     return answer
-
-
-def _read_leaders(
-    topic: Any, leaders: dict[TopicPartition, int], leader_epochs: dict[TopicPartition, int]
-) -> None:
-    """Add the leaders and the leader epochs of a topic's partitions in a Metadata response."""
-    for part in topic.partitions:
-        name = TopicPartition(topic.name, part.partition_index)
-        if part.leader_id >= 0:
-            leaders[name] = part.leader_id
-        if (epoch := getattr(part, "leader_epoch", _NO_EPOCH)) >= 0:
-            leader_epochs[name] = epoch
 
 
 def _coordinator_fields(group_id: str, version: int) -> Mapping[str, Any]:
