@@ -56,8 +56,7 @@ even a repeated attempt: the next JoinGroup may be on its way.
   (such as the first commit of a start position) it does within `working`, which counts as work.
 - `run_within` waits for its function even if the caller was cancelled, because the function may
   run in a thread, which cannot be cancelled.
-- `StaleGenerationError` of this very generation, out of one of its tasks, is a normal way to end
-  and no failure. The same error of another generation is a mistake in the program, and surfaces.
+- Not every exception of a task is a failure of the program: ``task_errors.py`` judges them.
 - ``sys.exit()`` in a task is an exception like any other (`is_program_error`): trio would cancel
   the other tasks. What cancels must pass, also in a group that a nursery of the program has made.
 
@@ -79,18 +78,21 @@ import trio
 
 from kgroup.client.lease import Lease
 from kgroup.config import DRAIN_MARGIN
-from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError, UsageError
 from kgroup.events import GenerationDraining
-from kgroup.functions import END_ALL, is_program_error, name_of
+from kgroup.functions import is_program_error, name_of
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.states import State, StateMachine
+from kgroup.generation.task_errors import (
+    not_raising_stale_errors,
+    refusing_stray_cancellations,
+    without_stale_errors,
+)
 from kgroup.interfaces import Task
 from kgroup.notifier import Notifier
-from kgroup.tracebacks import StartedCall, raise_outside, what_raised
+from kgroup.tracebacks import StartedCall, what_raised
 from kgroup.types import Cause, End, Membership
 
 T = TypeVar("T")
-E = TypeVar("E", bound=BaseException)
 
 _LEAVING: Final = 0.03
 """Seconds from the end of a drain until the LeaveGroup is sent, with some reserve."""
@@ -548,7 +550,7 @@ class Lifecycle:
     async def _work(self, fn: Task, args: tuple[Any, ...]) -> None:
         inside_of.set(inside_of.get() | {self._member.group})
         try:
-            with StartedCall(fn, args, self.membership), _own_cancellations(fn):
+            with StartedCall(fn, args, self.membership), refusing_stray_cancellations(fn):
                 await fn(*args)
         # Kept, and raised when the others have drained.
         except BaseException as error:
@@ -568,7 +570,7 @@ class Lifecycle:
     async def _attend(self, inner: _Inner[Any]) -> None:
         inside_of.set(inside_of.get() | {self._member.group})
         try:
-            with inner.scope, _own_cancellations(inner.fn):
+            with inner.scope, refusing_stray_cancellations(inner.fn):
                 inner.finished = Finished(await inner.fn())
         except BaseException as error:
             if not is_program_error(error):
@@ -617,73 +619,3 @@ class Lifecycle:
         config = self._member.config
         rebalance = config.rebalance_timeout - self.lease.unconfirmed_for - DRAIN_MARGIN
         return max(0.0, min(config.drain_timeout, rebalance))
-
-
-@contextmanager
-@trio.lowlevel.enable_ki_protection
-def not_raising_stale_errors(end: Callable[[], End | None]) -> Iterator[None]:
-    """A block that raises no errors which only say that its generation has ended.
-
-    Args:
-        end: returns the generation's recorded end, if it has one.
-    """
-    try:
-        yield
-    except BaseException as error:
-        rest = without_stale_errors(error, end())
-        if rest is error:
-            raise
-        if rest is not None:
-            raise_outside(rest, rest.__context__)
-
-
-def without_stale_errors(error: E, end: End | None) -> E | None:
-    """What a task raised, without the errors that only say that the generation has ended.
-
-    Args:
-        error: what the task raised; an exception group is searched.
-        end: the generation's recorded end, if it has one.
-
-    Returns:
-        the rest, or None if there was nothing else.
-    """
-
-    def is_stale(one: BaseException) -> bool:
-        return isinstance(one, LeaseExpiredError) or (
-            isinstance(one, StaleGenerationError | CommitUnknownError)
-            and end is not None
-            and one.end is end
-        )
-
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(is_stale)[1]  # type: ignore[return-value] # a group of its kind
-    return None if is_stale(error) else error
-
-
-@contextmanager
-def _own_cancellations(fn: Callable[..., object]) -> Iterator[None]:
-    """A block that calls a function of the program, out of which only real cancellations come.
-
-    A ``trio.Cancelled`` that the function has kept from a scope of its own would end the generation
-    as if the scope around the group was cancelled, and nothing would say why.
-
-    Raises:
-        UsageError: the function raised one, and is not cancelled.
-    """
-    try:
-        yield
-    except BaseException as error:
-        stray = isinstance(error, trio.Cancelled) or (
-            isinstance(error, BaseExceptionGroup) and error.subgroup(trio.Cancelled) is not None
-        )
-        if not stray or trio.current_effective_deadline() == -math.inf:
-            raise
-        if isinstance(error, BaseExceptionGroup):
-            ends_all = error.subgroup(END_ALL)
-            if ends_all is not None:
-                raise ends_all from error  # Ctrl-C in another task of the function
-        raise UsageError(
-            f"{name_of(fn)} raised trio.Cancelled, and nothing has cancelled it: it has kept"
-            " that of a cancel scope which is over. Let it pass through that, and do not raise it"
-            " again"
-        ) from error

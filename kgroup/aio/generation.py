@@ -23,9 +23,10 @@ from kgroup.events import Event
 from kgroup.functions import check_task
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.lifecycle import inside_of, not_raising_stale_errors
+from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.scopes import may_end_early
 from kgroup.generation.states import State
+from kgroup.generation.task_errors import not_raising_stale_errors
 from kgroup.group import ConsumerGroup as TrioGroup
 from kgroup.tracebacks import StartedCall
 from kgroup.types import End, Offsets, TopicPartition

@@ -16,9 +16,10 @@ from kgroup.background.generation import GenerationTwin, listed
 from kgroup.functions import check_arguments, check_plain
 from kgroup.generation.generation import MAX_RECORDS
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.lifecycle import inside_of, not_raising_stale_errors
+from kgroup.generation.lifecycle import inside_of
 from kgroup.generation.record_stream import RecordStream
 from kgroup.generation.scopes import may_end_early
+from kgroup.generation.task_errors import not_raising_stale_errors
 from kgroup.threaded.generation_threads import GenerationThreads
 from kgroup.threaded.handlers import Handler
 from kgroup.threaded.records import Records

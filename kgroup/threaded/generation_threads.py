@@ -12,7 +12,7 @@ import trio
 from kgroup.background.flag import Flag
 from kgroup.events import HandlerStillRunning
 from kgroup.generation.generation import Generation as TrioGeneration
-from kgroup.generation.lifecycle import without_stale_errors
+from kgroup.generation.task_errors import without_stale_errors
 from kgroup.threaded.handlers import GRACE, Handler
 from kgroup.worker_thread import stack_of
 

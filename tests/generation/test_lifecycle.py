@@ -1,4 +1,4 @@
-"""The life of a generation: what ends it, what the drain waits for, and which errors surface."""
+"""The life of a generation: what ends it, and what the drain waits for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError
+from kgroup.errors import LeaseExpiredError, StaleGenerationError
 from kgroup.events import GenerationDraining
-from kgroup.generation.lifecycle import Lifecycle, inside_of, without_stale_errors
+from kgroup.generation.lifecycle import Lifecycle, inside_of
 from kgroup.generation.states import State
 from kgroup.types import Cause, End
 from tests.generation.fakes import MEMBERSHIP, FakeSource, RecordingEmitter, member_context
@@ -19,8 +19,6 @@ from tests.generation.fakes import MEMBERSHIP, FakeSource, RecordingEmitter, mem
 OWNER = object()
 REBALANCE = End(Cause.REBALANCE)
 LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
-#: The end of another generation: equal to ``LOSS``, and not the same object.
-EQUAL_LOSS = End(Cause.MEMBERSHIP_LOST, "forgotten")
 
 
 @final
@@ -589,39 +587,3 @@ async def test_the_drain_waits_for_work_of_a_service(
     assert trio.current_time() - began == 5
     assert len(beats) >= 5
     assert not life.cut_short
-
-
-# Stale errors are separated from failures of the program.
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        StaleGenerationError("refused", LOSS),
-        CommitUnknownError("unanswered, then refused", LOSS),
-        LeaseExpiredError("not confirmed"),
-        ExceptionGroup("both", [StaleGenerationError("refused", LOSS), LeaseExpiredError("over")]),
-    ],
-    ids=repr,
-)
-def test_errors_that_only_report_the_end_are_removed(error: Exception) -> None:
-    """A stale or unknown commit of this generation, or its expired lease, is no failure."""
-    assert without_stale_errors(error, LOSS) is None
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ValueError("broken"),
-        StaleGenerationError("of another generation", EQUAL_LOSS),
-        CommitUnknownError("while the generation runs"),
-    ],
-    ids=repr,
-)
-def test_other_errors_are_kept(error: Exception) -> None:
-    """A failure of the program and a stale error of another generation are kept."""
-    assert without_stale_errors(error, LOSS) is error
-    mixed = ExceptionGroup("mixed", [error, StaleGenerationError("refused", LOSS)])
-    rest = without_stale_errors(mixed, LOSS)
-    assert rest is not None
-    assert rest.exceptions == (error,)

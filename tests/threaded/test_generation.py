@@ -21,7 +21,7 @@ from kgroup.errors import (
     UsageError,
 )
 from kgroup.events import Committed, GenerationEnded
-from kgroup.generation.lifecycle import without_stale_errors
+from kgroup.generation.task_errors import without_stale_errors
 from kgroup.interfaces import Batch
 from kgroup.threaded import Generation
 from kgroup.threaded.records import Records
