@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-Offsets = NDArray[numpy.int64]
+OffsetArray = NDArray[numpy.int64]
 """Offsets of records, in ascending order."""
 
 
@@ -46,7 +46,7 @@ class MessageRun:
     topic: str
     partition: int
     messages: Sequence[Message]
-    offsets: Offsets
+    offsets: OffsetArray
 
     @cached_property
     def timestamps(self) -> tuple[Sequence[int], Sequence[int]]:

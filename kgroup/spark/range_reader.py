@@ -48,7 +48,7 @@ from kgroup.records.librdkafka_messages import (
 from kgroup.spark.columns import (
     DEFAULT,
     MessageRun,
-    Offsets,
+    OffsetArray,
     arrow_schema,
     check_columns,
     record_batch,
@@ -255,7 +255,7 @@ class _Task:
         if part.left <= 0:
             self._finished.append(part)
 
-    def _append_run(self, part: _Part, messages: list[Message], offsets: Offsets) -> None:
+    def _append_run(self, part: _Part, messages: list[Message], offsets: OffsetArray) -> None:
         self._runs.append(MessageRun(part.name.topic, part.name.partition, messages, offsets))
         size = _size_of(messages)
         self._rows += len(messages)
@@ -422,7 +422,7 @@ class _ProgressTimer:
         return time.monotonic() - self._since > self._timeout
 
 
-def _disorder_error(part: _Part, offsets: Offsets) -> FetchError:
+def _disorder_error(part: _Part, offsets: OffsetArray) -> FetchError:
     before = numpy.maximum.accumulate(numpy.concatenate(([part.position - 1], offsets)))[:-1]
     number = int(numpy.argmax(offsets <= before))
     return FetchError(

@@ -34,7 +34,7 @@ from trio.testing import MockClock
 
 from kgroup.broker import BrokerSecurity, EmbeddedBroker, in_memory
 from kgroup.cli.admin_client import AdminConnection, client_settings
-from kgroup.cli.consume.reading import Reading, ReadOptions
+from kgroup.cli.consume.reading import ConsumeOptions, Reading
 from kgroup.cli.demo.cluster import DemoCluster, LineProducer
 from kgroup.config import GroupConfig
 from kgroup.group import ConsumerGroup
@@ -560,7 +560,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Errors:
 
     def read(security: Security) -> Reading:
         level = IsolationLevel.READ_COMMITTED
-        options = ReadOptions(
+        options = ConsumeOptions(
             bootstrap_servers="h:1",
             security=security,
             isolation=level,

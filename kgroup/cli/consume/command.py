@@ -15,7 +15,7 @@ from kgroup import bounds
 from kgroup.cli.admin_client import NO_OFFSET, AdminConnection, ClusterError, Refusal
 from kgroup.cli.cluster_options import clustered, isolation_option, text
 from kgroup.cli.consume.formats import Format, Record, as_json, as_text
-from kgroup.cli.consume.reading import BEGINNING, END, Reading, ReadOptions
+from kgroup.cli.consume.reading import BEGINNING, END, ConsumeOptions, Reading
 from kgroup.cli.groups.cluster import GroupCluster
 from kgroup.cli.groups.report import members
 from kgroup.cli.groups.values import Group
@@ -156,7 +156,7 @@ def _source(
     partitions: Sequence[int],
     isolation: IsolationLevel,
     timeout: float,
-) -> ReadOptions:
+) -> ConsumeOptions:
     """What to read; the connection is needed for that only.
 
     Raises:
@@ -164,7 +164,7 @@ def _source(
     """
     numbers = tuple((one, one) for one in partitions)
     wanted = chosen([TopicChoice(one, numbers) for one in topics], connection.topics(), _NEEDED)
-    return ReadOptions(
+    return ConsumeOptions(
         bootstrap_servers=bootstrap_servers,
         security=security,
         isolation=isolation,

@@ -41,7 +41,7 @@ from kgroup.record_headers import headers_of
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel, TopicPartition
 
-__all__ = ["BEGINNING", "END", "ReadOptions", "Reading"]
+__all__ = ["BEGINNING", "END", "ConsumeOptions", "Reading"]
 
 BEGINNING: Final = OFFSET_BEGINNING
 END: Final = OFFSET_END
@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 @final
 @attrs.frozen(kw_only=True)
-class ReadOptions:
+class ConsumeOptions:
     """What is read.
 
     Attributes:
@@ -128,7 +128,7 @@ class Reading:
         ClusterError: the settings are refused.
     """
 
-    def __init__(self, source: ReadOptions, warn: Callable[[str], None]) -> None:
+    def __init__(self, source: ConsumeOptions, warn: Callable[[str], None]) -> None:
         self._source = source
         self._warn = warn
         self._errors = ConnectionErrors(

@@ -14,7 +14,7 @@ from kgroup.testing.simulation.process import Process
 from kgroup.types import TopicPartition
 from kgroup.worker import partition_worker
 
-Handler = Callable[[Process, Generation, TopicPartition], Awaitable[None]]
+PartitionHandler = Callable[[Process, Generation, TopicPartition], Awaitable[None]]
 
 _SEEKS: Final = 0.05
 """The probability that a program that seeks goes back after a batch."""
@@ -96,7 +96,7 @@ OWN_OFFSETS: Final = "own offsets"
 SEEKS: Final = "seeks"
 WORKER: Final = "worker"
 
-PARTITION_HANDLERS: Final[Mapping[str, Handler]] = {
+PARTITION_HANDLERS: Final[Mapping[str, PartitionHandler]] = {
     OWN_OFFSETS: with_own_offsets,
     SEEKS: with_seeks,
     WORKER: by_a_worker,

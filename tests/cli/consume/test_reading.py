@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kgroup.cli.consume import reading
 from kgroup.cli.consume.formats import Record
-from kgroup.cli.consume.reading import Reading, ReadOptions
+from kgroup.cli.consume.reading import ConsumeOptions, Reading
 from kgroup.security.settings import Security
 from kgroup.types import IsolationLevel
 
@@ -74,7 +74,7 @@ def opened(
     """A reading in a group by this consumer, and its warnings."""
     monkeypatch.setattr(reading, "Consumer", lambda _: consumer)
     monkeypatch.setattr(reading, "_COMMIT_INTERVAL", 0.0)
-    options = ReadOptions(
+    options = ConsumeOptions(
         bootstrap_servers="127.0.0.1:1",
         security=Security(),
         isolation=IsolationLevel.READ_UNCOMMITTED,
