@@ -35,6 +35,7 @@ PLUGINS = ["kgroup.testing.spark_plugin", "tests.brokers"]
 OURS = [
     "tests.collecting",
     "tests.durations",
+    "tests.handled_exceptions",
     "tests.interrupts",
     "tests.measuring",
     "tests.ports",
