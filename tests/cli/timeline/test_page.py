@@ -84,8 +84,8 @@ def a_day() -> list[str]:
     """Two members with each kind of end of a generation and of marks, and many commits."""
     lines = [*two_members(), line(131.0, "a", "Joining"), line(131.2, "a", "Joined", 3)]
     lines.append(line(131.2, "a", "GenerationStarted", 3))
-    lines.append(line(133.0, "a", "CommitRefused", 3, level="WARNING", message="refused: t-0"))
     lines += [line(131.3 + n / 1000, "a", "Committed", 3) for n in range(1000)]
+    lines.append(line(133.0, "a", "CommitRefused", 3, level="WARNING", message="refused: t-0"))
     lines.append(ended(135.9, "a", 3, "task raised"))
     for number, cause in ((4, "processing stuck"), (5, "fenced")):
         at = 128.0 + 2 * number

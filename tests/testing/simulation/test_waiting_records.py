@@ -124,6 +124,7 @@ def test_clocks_that_disagree_make_records_wait() -> None:
             records_every=0.1,
             records_at_once=1,
             work=(0.0, 0.001),
+            long_work=0.0,
             faults=stops,
         )
         return Summary.of(simulate(plan).history).waited
