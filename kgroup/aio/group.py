@@ -253,9 +253,9 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         """Begin to close the group, without waiting: the generation drains, then the member leaves.
 
         It may be called any number of times, from any thread and from signal handlers. After it,
-        `next()` raises GroupClosedError, and an ``async for`` over the group ends, both at once.
-        Tasks have not ended then: they continue for up to one ``heartbeat_interval`` before the
-        drain begins, unless ``promptly`` is True (`kgroup.ConsumerGroup.shutdown` says why).
+        `next()` raises GroupClosedError, and an ``async for`` over the group ends, both after the
+        drain. Tasks continue for up to one ``heartbeat_interval`` before it begins, unless
+        ``promptly`` is True (`kgroup.ConsumerGroup.shutdown` says why).
 
         Raises:
             ArgumentError: ``reason`` is not a str, or ``promptly`` is not a bool.
