@@ -22,6 +22,7 @@ from pathlib import Path
 from time import sleep
 from typing import Final, final
 from xml.etree import ElementTree
+from xml.parsers.expat import errors as expat_errors
 
 import attrs
 from filelock import FileLock, Timeout
@@ -51,6 +52,16 @@ ATTEMPTS: Final = 3
 TOOL_TIMEOUT: Final = 180.0
 """Seconds until a program is killed; a tool takes about 2 on an idle machine."""
 MAVEN_LOCK: Final = "maven-repository.lock"
+_INCOMPLETE: Final = frozenset(
+    expat_errors.codes[message]
+    for message in (
+        expat_errors.XML_ERROR_NO_ELEMENTS,
+        expat_errors.XML_ERROR_PARTIAL_CHAR,
+        expat_errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
+        expat_errors.XML_ERROR_UNCLOSED_TOKEN,
+    )
+)
+"""The errors of a file whose end is missing."""
 LOCK_TIMEOUT: Final = 900.0
 """Seconds to wait for another process that is downloading."""
 INSTALL: Final = "install kgroup with its extra: pip install 'kgroup[kafka]'"
@@ -218,8 +229,8 @@ def jars(
             _remember(remembered, found)
     except Timeout as error:
         raise KafkaUnavailableError(
-            f"another process has held {error.lock_file} for {lock_timeout:g} s and may be"
-            f" downloading the jars of {what} over a slow connection; try again when it is done"
+            f"{what}: another process has held {error.lock_file} for {lock_timeout:g} s and may be"
+            " downloading jars over a slow connection; try again when it is done"
         ) from error
     except OSError as error:
         raise KafkaUnavailableError(
@@ -290,8 +301,11 @@ def _remove_incomplete_poms() -> None:
     for pom in Path(GlobalSettings.load().repo_cache).rglob("*.pom"):
         try:
             ElementTree.parse(pom)  # noqa: S314 # Maven's own files, and only whether they are XML
-        except ElementTree.ParseError:
-            pom.unlink(missing_ok=True)
+        except ElementTree.ParseError as error:
+            # Others, such as an entity that only Maven knows, are whole: the repository is the
+            # user's, and may have artifacts that cannot be downloaded again.
+            if error.code in _INCOMPLETE:
+                pom.unlink(missing_ok=True)
 
 
 def _fetch(artifact: object) -> Jar:

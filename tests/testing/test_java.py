@@ -162,12 +162,21 @@ def test_an_incomplete_description_is_fetched_again(
     repository: Repository, resolve: Resolve
 ) -> None:
     """A POM that an interrupted download has left does not make every later attempt fail."""
-    incomplete, whole = (repository.folder / f"{name}.pom" for name in "ab")
-    incomplete.touch()
+    for number, text in enumerate(("", "<project>", "<project><name", "<a>\xc3", "<a><![CDATA[")):
+        (repository.folder / f"{number}.pom").write_text(text, encoding="latin1")
+    whole = repository.folder / "whole.pom"
     whole.write_text("<project/>")
     assert resolve() == ["a.jar", "b.jar", "c.jar"]
-    assert not incomplete.exists()
-    assert whole.exists()
+    assert list(repository.folder.rglob("*.pom")) == [whole]
+
+
+def test_a_description_that_only_maven_can_read_is_left(repository: Repository) -> None:
+    """It is whole, and one of the user's: a POM with an entity such as ``&oslash;``."""
+    pom = repository.folder / "a.pom"
+    pom.write_text("<project>Laugst&oslash;l</project>")
+    with pytest.raises(KafkaUnavailableError, match="undefined entity"):
+        kafka_class_path(["g:a"], folder=repository.folder)
+    assert pom.exists()
 
 
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
