@@ -12,6 +12,7 @@ A Metadata response is read in ``kgroup.client.metadata``, and the coordinator's
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count, zip_longest
@@ -92,6 +93,7 @@ class Cluster:
         self._compute = compute
         self._open_stream = open_stream
         self._random = random
+        self._process = os.getpid()
         self._brokers: dict[int, BrokerAddress] = {}
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._bootstrap = [split_address(server) for server in config.bootstrap_servers]
@@ -116,6 +118,7 @@ class Cluster:
             open_timeout=self._config.request_timeout,
             compute=self._compute,
             security=self._security,
+            process=self._process,  # a fork would be the same member of the group
         )
 
     async def metadata(

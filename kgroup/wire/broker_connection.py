@@ -50,6 +50,7 @@ class BrokerConnection:
         max_frame: the size of the largest response, in bytes.
         compute: does long work in a thread, for `Connection.open` and `request_value`.
         security: makes the TLS handshake and the login of each connection.
+        process: the id of the process that may use it; by default the one that makes it.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class BrokerConnection:
         max_frame: int = MAX_FRAME,
         compute: Compute = compute_inline,
         security: ConnectionSecurity = PLAINTEXT,
+        process: int | None = None,
     ) -> None:
         self._opener = opener
         self._address = (host, port)
@@ -77,7 +79,7 @@ class BrokerConnection:
         self._opening = trio.StrictFIFOLock()
         self._connection: Connection | None = None
         self._closed = False
-        self._process = os.getpid()
+        self._process = os.getpid() if process is None else process
 
     async def request(
         self,
@@ -222,7 +224,7 @@ class BrokerConnection:
     ) -> tuple[Connection, bool]:
         """A connection that is not known to be broken, and whether it was in use before."""
         if os.getpid() != self._process:
-            # The broker would take it for a request of the parent, which would read the response.
+            # The broker would take it for a request of the parent, which might read the response.
             raise ConnectionLostError(
                 f"{kafka_name(api)} was not sent: this process was forked from process"
                 f" {self._process}, to which the connection to {self._broker} belongs"

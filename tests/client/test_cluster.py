@@ -42,6 +42,23 @@ def versions_of(api: str) -> range:
     return range(SUPPORTED_REQUESTS[api].lowest, SUPPORTED_REQUESTS[api].highest + 1)
 
 
+async def test_a_forked_process_opens_no_connection(
+    nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers to which its parent has none yet get none either: it would act as its parent."""
+    nodes = FakeBrokers(nursery)
+    nodes.add("a:1", metadata=metadata({1: "a:1", 2: "b:1"}))
+    nodes.add("b:1", metadata=metadata({1: "a:1", 2: "b:1"}))
+    cluster = nodes.cluster()
+    await cluster.metadata(None)
+    with monkeypatch.context() as child:
+        child.setattr("os.getpid", lambda: -1)
+        with pytest.raises(ConnectionLostError, match="was forked from process"):
+            await cluster.metadata(None)
+    assert nodes.addresses("metadata") == ["a:1"]
+    assert nodes.opened == 1
+
+
 @pytest.mark.parametrize("version", versions_of("metadata"))
 @pytest.mark.parametrize("topics", [None, {"t", "__own"}])
 async def test_metadata_in_every_version(
