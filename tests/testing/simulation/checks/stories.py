@@ -55,6 +55,7 @@ from kgroup.testing.simulation.history import (
     ProcessEnded,
     ProcessStarted,
     RequestHandled,
+    SeekCalled,
     SimulationEnded,
     TopicChanged,
     WorkloadEnded,
@@ -460,6 +461,18 @@ class Story:
         """A program commits and gets the response."""
         self.send_commit(process, partition, offset)
         self.emit(process, Committed, offsets={partition: offset})
+
+    def seek(self, process: str, offset: int, partition: TopicPartition = P0) -> None:
+        """The program of a process seeks in its generation."""
+        self.record(
+            SeekCalled,
+            process=process,
+            life=1,
+            group_id=GROUP,
+            epoch=self.epochs[process],
+            partition=partition,
+            offset=offset,
+        )
 
     # Longer steps.
 

@@ -7,8 +7,7 @@ import pytest
 from kgroup.error_codes import ErrorCode
 from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.commits import AcceptedCommits, OwnCommits
-from kgroup.testing.simulation.history import SeekCalled
-from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
+from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
 
 def test_a_commit_of_a_former_member_breaks_four() -> None:
@@ -135,15 +134,7 @@ def test_a_late_commit_of_a_former_generation_breaks_five(
     story.report_joined("a")
     story.report_assigned("a", start_offsets={P0: 5})
     if sought:
-        story.record(
-            SeekCalled,
-            process="a",
-            life=1,
-            group_id=GROUP,
-            epoch=story.epochs["a"],
-            partition=P0,
-            offset=offset,
-        )
+        story.seek("a", offset)
     story.send_commit("a", P0, offset, error=ErrorCode.UNKNOWN_MEMBER_ID)
     assert story.broken(OwnCommits) == []
     story.send_commit("a", P0, offset)

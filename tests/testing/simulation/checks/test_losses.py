@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.losses import Losses
-from kgroup.testing.simulation.history import SeekCalled
-from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
+from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
 
 def test_a_commit_before_processing_breaks_it() -> None:
@@ -26,7 +25,7 @@ def test_a_start_that_passes_a_record_is_named() -> None:
     story.own_starts = True
     story.begin("a")
     story.form({"a": [P0, P1]})
-    story.record(SeekCalled, process="a", life=1, group_id=GROUP, epoch=1, partition=P0, offset=3)
+    story.seek("a", 3)
     story.report_assigned("a", start_offsets={P0: 3, P1: 0})
     story.work("a", P1, 0, 2)
     story.work("a", P0, 3, 5)

@@ -11,24 +11,10 @@ from kgroup.testing.simulation.checks.failover import Failover
 from kgroup.testing.simulation.checks.losses import Losses
 from kgroup.testing.simulation.checks.repetitions import Repetitions
 from kgroup.testing.simulation.checks.starts import StartPositions
-from kgroup.testing.simulation.history import RecordsSkipped, SeekCalled
-from kgroup.types import TopicPartition
+from kgroup.testing.simulation.history import RecordsSkipped
 from tests.testing.simulation.checks.stories import GROUP, P0, P1, Story, pair
 
 SEEKABLE = (OwnCommits, StartPositions, Losses, Repetitions, Failover)
-
-
-def seek(story: Story, offset: int, partition: TopicPartition = P0) -> None:
-    """a seeks."""
-    story.record(
-        SeekCalled,
-        process="a",
-        life=1,
-        group_id=GROUP,
-        epoch=story.epochs["a"],
-        partition=partition,
-        offset=offset,
-    )
 
 
 def broken(story: Story) -> list[str]:
@@ -50,7 +36,7 @@ def ahead() -> Story:
 def test_a_program_that_begins_at_its_own_offsets_breaks_nothing() -> None:
     """It may start after the committed offset, and commit from there."""
     story = ahead()
-    seek(story, 5)
+    story.seek("a", 5)
     story.commit("a", P0, 5)
     story.work("a", P0, 5, 8)
     assert broken(story) == []
@@ -60,7 +46,7 @@ def test_going_back_and_committing_less_breaks_nothing() -> None:
     """Later records may then come again, after a failover and for the next owner too."""
     story = pair()
     story.work("a", P0, 0, 8)
-    seek(story, 3)
+    story.seek("a", 3)
     story.hand_out("a", P0, 3, 6)
     story.process("a", P0, 3, 5)
     story.commit("a", P0, 5)
@@ -78,7 +64,7 @@ def test_what_comes_after_a_seek_is_what_was_sought(kind: type[Check]) -> None:
     """After a seek the first record must be the one sought; a later one is a gap."""
     story = pair()
     story.work("a", P0, 0, 8)
-    seek(story, 3)
+    story.seek("a", 3)
     story.hand_out("a", P0, 3 if kind is Losses else 4, 5)
     if kind is Losses:
         story.hand_out("a", P0, 6, 7)
@@ -88,7 +74,7 @@ def test_what_comes_after_a_seek_is_what_was_sought(kind: type[Check]) -> None:
 def test_a_commit_past_what_was_sought_and_read_breaks_it() -> None:
     """A seek allows commits only from the offset sought on."""
     story = pair()
-    seek(story, 3)
+    story.seek("a", 3)
     story.send_commit("a", P0, 4)
     assert len(story.broken(OwnCommits)) == 1
 
@@ -98,7 +84,7 @@ def test_records_that_a_program_seeks_past_are_lost_unless_skipped() -> None:
     for says, faults in ((False, 1), (True, 0)):
         story = pair()
         story.process("b", P1, 0, 1)
-        seek(story, 3)
+        story.seek("a", 3)
         if says:
             story.record(
                 RecordsSkipped, process="a", life=1, partition=P0, offset=3, group_id=GROUP
@@ -110,7 +96,7 @@ def test_records_that_a_program_seeks_past_are_lost_unless_skipped() -> None:
 def test_a_program_that_does_not_seek_gets_no_record_again() -> None:
     """Another program's earlier seek excuses no repetition after a commit."""
     story = pair()
-    seek(story, 0)
+    story.seek("a", 0)
     story.work("a", P0, 0, 8)
     story.end("a")
     story.end("b")
@@ -131,7 +117,7 @@ def test_a_program_with_its_own_offsets_may_commit_less(
     If no commit of the group was ever past a start, the program does not commit at all.
     """
     story = ahead()
-    seek(story, sought)
+    story.seek("a", sought)
     story.send_commit("a", P0, sought)
     story.hand_out("b", P1, 0, 2)
     story.process("b", P1, 0, 2)
@@ -144,7 +130,7 @@ def test_a_program_with_its_own_offsets_may_commit_less(
 def test_a_commit_that_a_reset_overtakes_breaks_nothing() -> None:
     """The coordinator may get the commit of an offset that was sought after the log lacked it."""
     story = pair()
-    seek(story, 7)
+    story.seek("a", 7)
     story.emit("a", OffsetReset, partition=P0, offset=0, reason="", skipped=True)
     story.send_commit("a", P0, 7)
     assert story.broken(OwnCommits) == []
