@@ -39,6 +39,21 @@ def test_a_member_that_thaws_while_its_network_is_cut() -> None:
     assert simulate(plan, default_worker).violations == ()
 
 
+def test_a_member_that_thaws_after_its_login_has_expired() -> None:
+    """It logs in again, in three round trips of 0.2 s, before it can learn of its replacement."""
+    plan = attrs.evolve(
+        generate_plan(Scenario(logins=True), 9944670),
+        duration=177.0,
+        faults=(
+            faults.Stop(at=32.703, seconds=0.01, process="m4"),
+            faults.PasswordChanges(at=104.708, seconds=13.895, process="m2"),
+            faults.Freeze(at=139.692, seconds=35.963, process="m3"),
+            faults.SecondProgram(at=139.692, seconds=44.328, process="m3"),
+        ),
+    )
+    assert simulate(plan, default_worker).violations == ()
+
+
 def test_a_commit_that_arrives_after_later_ones() -> None:
     """Its bytes stalled for 18 s; meanwhile the member committed more on another connection."""
     plan = attrs.evolve(

@@ -43,7 +43,7 @@ class Handovers(Check):
     def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
         super().__init__(plan, views, on_violation)
         self._owners: Final[defaultdict[_Log, list[HeldGeneration]]] = defaultdict(list)
-        self._waking = Waking(views)
+        self._waking = Waking(plan, views)
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:

@@ -49,7 +49,7 @@ class Instances(Check):
         self._unaware: Final[dict[str, HeldGeneration]] = {}
         self._commit_ended_at: Final[dict[str, float]] = {}
         """When the last commit that each of these members may have waited for ended."""
-        self._waking = Waking(views)
+        self._waking = Waking(plan, views)
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:

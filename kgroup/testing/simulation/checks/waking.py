@@ -1,8 +1,10 @@
 """In which time a program that was frozen learns what has happened to its membership meanwhile.
 
 It learns that from the answer to its first heartbeat, or to the SyncGroup that has to confirm that
-answer. A fault of its network or of a broker, at the time when it wakes, may delay each of them for
-a request time-out.
+answer. Before the heartbeat it may have to connect and to log in again: while it slept, brokers
+closed what was idle, and logins expired. On a slow network these round trips take seconds. A fault
+of its network or of a broker, at the time when it wakes, may delay each of them for a request
+time-out.
 """
 
 from __future__ import annotations
@@ -27,9 +29,12 @@ from kgroup.testing.simulation.faults import (
 )
 from kgroup.testing.simulation.history import FaultBegan, FaultEnded
 from kgroup.testing.simulation.logins import user_of
+from kgroup.testing.simulation.plan import Plan
 
 SLACK: Final = 1.0
-"""Seconds that a program may take for what no fault delays."""
+"""Seconds that a program may take for what no fault delays, beside its round trips."""
+_ROUND_TRIPS: Final = 7
+"""Connection, ApiVersions, SaslHandshake, SCRAM's two SaslAuthenticate, Heartbeat, SyncGroup."""
 _DELAYS_ANSWERS: Final = (
     Split,
     Stall,
@@ -45,8 +50,10 @@ _DELAYS_ANSWERS: Final = (
 class Waking:
     """Follows the faults that delay answers, for the checks of programs that wake."""
 
-    def __init__(self, views: Views) -> None:
+    def __init__(self, plan: Plan, views: Views) -> None:
         self._views = views
+        self._usual: Final = SLACK + _ROUND_TRIPS * 2 * plan.latency.most
+        """Seconds until it has learnt what happened, if no fault delays that."""
         self._delays: Final[dict[Fault, tuple[float, float]]] = {}
         """When each fault that may delay answers began and ended."""
 
@@ -63,13 +70,13 @@ class Waking:
     def _longest(self, held: HeldGeneration, thawed_at: float) -> float:
         names = (ALL, user_of(held.life[0]))
         delayed = any(
-            began < thawed_at + SLACK and ended > thawed_at
+            began < thawed_at + self._usual and ended > thawed_at
             for fault, (began, ended) in self._delays.items()
             if getattr(fault, "process", ALL) in names
         )
         if delayed:
-            return 2 * self._views.programs.settings(held).request_timeout + SLACK
-        return SLACK
+            return 2 * self._views.programs.settings(held).request_timeout + self._usual
+        return self._usual
 
     def _fault_began(self, entry: FaultBegan) -> None:
         if isinstance(entry.fault, _DELAYS_ANSWERS):

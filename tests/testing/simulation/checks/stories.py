@@ -520,9 +520,9 @@ def pair() -> Story:
     return story
 
 
-def replaced() -> Story:
+def replaced(plan: Plan = PLAN) -> Story:
     """a is a static member, and its twin has taken its instance id."""
-    story = Story()
+    story = Story(plan)
     story.instances = {"a": "one"}
     story.begin("a")
     story.rebalance({"a": [P0, P1]})

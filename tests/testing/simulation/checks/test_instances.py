@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+import attrs
 import pytest
 
 from kgroup.error_codes import ErrorCode
@@ -21,8 +22,18 @@ from kgroup.testing.simulation.history import (
     ProcessThawed,
     SimulationEnded,
 )
+from kgroup.testing.simulation.network import Latency
 from kgroup.types import Cause
-from tests.testing.simulation.checks.stories import DRAIN, P0, P1, REQUEST, SESSION, Story, replaced
+from tests.testing.simulation.checks.stories import (
+    DRAIN,
+    P0,
+    P1,
+    PLAN,
+    REQUEST,
+    SESSION,
+    Story,
+    replaced,
+)
 
 SPLIT: Final = Split(at=0.0, seconds=1.0, process="a", broker="*")
 OTHERS: Final = Split(at=0.0, seconds=1.0, process="b", broker="*")
@@ -136,6 +147,19 @@ def test_a_frozen_member_notices_when_it_thaws(thawed: bool) -> None:
         story.end("a", Cause.FENCED)
     story.record(SimulationEnded)
     assert story.broken(Instances) == []
+
+
+@pytest.mark.parametrize(("seconds", "notices"), [(3.7, True), (3.9, False)])
+def test_a_slow_network_delays_what_a_thawed_member_learns(seconds: float, notices: bool) -> None:
+    """It may have to connect and to log in again first: seven round trips of 0.4 s at most."""
+    story = replaced(attrs.evolve(PLAN, latency=Latency(0.01, 0.2)))
+    story.record(ProcessFrozen, process="a", life=1)
+    story.wait(SESSION * 3)
+    story.record(ProcessThawed, process="a", life=1)
+    story.wait(seconds)
+    story.end("a", Cause.FENCED)
+    story.record(SimulationEnded)
+    assert bool(story.broken(Instances)) is not notices
 
 
 LONG = 2 * REQUEST
