@@ -157,7 +157,11 @@ class OffsetStream(PartitionStream):
         return self.running and self._lifecycle.lease.left > 0
 
     def close(self) -> None:
-        """Release the partitions, so that another stream of this generation can read them."""
+        """Release the partitions, so that another stream of this generation can read them.
+
+        Raises:
+            UsageError: another thread calls it.
+        """
         super().close()
         self._stream_positions.close()
 

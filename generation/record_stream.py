@@ -88,8 +88,10 @@ class RecordStream(PartitionStream):
                 ``error``.
             NoOffsetError: no offset is committed, and ``auto_offset_reset`` is ``error``.
             FetchError: a partition cannot be read.
-            UsageError: another task waits for a batch of this stream.
+            UsageError: another task waits for a batch of this stream, or another thread or a forked
+                process calls it.
         """
+        self._check_thread("__anext__", waits=True)
         if self._busy:
             raise two_tasks_iterate()
         self._take_back()
@@ -268,7 +270,11 @@ class RecordStream(PartitionStream):
         return self._leased.bind(batch, self._positions.seeks[batch.partition])
 
     def close(self) -> None:
-        """Release the partitions, so that another stream of this generation can read them."""
+        """Release the partitions, so that another stream of this generation can read them.
+
+        Raises:
+            UsageError: another thread calls it.
+        """
         if self._closed:
             return
         super().close()

@@ -20,6 +20,7 @@ from kgroup.generation.position_searches import PositionSearches
 from kgroup.generation.positions import Positions
 from kgroup.generation.start_finder import StartFinder
 from kgroup.generation.states import State
+from kgroup.loop_thread import LoopThread
 from kgroup.retry_policy import OpenRecords
 from kgroup.types import TopicPartition
 from kgroup.uncopied import SEND_MESSAGES, Uncopied
@@ -76,6 +77,7 @@ class PartitionStream(Uncopied):
         self._positions = parts.positions
         self._open_streams = open_streams
         self._closed = False
+        self._loop_thread = LoopThread()
         self._held_since: dict[Hashable, float] = {}
         """Since when the program has had each batch, by what `_hold` was called with."""
         self.partitions = partitions
@@ -102,13 +104,23 @@ class PartitionStream(Uncopied):
         return seconds
 
     def close(self) -> None:
-        """Release the partitions, so that another stream of this generation can read them."""
+        """Release the partitions, so that another stream of this generation can read them.
+
+        Raises:
+            UsageError: another thread calls it.
+        """
+        # In a forked process it changes only that process's copy, and may be a part of its end.
+        if not self._loop_thread.is_here:
+            self._check_thread("close")
         self._closed = True
         self._open_streams.discard(self)
 
     def __repr__(self) -> str:
         names = ", ".join(map(str, sorted(self.partitions)))
         return f"<{type(self).__name__} of {names}{', closed' if self._closed else ''}>"
+
+    def _check_thread(self, method: str, *, waits: bool = False) -> None:
+        self._loop_thread.check(self._lifecycle.membership, f"stream.{method}", waits=waits)
 
     def _is_running(self) -> bool:
         return self._lifecycle.state is State.RUNNING and not self._closed

@@ -132,6 +132,39 @@ async def test_a_forked_process_is_refused(
         await generation.commit({P0: 0})
 
 
+@pytest.mark.parametrize("method", ["__anext__", "close", "aclose"])
+async def test_a_stream_belongs_to_the_thread_of_the_event_loop(
+    method: str, autojump_clock: MockClock
+) -> None:
+    """Another thread neither reads from it nor closes it, and its own task goes on reading."""
+    async with harness() as here, here.group() as group:
+        await here.append(2)
+        generation = await group.next()
+        stream = generation.records(max_records=1)
+        await anext(stream)
+        error = in_a_thread(getattr(stream, method))
+        assert isinstance(error, UsageError), error
+        named = "close" if method == "aclose" else method
+        assert f"stream.{named}() was called in thread 'of the program'" in str(error)
+        assert generation.streams == {stream}
+        assert [message.offset() for message in await anext(stream)] == [1]
+
+
+async def test_a_forked_process_reads_nothing(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a copy of what was fetched ahead, which its parent processes."""
+    async with harness() as here, here.group() as group:
+        await here.append(2)
+        stream = (await group.next()).records(max_records=1)
+        await anext(stream)
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            with pytest.raises(UsageError, match=r"stream\.__anext__\(\) was called in a forked"):
+                await anext(stream)
+        assert [message.offset() for message in await anext(stream)] == [1]
+
+
 @pytest.mark.parametrize("in_a_task", [False, True])
 async def test_a_forked_process_does_not_leave_the_group_of_its_parent(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, in_a_task: bool
