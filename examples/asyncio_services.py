@@ -10,9 +10,12 @@ Ctrl-C cancels all of them: the member leaves, and other members read uncommitte
 import asyncio
 import signal
 import sys
+from contextlib import suppress
 
 from kgroup import GroupConfig, TopicPartition
 from kgroup.aio import ConsumerGroup, Generation
+
+PATIENCE = 5.0  # seconds for a request of the page
 
 
 class Status:
@@ -32,11 +35,16 @@ class Status:
 
     async def show(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request for the status page."""
-        await reader.readline()
-        body = self.text()
-        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        writer.write((head + body).encode())
-        await writer.drain()
+        # Since Python 3.12 a server that ends waits for its connections, idle ones among them.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await reader.readline()
+                body = self.text()
+                head = (
+                    f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                )
+                writer.write((head + body).encode())
+                await writer.drain()
         writer.close()
 
 

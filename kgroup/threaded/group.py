@@ -43,9 +43,9 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
                     generation.start(handle, generation, partition)
 
     It runs ``kgroup.ConsumerGroup`` on a background thread, which sends the heartbeats; groups
-    without ``on_event`` share one. A handler that holds Python's interpreter lock for long, in a C
-    extension that does not release it, stops the heartbeats, and many handlers that only compute
-    delay them; a ``LoopBlocked`` event reports it.
+    in whose event loop no code of the program runs, such as ``on_event``, share one. A handler that
+    holds Python's interpreter lock for long, in a C extension that does not release it, stops the
+    heartbeats, and many handlers that only compute delay them; a ``LoopBlocked`` event reports it.
 
     Leaving the block, by its end, by ``break`` or by an exception such as ``KeyboardInterrupt``,
     lets the threads of the generation finish their current work (the drain), leaves the group, and

@@ -28,7 +28,12 @@ OWNERS: Final = {
 }
 OTHERS: Final = {"commitAsync", "onPartitionsAssigned", "onPartitionsLost", "onPartitionsRevoked"}
 """Names of the Java client."""
-ARGUMENTS: Final = {"on_assign", "on_commit", "on_lost", "on_revoke"}
+ARGUMENTS: Final = {"on_assign", "on_commit", "on_lost", "on_revoke"} | {
+    "error_cb",
+    "logger",
+    "stats_cb",
+    "throttle_cb",
+}
 """Arguments of confluent-kafka's functions, whose signatures Python does not have."""
 
 
