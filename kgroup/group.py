@@ -40,6 +40,7 @@ import trio
 
 from kgroup import arguments, functions
 from kgroup.block_syntax import AsyncBlocks
+from kgroup.client.coordinator import UserDataError
 from kgroup.client.subscription import Subscription, Topics
 from kgroup.clocks import SuspendAwareClock, WallClock
 from kgroup.config import GroupConfig, checked_topics
@@ -284,6 +285,11 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             FatalGroupError: the member cannot stay in the group: it was fenced, is not authorized,
                 the group is full, or its members have no common assignor. Every later call raises
                 it again.
+            StartupTimeoutError: no coordinator was reached within ``startup_timeout``; likewise.
+            InvalidAssignmentError, AssignorTimeoutError: the program's assignor is wrong, or too
+                slow; likewise.
+            Exception: what that assignor, or the function of ``GroupConfig.starts``, raised;
+                likewise.
             UsageError: another task already waits in `next()`, the caller is a task of one of this
                 group's generations or another thread, or the group was not entered.
 
@@ -715,6 +721,10 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                     await member.recover(runner)
         except KgroupError as error:
             self._keep_fatal(error)
+        except (
+            UserDataError
+        ) as raised:  # for `next`, as what the other functions of assignors raise
+            self._keep_fatal(raised.error)
 
     def _keep_fatal(self, error: BaseException) -> None:
         self._fatal, self._fatal_traceback = error, error.__traceback__

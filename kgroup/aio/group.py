@@ -204,6 +204,11 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
             FatalGroupError: the member cannot stay in the group: it was fenced, is not authorized,
                 the group is full, or its members have no common assignor. Every later call raises
                 it again.
+            StartupTimeoutError: no coordinator was reached within ``startup_timeout``; likewise.
+            InvalidAssignmentError, AssignorTimeoutError: the program's assignor is wrong, or too
+                slow; likewise.
+            Exception: what that assignor, or the function of ``GroupConfig.starts``, raised;
+                likewise.
             UsageError: another task already waits in `next()`, the caller is a task of one of this
                 group's generations, the group was not entered, or another event loop runs here.
 

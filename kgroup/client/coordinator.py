@@ -37,6 +37,7 @@ from kgroup.errors import (
     MemberIdRequiredError,
     ProtocolError,
 )
+from kgroup.functions import is_program_error
 from kgroup.interfaces import Assignor, Compute, DescribeResult, JoinResult
 from kgroup.types import (
     BrokerAddress,
@@ -77,6 +78,19 @@ _STABLE: Final = "Stable"
 _FIRST_WITH_EPOCH: Final = 6
 
 T = TypeVar("T")
+
+
+@final
+class UserDataError(Exception):
+    """The method ``user_data`` of an assignor raised. Programs never see this error.
+
+    Attributes:
+        error: what it raised, for the program.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @final
@@ -412,9 +426,15 @@ class CoordinatorClient:
         # stable group with other bytes would start a rebalance.
         rack = self._config.rack_id
         owns = self._cooperates and claim is not None and not claim.lost
+        try:
+            user_data = user_data_of(assignor, claim)
+        except BaseException as error:
+            if not is_program_error(error):
+                raise
+            raise UserDataError(error) from error
         return encode_subscription(
             topics=topics,
-            user_data=user_data_of(assignor, claim),
+            user_data=user_data,
             owned=claim.owned if claim is not None and owns else (),
             generation_id=claim.generation_id if claim is not None and owns else -1,
             rack_id=rack,

@@ -153,6 +153,11 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
             FatalGroupError: the member cannot stay in the group: it was fenced, is not authorized,
                 the group is full, or its members have no common assignor. Every later call raises
                 it again.
+            StartupTimeoutError: no coordinator was reached within ``startup_timeout``; likewise.
+            InvalidAssignmentError, AssignorTimeoutError: the program's assignor is wrong, or too
+                slow; likewise.
+            Exception: what that assignor, or the function of ``GroupConfig.starts``, raised;
+                likewise.
             TimeoutError: there was no generation within the timeout; the next call continues the
                 wait.
             ArgumentError: ``timeout`` is not a number of seconds.
