@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from kgroup import events
+from kgroup import bounds, events
 from kgroup.broker.broker_settings import PROPERTIES
 from kgroup.broker.groups import timers, write_faults
 from kgroup.broker.groups.coordinator_settings import GROUP_PROPERTIES, CoordinatorSettings
@@ -52,9 +52,12 @@ def configuration() -> str:
         "",
         "Every setting of `kgroup.GroupConfig`, with its default, its bounds and its reason.",
         "Durations are float seconds. A wrong value is refused when the object is made, by a",
-        "`ConfigError` that names the field, the value and what is allowed. A large int of whole",
-        "thousands, such as 30000, is taken for milliseconds and refused, unless it is whole",
-        "hours or days; 30000.0 is accepted.",
+        "`ConfigError` that names the field, the value and what is allowed.",
+        "",
+        f"An int of whole thousands from {bounds.SUSPECT} on, such as 30000, is taken for",
+        "milliseconds and refused, unless it is whole hours, up to a week, or whole days; 30000.0 is",
+        "accepted. For settings of which some minutes are much, such as `request_timeout`, that",
+        f"begins at {bounds.SUSPECT_WAIT}.",
         "",
         "| setting | default | allowed | reason |",
         "| --- | --- | --- | --- |",
