@@ -47,10 +47,7 @@ def page_with(port: int, handled: int) -> str:
 def test_it_answers_while_it_consumes(
     reader: Reader, topic: Topic, program: str, number: signal.Signals, said: list[str]
 ) -> None:
-    """The page shows partitions and handled records; a signal ends both services, and it leaves.
-
-    A connection that is idle does not hold it up.
-    """
+    """The page shows partitions and handled records; a signal ends both services, and it leaves."""
     group_id = f"{topic.name}-services"
     (port,) = free_ports(1)
     topic.produce(50)
@@ -61,12 +58,25 @@ def test_it_answers_while_it_consumes(
         topic.produce(10)
         page_with(port, 240)
         topic.wait_until_committed(group_id)
-        with socket.create_connection(("127.0.0.1", port)):  # sends no request
-            worker.send(number)
-            assert worker.ended() == 0
+        worker.send(number)
+        assert worker.ended() == 0
         assert worker.lines == said
         assert worker.errors == ""
     assert topic.members(group_id) == []
+
+
+@both
+def test_an_idle_connection_does_not_hold_up_the_end(
+    reader: Reader, topic: Topic, program: str
+) -> None:
+    """A client of the page that connects and sends nothing ends with the program."""
+    (port,) = free_ports(1)
+    topic.produce(10)
+    with Worker(reader, program, topic.bootstrap_servers, topic.name, str(port)) as worker:
+        page_with(port, 10 * len(topic.partitions))
+        with socket.create_connection(("127.0.0.1", port)):
+            worker.send(signal.SIGTERM)
+            assert worker.ended() == 0  # Python 3.11 reports asyncio's cancelled callback
 
 
 @both
