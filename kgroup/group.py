@@ -721,9 +721,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                     await member.recover(runner)
         except KgroupError as error:
             self._keep_fatal(error)
-        except (
-            UserDataError
-        ) as raised:  # for `next`, as what the other functions of assignors raise
+        except UserDataError as raised:
             self._keep_fatal(raised.error)
 
     def _keep_fatal(self, error: BaseException) -> None:
