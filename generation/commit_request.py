@@ -11,7 +11,9 @@ partition has one of these outcomes:
   to a later attempt. So the caller gets `CommitUnknownError`, unless a later attempt succeeds.
 
 A partition whose code is transient (the coordinator is loading, or has moved) stays open, and the
-next attempt sends only the open ones. A code that is mostly transient is so for a limited time.
+next attempt sends only the open ones. A code that is mostly transient is so for a limited time. It
+concerns its topic, not the coordinator: where nothing else is open, `CommitRequest.advance` returns
+before the wait, so that commits of other topics need not wait too.
 ``commits`` decides what is sent, and when. Several callers may share one request;
 `CommitRequest.outcome` gives each caller the error for its own offsets.
 
@@ -22,12 +24,11 @@ writes into it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 from typing import Final, final
 
 import trio
 
-from kgroup.client.backoff import Backoff
 from kgroup.client.broker_errors import advice, broker_error
 from kgroup.client.error_policy import Action, Reaction, Request, reaction_to, reaction_to_code
 from kgroup.client.retry import find_coordinator, must_wait
@@ -61,7 +62,8 @@ class CommitRequest:
     """One OffsetCommit that is being sent.
 
     INVARIANT: a partition is open until its outcome is known. `run` stops with open partitions only
-    if a failure concerns all of them, or if the scope around it is cancelled.
+    if a failure concerns all of them, or if the scope around it is cancelled. `advance` also stops
+    where these wait for their topics.
 
     Args:
         member: the parts of the member that outlive this generation.
@@ -99,6 +101,10 @@ class CommitRequest:
         self._limited: dict[TopicPartition, float] = {}
         """When, by trio's clock, each partition first got a code that is not retried for ever."""
         self._failure: Exception | None = None
+        self._failures = 0
+        self._backoff = member.new_backoff()
+        self._next: Reaction | None = None
+        """What to do before the next attempt, after one that has left something open."""
         self._began = member.clock.now()
         self.applied: dict[TopicPartition, OffsetAndMetadata] = {}
         self.unanswered = False
@@ -106,19 +112,42 @@ class CommitRequest:
 
     async def run(self) -> None:
         """Send until nothing is open, or nothing can be done for what is."""
-        backoff = self._member.new_backoff()
-        failures = 0
+        while await self.advance():
+            await self.recover()
+
+    async def advance(self) -> bool:
+        """Send until nothing is open, or nothing can be done for what is, or it needs its topics.
+
+        Returns:
+            whether all that is open waits until the coordinator knows its topics; then `recover`
+            has to be called before this is called again.
+        """
         while self._open and self._failure is None:
-            reaction = await self._send_once()
-            if reaction is None:
+            # The end of the generation cancels the wait, and what would be sent after it.
+            with self._lifecycle.until_ended():
+                await self._lifecycle.wait_to_commit()
+            self._next = await self._send_once()
+            if self._next is None:
                 continue
-            failures += 1
-            if self._lifecycle.final_end is None:
-                # Cancelled once the generation is over: then nothing is sent again.
-                with self._lifecycle.until_ended():
-                    await self._recover(reaction, failures, backoff)
-            if self._lifecycle.final_end is not None:
-                self.cut_off(self._lifecycle.final_end)
+            self._failures += 1
+            if self._next.retry_for < math.inf:
+                return True
+            await self.recover()
+        return False
+
+    async def recover(self) -> None:
+        """Do what the last answer requires before the next attempt; give up if all is over."""
+        if self._next is not None and self._lifecycle.final_end is None:
+            # Cancelled once the generation is over: then nothing is sent again.
+            with self._lifecycle.until_ended():
+                await self._recover(self._next)
+        if self._lifecycle.final_end is not None:
+            self.cut_off(self._lifecycle.final_end)
+
+    @property
+    def left(self) -> KeysView[TopicPartition]:
+        """The partitions whose outcome is not known yet."""
+        return self._open.keys()
 
     def cut_off(self, end: End) -> None:
         """The generation is over: give up what is still open."""
@@ -196,18 +225,19 @@ class CommitRequest:
         self.unanswered = True
         self._late.unanswered(self._open)
 
-    async def _recover(self, reaction: Reaction, failures: int, backoff: Backoff) -> None:
-        """Wait and find the coordinator as the reaction says; then wait for a valid lease."""
+    async def _recover(self, reaction: Reaction) -> None:
+        """Wait and find the coordinator as the reaction says."""
         member = self._member
-        if must_wait(reaction, failures):
-            await self._pause(reaction, backoff.next())
+        if must_wait(reaction, self._failures):
+            await self._pause(reaction, self._backoff.next())
         if reaction.find:
             try:
-                await find_coordinator(member.coordinator.find, backoff, member.emitter.failed)
+                await find_coordinator(
+                    member.coordinator.find, self._backoff, member.emitter.failed
+                )
             except (BrokerError, TransportError) as error:
                 self.unreached = True
                 self._give_up(error)
-        await self._lifecycle.wait_to_commit()
 
     async def _pause(self, reaction: Reaction, seconds: float) -> None:
         """Wait, but not past the end of a limited time to retry."""
@@ -269,7 +299,9 @@ class CommitRequest:
                 return None
             if reaction.action is Action.RETRY and self._may_retry(name, reaction):
                 self._retried[name] = error
-                following = reaction
+                # What concerns the coordinator decides for what concerns a topic only.
+                if following is None or following.retry_for < math.inf:
+                    following = reaction
                 self._member.emitter.failed(Request.COMMIT, error, reaction)
             else:
                 self._refused[name] = error

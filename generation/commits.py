@@ -4,6 +4,12 @@ Each caller has its own outcome, for its own partitions. INVARIANTS: a commit ca
 generation that it was called on, and never those of another one. Past the lease nothing is sent:
 commits wait for a heartbeat to confirm the membership, and fail if none does in time.
 
+A coordinator may not know a topic yet, or no more: only a wait shows which. A commit that waits for
+that is *postponed*. It waits outside of its turn, so that commits of other topics go out meanwhile,
+and takes a turn for each attempt. Commits that name one of its partitions wait for its outcome, as
+they must not be overtaken by it; so do those that name a partition of one that waits. In a drain,
+which is short, it keeps its turn.
+
 Cancellation. INVARIANT: from the moment at which a request includes a caller's offsets, that caller
 is shielded until the outcome is known, or until the deadline. Before that, a cancelled caller takes
 its offsets back and nothing of them is sent.
@@ -20,7 +26,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from types import MappingProxyType
@@ -55,6 +61,7 @@ from kgroup.generation.late_commits import LateCommits, PendingCommits
 from kgroup.generation.lifecycle import Lifecycle
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.positions import Positions
+from kgroup.notifier import Notifier
 from kgroup.permissions import to_grant
 from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartition
 from kgroup.worker_thread import unlimited_threads
@@ -75,11 +82,21 @@ for this part of the drain at most."""
 @final
 @attrs.define(eq=False)
 class _Entry:
-    """One caller's commit."""
+    """One caller's commit.
+
+    Attributes:
+        offsets: what it commits.
+        moves: `Positions.moves` when it was called.
+        taken: whether a request includes it, so that it may have been sent.
+        postponed: whether its request is postponed, and it has no outcome yet.
+        done: is set when the outcome is known.
+        error: the outcome; None if all was committed.
+    """
 
     offsets: CommitOffsets
     moves: Mapping[TopicPartition, int]
     taken: bool = False
+    postponed: bool = False
     done: trio.Event = attrs.field(factory=trio.Event)
     error: Exception | None = None
 
@@ -110,6 +127,8 @@ class Committer:
         self._membership = lifecycle.membership
         self._positions = positions
         self._waiting: list[_Entry] = []
+        self._postponed: list[CommitRequest] = []
+        self._postponed_over = Notifier()
         self._turn = trio.StrictFIFOLock()
         self._limiter = unlimited_threads()
         self._backoff = member.new_backoff()
@@ -135,9 +154,14 @@ class Committer:
         self._waiting.append(entry)
         with self._counted(offsets):
             try:
-                async with self._turn:
-                    if not entry.done.is_set():
-                        await self._send_waiting()
+                while not entry.taken:
+                    async with self._turn:
+                        if not entry.taken:
+                            await self._send_waiting()
+                    if not entry.taken:
+                        await self._postponed_over.wait()
+                if not entry.done.is_set():
+                    await entry.done.wait()
             except trio.Cancelled:
                 if not entry.taken:
                     self._waiting.remove(entry)
@@ -254,25 +278,47 @@ class Committer:
             entry.error = unknown_error(self._membership, entry.offsets, end)
 
     async def _send_waiting(self) -> None:
-        """Send all that waits, as one request. Raises Cancelled only before it takes any."""
+        """Send what may be sent, as one request. Raises Cancelled only before it takes any."""
         if trio.current_time() < self._not_before:
             await self._pause()
         refusal = await self._refusal_now()
-        entries, self._waiting = self._waiting, []
-        for entry in entries:
-            entry.taken = True
-        try:
+        entries = self._take()
+        if not entries:
+            return
+        with self._ending_all(entries):
             if refusal is not None:
                 self._refuse(entries, refusal)
             else:
                 await self._send(entries)
+
+    def _take(self) -> list[_Entry]:
+        """Take the commits that wait, except those behind one that is postponed or stays."""
+        behind = {name for request in self._postponed for name in request.left}
+        taken, left = [], []
+        for entry in self._waiting:
+            if behind.isdisjoint(entry.offsets):
+                entry.taken = True
+                taken.append(entry)
+            else:
+                behind.update(entry.offsets)
+                left.append(entry)
+        self._waiting = left
+        return taken
+
+    @contextmanager
+    def _ending_all(self, entries: Iterable[_Entry]) -> Iterator[None]:
+        """All of these have an outcome after the block, or are postponed."""
+        try:
+            yield
         # If anything goes wrong here, no caller may count its commit as acknowledged.
         except Exception as error:  # noqa: BLE001
             for entry in entries:
                 entry.error = entry.error or error
+                entry.postponed = False
         finally:
             for entry in entries:
-                entry.done.set()
+                if not entry.postponed:
+                    entry.done.set()
 
     async def _pause(self) -> None:
         """Wait until the next request may be sent; once the generation ends, only for a moment."""
@@ -300,9 +346,13 @@ class Committer:
         request = CommitRequest(
             self._member, self._lifecycle, self._positions, self.late, merged, moves
         )
+        postponed = False
         try:
             with self._lifecycle.commit_scope():
-                await request.run()
+                while not postponed and await request.advance():
+                    postponed = self._lifecycle.start_service(self._send_later, request, entries)
+                    if not postponed:
+                        await request.recover()
         finally:
             self.watch_late_commits()
         if request.reached:
@@ -310,6 +360,39 @@ class Committer:
             self._not_before = -math.inf
         elif request.unreached:
             self._not_before = trio.current_time() + self._backoff.next()
+        if postponed:
+            self._postponed.append(request)
+            for entry in entries:
+                is_open = not request.left.isdisjoint(entry.offsets)
+                entry.postponed = is_open and entry.error is None
+        self._conclude(request, [entry for entry in entries if not entry.postponed])
+
+    async def _send_later(self, request: CommitRequest, entries: Iterable[_Entry]) -> None:
+        """Send a postponed request until its outcome is known."""
+        postponed = [entry for entry in entries if entry.postponed]
+        for entry in postponed:
+            entry.postponed = False
+        try:
+            with self._ending_all(postponed):
+                try:
+                    with self._lifecycle.commit_scope():
+                        await self._attempt_later(request)
+                finally:
+                    self.watch_late_commits()
+                self._conclude(request, postponed)
+        finally:
+            self._postponed.remove(request)
+            self._postponed_over.notify()
+
+    async def _attempt_later(self, request: CommitRequest) -> None:
+        while True:
+            await request.recover()
+            async with self._turn:
+                if not await request.advance():
+                    return
+
+    def _conclude(self, request: CommitRequest, entries: Iterable[_Entry]) -> None:
+        """Give each of these its outcome; what is still open gets none any more."""
         if (end := self._lifecycle.end_if_commits_are_over()) is not None:
             request.cut_off(end)
         for entry in entries:

@@ -295,7 +295,7 @@ REACTIONS: Final[Mapping[Request, Mapping[ErrorCode | TransportFailure, Reaction
         ErrorCode.INVALID_GROUP_ID: _IMPOSSIBLE,
         ErrorCode.UNSUPPORTED_VERSION: _IMPOSSIBLE,
         # A coordinator that has just started may not know the topic, or the new partition, yet.
-        # Kafka's client retries for longer (KAFKA-6829), but here other partitions' commits wait.
+        # Kafka's client retries for longer (KAFKA-6829), which a deleted topic would wait for.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction(
             Action.RETRY, wait=Wait.YES, retry_for=UNKNOWN_FOR
         ),
