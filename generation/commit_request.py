@@ -187,17 +187,21 @@ class CommitRequest:
 
         def sending() -> None:
             nonlocal sent
-            if sent:  # the connection was found closed, and the request is sent once more
-                self._got_no_answer()
             sent = True
-            await_answer()
+            until_ended.shield()
 
+        def lost() -> None:
+            self._got_no_answer()
+            until_ended.unshield()
+
+        coordinator = self._member.coordinator
         codes: Mapping[TopicPartition, int] | None = None
         try:
             # Until it is sent, the end of the generation cancels it: it could only be refused, and
-            # a coordinator that does not answer would keep the member from joining again.
-            with may_end_early(self._lifecycle.until_ended()) as await_answer:
-                codes = await self._member.coordinator.commit(self._membership, self._open, sending)
+            # a coordinator that does not answer would keep the member from joining again. So it
+            # does while another connection is opened, since the first attempt gets no answer.
+            with may_end_early(self._lifecycle.until_ended()) as until_ended:
+                codes = await coordinator.commit(self._membership, self._open, sending, lost)
         except trio.Cancelled:
             if sent:
                 self._got_no_answer()

@@ -122,6 +122,20 @@ class Finished(Generic[T]):
 
 
 @final
+@attrs.frozen
+class UntilEnded:
+    """What the user of a scope of `Lifecycle.until_ended` may change.
+
+    Attributes:
+        shield: is called so that the end does not cancel the scope.
+        unshield: is called so that it does so again, at once if it has come meanwhile.
+    """
+
+    shield: Callable[[], None]
+    unshield: Callable[[], None]
+
+
+@final
 @attrs.define(eq=False)
 class _Inner(Generic[T]):
     """One run of `Lifecycle.run_within`."""
@@ -484,19 +498,23 @@ class Lifecycle:
 
     @contextmanager
     @trio.lowlevel.enable_ki_protection
-    def until_ended(self) -> Iterator[Callable[[], None]]:
-        """A scope that is cancelled when the generation's tasks are.
-
-        It yields a function after whose call the end cancels the scope no more.
-        """
+    def until_ended(self) -> Iterator[UntilEnded]:
+        """A scope that is cancelled when the generation's tasks are, unless it is shielded."""
         with trio.CancelScope() as scope:
-            self._until_ended.add(scope)
-            if self.state is State.ENDED:
-                scope.cancel()
+            until_ended = UntilEnded(
+                shield=partial(self._until_ended.discard, scope),
+                unshield=partial(self._cancel_when_ended, scope),
+            )
+            until_ended.unshield()
             try:
-                yield partial(self._until_ended.discard, scope)
+                yield until_ended
             finally:
-                self._until_ended.discard(scope)
+                until_ended.shield()
+
+    def _cancel_when_ended(self, scope: trio.CancelScope) -> None:
+        self._until_ended.add(scope)
+        if self.state is State.ENDED:
+            scope.cancel()
 
     @contextmanager
     @trio.lowlevel.enable_ki_protection

@@ -463,6 +463,7 @@ class Coordinator(Protocol):
         membership: Membership,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         on_sent: Callable[[], None],
+        on_lost: Callable[[], None],
     ) -> Mapping[TopicPartition, int]:
         """OffsetCommit; returns each partition's error code, which is 0 if it was committed.
 
@@ -471,6 +472,8 @@ class Coordinator(Protocol):
             offsets: the offsets to commit.
             on_sent: called when bytes of the request are passed to the network; from then on the
                 broker may apply it.
+            on_lost: called after that if the connection was found closed, so that no response can
+                come; then the request is sent once more, on another connection.
         """
         ...
 

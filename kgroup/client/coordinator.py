@@ -291,6 +291,7 @@ class CoordinatorClient:
         membership: Membership,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         on_sent: Callable[[], None],
+        on_lost: Callable[[], None],
     ) -> Mapping[TopicPartition, int]:
         """See `Coordinator.commit`."""
         # The generation's own ids; since KIP-848 the schema has another name for the generation id.
@@ -322,6 +323,7 @@ class CoordinatorClient:
             timeout=self._config.request_timeout,
             max_version=None if retention is None else _LAST_WITH_RETENTION,
             on_sent=on_sent,
+            on_lost=on_lost,
         )
 
     async def fetch_offsets(
@@ -389,6 +391,7 @@ class CoordinatorClient:
         timeout: float,  # noqa: ASYNC109 # its error is another than the caller's cancellation
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
+        on_lost: Callable[[], None] | None = None,
         long: Callable[[Any], bool] | None = None,
     ) -> T:
         if connection is None:
@@ -404,6 +407,7 @@ class CoordinatorClient:
             timeout=timeout,
             max_version=max_version,
             on_sent=on_sent,
+            on_lost=on_lost,
             long=long,
         )
 

@@ -89,13 +89,15 @@ class BrokerConnection:
         timeout: float,  # noqa: ASYNC109 # the error says whether the request was sent
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
+        on_lost: Callable[[], None] | None = None,
         login_again: bool = True,
     ) -> Any:
         """Send a request and wait for its response, as `Connection.request` does.
 
         `timeout` includes opening the connection, which may not take longer than ``open_timeout``.
-        `on_sent` is called again if the request is sent again because the connection was found
-        closed. `login_again` is as for `Connection.open`.
+        If the request was sent, and the connection was found closed, it is sent again on another
+        one: `on_lost` is called before that is opened, because no response to the first attempt can
+        come any more, and `on_sent` again. `login_again` is as for `Connection.open`.
 
         Raises:
             TransportError: as `Connection.request` and `Connection.open`.
@@ -116,6 +118,8 @@ class BrokerConnection:
             if error.sent and (error.answer_begun or not reused):
                 raise
             in_doubt = error.failure if error.sent else None
+            if error.sent and on_lost is not None:
+                on_lost()
         try:
             connection, _ = await self._usable(api, deadline, login_again=login_again)
             return await request(connection, timeout=_until(deadline))
@@ -139,6 +143,7 @@ class BrokerConnection:
         timeout: float,  # noqa: ASYNC109 # as in `request`
         max_version: int | None = None,
         on_sent: Callable[[], None] | None = None,
+        on_lost: Callable[[], None] | None = None,
         login_again: bool = True,
         long: Callable[[Any], bool] | None = None,
     ) -> T:
@@ -151,6 +156,7 @@ class BrokerConnection:
             timeout: as in `request`.
             max_version: as in `request`.
             on_sent: as in `request`.
+            on_lost: as in `request`.
             login_again: as in `request`.
             long: whether the conversion of this response takes long, so that `compute` does it.
 
@@ -167,6 +173,7 @@ class BrokerConnection:
             timeout=timeout,
             max_version=max_version,
             on_sent=on_sent,
+            on_lost=on_lost,
             login_again=login_again,
         )
         try:

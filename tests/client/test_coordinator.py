@@ -167,10 +167,14 @@ async def test_a_broker_without_a_version_that_carries_a_retention(
     async with coordinator(nursery, offset_retention=60.0) as (here, node, _):
         node.ranges["offset_commit"] = (5, 9)
         with pytest.raises(UnsupportedVersionError, match=r"OffsetCommit v2 to v4; .* v5 to v9"):
-            await here.commit(MEMBERSHIP, {T0: OffsetAndMetadata(1)}, lambda: None)
+            await here.commit(MEMBERSHIP, {T0: OffsetAndMetadata(1)}, do_nothing, do_nothing)
 
 
 # Responses that no correct coordinator sends.
+
+
+def do_nothing() -> None:
+    """A callback of a commit that nothing waits for."""
 
 
 @asynccontextmanager
@@ -383,10 +387,13 @@ async def test_a_commit_response_without_a_partition_is_an_error(
         node.answers["offset_commit"] = committed(*partitions)
         offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}
         with pytest.raises(ProtocolError, match=r"to OffsetCommit v9 (leaves|names)") as caught:
-            await here.commit(MEMBERSHIP, offsets, lambda: sent.append(1))
+            await here.commit(MEMBERSHIP, offsets, lambda: sent.append(1), do_nothing)
         assert caught.value.sent
         node.answers["offset_commit"] = committed(0, 1, code=22)
-        assert await here.commit(MEMBERSHIP, offsets, lambda: sent.append(1)) == {T0: 22, T1: 22}
+        assert await here.commit(MEMBERSHIP, offsets, lambda: sent.append(1), do_nothing) == {
+            T0: 22,
+            T1: 22,
+        }
     assert sent == [1, 1]
 
 
@@ -590,7 +597,7 @@ async def test_two_lookups_at_once_leave_no_connection_behind(
 
     async def commit() -> None:
         await here.find()
-        await here.commit(MEMBERSHIP, {T0: OffsetAndMetadata(1)}, lambda: None)
+        await here.commit(MEMBERSHIP, {T0: OffsetAndMetadata(1)}, do_nothing, do_nothing)
 
     async with trio.open_nursery() as at_once:
         at_once.start_soon(beat)

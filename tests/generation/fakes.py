@@ -73,6 +73,10 @@ class FakeCoordinator:
         self.replies: list[Reply] = []
         self.openings: list[Play] = []
         """What commits wait for before they are sent, such as a connection."""
+        self.reopenings: list[Play] = []
+        """What commits that were sent wait for before they are sent again, their connections having
+        been found closed."""
+        self.sent_again = 0
         self.beats: list[float | Exception | Play] = []
         self.beaten: list[float] = []
         self.finds: list[Exception | Play] = []
@@ -86,7 +90,11 @@ class FakeCoordinator:
         self.fetched: list[tuple[TopicPartition, ...]] = []
 
     async def commit(
-        self, membership: Membership, offsets: Offsets, on_sent: Callable[[], None]
+        self,
+        membership: Membership,
+        offsets: Offsets,
+        on_sent: Callable[[], None],
+        on_lost: Callable[[], None],
     ) -> Mapping[TopicPartition, int]:
         """See ``Coordinator``."""
         await trio.lowlevel.checkpoint()
@@ -96,6 +104,11 @@ class FakeCoordinator:
         reply = self.replies.pop(0) if self.replies else APPLIED
         if not isinstance(reply, Exception) or getattr(reply, "sent", False):
             on_sent()
+        if self.reopenings:
+            on_lost()
+            await self.reopenings.pop(0)()
+            on_sent()
+            self.sent_again += 1
         if isinstance(reply, Exception):
             raise reply
         if not isinstance(reply, Mapping):

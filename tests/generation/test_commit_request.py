@@ -371,6 +371,43 @@ async def test_an_unauthorized_find_coordinator(
         assert isinstance(error, AuthorizationError)
 
 
+@pytest.mark.parametrize("ends_after", [0.0, 1.0])
+async def test_a_loss_does_not_wait_for_the_second_attempt_on_another_connection(
+    autojump_clock: MockClock, ends_after: float
+) -> None:
+    """No answer to the first can come, and nothing is sent once the generation has ended."""
+    fake = FakeGeneration()
+    fake.coordinator.reopenings = [partial(trio.sleep, 5)]
+    made = attempt(fake, at(p0=1))
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await trio.sleep(ends_after)
+        fake.lifecycle.end(End(Cause.MEMBERSHIP_LOST))
+    assert trio.current_time() == began + ends_after
+    assert fake.coordinator.sent_again == 0
+    error = made.outcome(at(p0=1))
+    wanted = CommitUnknownError if ends_after else StaleGenerationError
+    assert isinstance(error, wanted)
+    assert made.unanswered == (ends_after > 0)
+
+
+async def test_the_second_attempt_on_another_connection_is_awaited(
+    autojump_clock: MockClock,
+) -> None:
+    """Once it was sent, the end of the generation does not cancel it."""
+    fake = FakeGeneration()
+    fake.coordinator.reopenings = [partial(trio.sleep, 1)]
+    fake.coordinator.replies = [partial(trio.sleep, 2)]
+    made = attempt(fake, at(p0=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(made.run)
+        await trio.sleep(2)
+        fake.lifecycle.end(End(Cause.MEMBERSHIP_LOST))
+    assert made.outcome(at(p0=1)) is None
+    assert fake.committed == [{P0: 1}]
+
+
 async def test_a_topic_that_the_coordinator_does_not_know_yet_is_committed_when_it_does(
     autojump_clock: MockClock,
 ) -> None:

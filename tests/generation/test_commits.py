@@ -519,7 +519,8 @@ class Calls:
         self._sending = False
         self.fake.coordinator.commit = self._answer  # type: ignore[assignment, method-assign]
 
-    async def _answer(self, _: object, offsets: Any, on_sent: Any) -> Any:
+    async def _answer(self, _: object, offsets: Any, on_sent: Any, on_lost: object) -> Any:
+        del on_lost
         assert not self._sending  # one request at a time
         self._sending = True
         on_sent()

@@ -158,7 +158,9 @@ CALLS: Final[Mapping[str, Call]] = {
     "sync_group": lambda _, at: at.sync(MEMBERSHIP, {}),
     "heartbeat": lambda _, at: at.heartbeat(MEMBERSHIP),
     "leave_group": lambda _, at: at.leave("m-1", None, "why"),
-    "offset_commit": lambda _, at: at.commit(MEMBERSHIP, {T0: OffsetAndMetadata(5)}, lambda: None),
+    "offset_commit": lambda _, at: at.commit(
+        MEMBERSHIP, {T0: OffsetAndMetadata(5)}, lambda: None, lambda: None
+    ),
     "offset_fetch": lambda _, at: at.fetch_offsets(MEMBERSHIP, [T0]),
     "list_offsets": lambda cluster, _: cluster.list_offsets([T0], LATEST),
     "offset_for_leader_epoch": lambda cluster, _: epoch_ends(cluster),

@@ -114,14 +114,18 @@ async def test_a_connection_closed_while_idle_is_replaced(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """If a used connection ends before a byte of the response, the request is sent once more."""
-    sent: list[float] = []
+    steps: list[tuple[str, int]] = []
     broker = ScriptedBroker(nursery, one_beat, Peer.heartbeats)
     connection = connection_to(broker)
     await beat(connection)
     await trio.testing.wait_all_tasks_blocked()
-    await beat(connection, on_sent=lambda: sent.append(trio.current_time()))
-    assert broker.opened == 2
-    assert len(sent) == 2  # once into the closed connection, once for real
+    await beat(
+        connection,
+        on_sent=lambda: steps.append(("sent", broker.opened)),
+        on_lost=lambda: steps.append(("lost", broker.opened)),
+    )
+    # Into the closed connection; before another one is opened; for real.
+    assert steps == [("sent", 1), ("lost", 1), ("sent", 2)]
 
 
 async def test_it_is_replaced_only_once(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
