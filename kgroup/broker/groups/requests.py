@@ -143,12 +143,13 @@ class TxnOffsetCommit:
     """TxnOffsetCommit v0 to v5; generation, member and instance exist from v3 on (KIP-447).
 
     The server has checked the transaction itself: the producer's epoch, and that the group was
-    added to it.
+    added to it. Only observers read the epoch here.
     """
 
     group_id: str
     version: int
     producer_id: int
+    producer_epoch: int = -1
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None

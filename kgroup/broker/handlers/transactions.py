@@ -178,6 +178,7 @@ async def txn_offset_commit(context: RequestContext) -> ResponseFields:
             group_id=request.group_id,
             version=context.version,
             producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
             generation_id=getattr(request, "generation_id", -1),
             member_id=getattr(request, "member_id", ""),
             group_instance_id=getattr(request, "group_instance_id", None),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kgroup.broker.groups.requests import OffsetCommit
+from kgroup.broker.groups.requests import OffsetCommit, TxnOffsetCommit
 from kgroup.broker.groups.responses import OffsetsCommitted
 from kgroup.error_codes import ErrorCode
 from kgroup.events import Assigned, Event
@@ -27,10 +27,13 @@ def touched(entry: HistoryEntry) -> Touched:
     return {} if of is None else of(entry)
 
 
-def applied(entry: history.RequestHandled) -> Mapping[TopicPartition, int]:
-    """The offsets of a commit that a coordinator has applied."""
+def accepted(entry: history.RequestHandled) -> Mapping[TopicPartition, int]:
+    """The offsets of a commit that a coordinator has applied, or added to a transaction."""
     request, response = entry.request, entry.response
-    if not isinstance(request, OffsetCommit) or not isinstance(response, OffsetsCommitted):
+    if not (
+        isinstance(request, OffsetCommit | TxnOffsetCommit)
+        and isinstance(response, OffsetsCommitted)
+    ):
         return {}
     good = {
         (one.topic, one.partition) for one in response.partitions if one.error is ErrorCode.NONE
@@ -67,6 +70,6 @@ _OF: Final[Mapping[type[HistoryEntry], Callable[[Any], Touched]]] = {
     history.Processed: lambda one: {one.partition: range(one.offset, one.offset + 1)},
     history.SeekCalled: lambda one: _at(one.partition, one.offset),
     history.RecordsSkipped: lambda one: _at(one.partition, one.offset),
-    history.RequestHandled: lambda one: _positions(applied(one)),
+    history.RequestHandled: lambda one: _positions(accepted(one)),
     history.EventReported: lambda one: _of_event(one.event),
 }

@@ -13,6 +13,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from kgroup.broker.groups.requests import TxnOffsetCommit
 from kgroup.error_codes import ErrorCode
 from kgroup.events import (
     Assigned,
@@ -29,7 +30,7 @@ from kgroup.events import (
 from kgroup.testing.simulation import history
 from kgroup.testing.simulation.faults import LastingFault
 from kgroup.testing.simulation.history import HistoryEntry
-from kgroup.testing.simulation.touched import Touched, applied, touched
+from kgroup.testing.simulation.touched import Touched, accepted, touched
 from kgroup.types import TopicPartition
 
 COORDINATOR: Final = ""
@@ -215,7 +216,7 @@ def _skipped(_: TraceFormatter, entry: history.RecordsSkipped) -> TraceEntry:
 def _request_handled(_: TraceFormatter, entry: history.RequestHandled) -> TraceEntry | None:
     errors = _errors(entry.response)
     if not errors:
-        return _commit_applied(entry)
+        return _commit_accepted(entry)
     return TraceEntry(
         at=entry.at,
         lane=COORDINATOR,
@@ -227,18 +228,18 @@ def _request_handled(_: TraceFormatter, entry: history.RequestHandled) -> TraceE
     )
 
 
-def _commit_applied(entry: history.RequestHandled) -> TraceEntry | None:
-    """A commit where it takes effect: its member may never learn of that."""
-    if not (offsets := applied(entry)):
+def _commit_accepted(entry: history.RequestHandled) -> TraceEntry | None:
+    """A commit where it is accepted: its member may never learn of that."""
+    if not (offsets := accepted(entry)):
         return None
+    whose = f"a commit of {entry.process or 'an unknown client'}"
+    transactional = isinstance(entry.request, TxnOffsetCommit)
+    what = f"adds {whose} to a transaction" if transactional else f"applies {whose}"
     return TraceEntry(
         at=entry.at,
         lane=COORDINATOR,
         label="commit",
-        words=(
-            f"b{entry.node_id} applies a commit of {entry.process or 'an unknown client'}:"
-            f" {_offsets(offsets)}"
-        ),
+        words=f"b{entry.node_id} {what}: {_offsets(offsets)}",
         minor=True,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kgroup.broker.groups.requests import Heartbeat, OffsetCommit, OffsetToCommit
+from kgroup.broker.groups.requests import Heartbeat, OffsetCommit, OffsetToCommit, TxnOffsetCommit
 from kgroup.broker.groups.responses import (
     HeartbeatCompleted,
     OffsetsCommitted,
@@ -171,17 +171,21 @@ def handed_out(at: float, partition: TopicPartition, first: int, upto: int) -> H
     )
 
 
-def applied(at: float, partition: TopicPartition, offset: int) -> HistoryEntry:
-    """A coordinator applies a commit of m1."""
-    request = OffsetCommit(
-        group_id="group",
-        version=9,
-        member_id="m1-1",
-        generation_id=1,
-        offsets=(
+def applied(
+    at: float, partition: TopicPartition, offset: int, producer_id: int | None = None
+) -> HistoryEntry:
+    """A coordinator applies a commit of m1, or adds it to the transaction of a producer."""
+    fields: dict[str, Any] = {
+        "group_id": "group",
+        "member_id": "m1-1",
+        "generation_id": 1,
+        "offsets": (
             OffsetToCommit(topic=partition.topic, partition=partition.partition, offset=offset),
         ),
-    )
+    }
+    request: OffsetCommit | TxnOffsetCommit = OffsetCommit(version=9, **fields)
+    if producer_id is not None:
+        request = TxnOffsetCommit(version=3, producer_id=producer_id, **fields)
     result = PartitionResult(
         topic=partition.topic, partition=partition.partition, error=ErrorCode.NONE
     )
@@ -190,7 +194,7 @@ def applied(at: float, partition: TopicPartition, offset: int) -> HistoryEntry:
         at=at,
         node_id=1,
         incarnation=1,
-        api="offset_commit",
+        api="offset_commit" if producer_id is None else "txn_offset_commit",
         ticket=0,
         process="m1",
         request=request,
@@ -225,6 +229,7 @@ def test_what_led_to_the_violation_in_its_partition_is_shown() -> None:
         history.Processed(at=2.0, partition=P0, offset=5, **WHO),
         history.SeekCalled(at=3.0, group_id="group", epoch=1, partition=P0, offset=7, **WHO),
         applied(4.0, P0, 7),
+        applied(4.5, P0, 8, producer_id=7),
         handed_out(5.0, P1, 5, 9),
         history.SeekCalled(at=6.0, group_id="group", epoch=1, partition=P1, offset=7, **WHO),
     )
@@ -233,6 +238,7 @@ def test_what_led_to_the_violation_in_its_partition_is_shown() -> None:
     assert "is handed orders-0 5 to 8" in picture
     line_with(picture, "seek    m1 seeks orders-0 to 7")
     line_with(picture, "b1 applies a commit of m1: orders-0 at 7")
+    line_with(picture, "b1 adds a commit of m1 to a transaction: orders-0 at 8")
     assert "outline so far with what led to it in its partition" in picture
     # Of the work in between, only what is near to the violation is shown.
     assert "is handed orders-0 110 to 112" not in picture

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
-from kgroup.broker.groups.requests import OffsetCommit
+from kgroup.broker.groups.requests import OffsetCommit, TxnOffsetCommit
 from kgroup.testing.simulation.checks.base import Check, EntryHandler
 from kgroup.testing.simulation.checks.groups import COMPLETING, EMPTY, GroupView
 from kgroup.testing.simulation.checks.views import Kind
 from kgroup.testing.simulation.history import RequestHandled
+
+_COMMITS: Final = ("offset_commit", "txn_offset_commit")
+_NONE: Final = (-1, "", None)
+"""Generation, member and instance of a commit that names none."""
 
 
 @final
@@ -19,21 +23,22 @@ class AcceptedCommits(Check):
     number: ClassVar[int] = 4
     invariant: ClassVar[str] = (
         "A coordinator accepts commits only from current members in the current generation, and "
-        "none while the group awaits its assignment."
+        "none while the group awaits its assignment. Offsets for a transaction are accepted then "
+        "too, and from producers that name no member, but only under the producer's latest epoch."
     )
 
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
-        return {"offset_commit": self._committed}
+        return dict.fromkeys(_COMMITS, self._committed)
 
     def _committed(self, entry: RequestHandled) -> None:
         if not self.views.groups.commit.accepted:
             return
         request = entry.request
-        assert isinstance(request, OffsetCommit)
+        assert isinstance(request, OffsetCommit | TxnOffsetCommit)
         group = self.views.groups[request.group_id]
-        if (fault := _fault(request, group, entry)) is not None:
+        if (fault := _fault(request, group, entry, self.views.groups.epochs)) is not None:
             self.report(
                 entry.at,
                 f"broker {entry.node_id} accepted a commit of"
@@ -42,11 +47,22 @@ class AcceptedCommits(Check):
             )
 
 
-def _fault(request: OffsetCommit, group: GroupView, entry: RequestHandled) -> str | None:
-    """Why the commit should have been refused, or None."""
+def _fault(
+    request: OffsetCommit | TxnOffsetCommit,
+    group: GroupView,
+    entry: RequestHandled,
+    epochs: Mapping[int, int],
+) -> str | None:
+    """Why the commit should have been refused, or None; with the latest epochs of producers."""
     if group.now is not None and group.now.node_id != entry.node_id:
         return f"the group is coordinated by broker {group.now.node_id}"
-    if request.generation_id < 0 and group.state == EMPTY:
+    transactional = isinstance(request, TxnOffsetCommit)
+    if isinstance(request, TxnOffsetCommit):
+        latest, epoch = epochs[request.producer_id], request.producer_epoch
+        if epoch < latest:
+            return f"the producer has epoch {latest}, and the commit epoch {epoch}"
+    names_none = (request.generation_id, request.member_id, request.group_instance_id) == _NONE
+    if request.generation_id < 0 and (group.state == EMPTY or (transactional and names_none)):
         return None
     member = group.members.get(request.member_id)
     if member is None:
@@ -56,7 +72,7 @@ def _fault(request: OffsetCommit, group: GroupView, entry: RequestHandled) -> st
         not in (None, member.group_instance_id),
         f"the group is in generation {group.generation_id}": request.generation_id
         != group.generation_id,
-        "the group awaits its assignment": group.state == COMPLETING,
+        "the group awaits its assignment": group.state == COMPLETING and not transactional,
     }
     return next((words for words, holds in faults.items() if holds), None)
 
@@ -76,11 +92,11 @@ class OwnCommits(Check):
     @property
     def handlers(self) -> Mapping[Kind, EntryHandler]:
         """See ``Check``."""
-        return {"offset_commit": self._committed}
+        return dict.fromkeys(_COMMITS, self._committed)
 
     def _committed(self, entry: RequestHandled) -> None:
         request = entry.request
-        assert isinstance(request, OffsetCommit)
+        assert isinstance(request, OffsetCommit | TxnOffsetCommit)
         if request.generation_id < 0:
             return
         generation_id, member_id = request.generation_id, request.member_id

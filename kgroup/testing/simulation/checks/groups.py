@@ -8,7 +8,14 @@ from typing import Any, Final, final
 
 import attrs
 
-from kgroup.broker.groups.requests import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
+from kgroup.broker.groups.requests import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    SyncGroup,
+    TxnOffsetCommit,
+)
 from kgroup.broker.groups.responses import (
     HeartbeatCompleted,
     JoinCompleted,
@@ -24,8 +31,9 @@ from kgroup.testing.simulation.history import (
     ParkedRequestAnswered,
     RequestHandled,
     TopicChanged,
+    TransactionEnded,
 )
-from kgroup.testing.simulation.touched import applied
+from kgroup.testing.simulation.touched import accepted
 from kgroup.types import TopicPartition
 
 PREPARING: Final = "PreparingRebalance"
@@ -61,6 +69,7 @@ class GroupView:
         completed: for each generation when all members had joined.
         assignments: by (generation, member id), what the member was assigned.
         applied: by partition, the last commit that the coordinator applied.
+        applied_as: by partition, which commit of all groups that was.
         loaded_at: when its coordinator loaded it, 0 if it was created there.
         replaced: for each static member whose instance id has a new member id: when, and which.
         left: members that left by their own request, or were refused for the group's size.
@@ -75,6 +84,7 @@ class GroupView:
     completed: dict[int, float] = attrs.field(factory=dict)
     assignments: dict[tuple[int, str], frozenset[TopicPartition]] = attrs.field(factory=dict)
     applied: dict[TopicPartition, int] = attrs.field(factory=dict)
+    applied_as: dict[TopicPartition, int] = attrs.field(factory=dict)
     loaded_at: float = 0.0
     replaced: dict[str, tuple[float, str]] = attrs.field(factory=dict)
     left: set[str] = attrs.field(factory=set)
@@ -93,10 +103,19 @@ class GroupView:
 @final
 @attrs.frozen
 class Commit:
-    """An OffsetCommit: the offsets that were requested, and those that were accepted."""
+    """The offsets that were requested, and those that were accepted."""
 
     requested: Mapping[TopicPartition, int]
     accepted: Mapping[TopicPartition, int]
+
+
+@final
+@attrs.frozen
+class _Pending:
+    """An offset in an open transaction, and which commit of all groups it is."""
+
+    number: int
+    offset: int
 
 
 @final
@@ -125,7 +144,14 @@ class GroupsView:
         self.synced: Final[dict[str, int]] = {}
         """For each member the generation of its last successful SyncGroup."""
         self.commit = Commit({}, {})
-        """The OffsetCommit of the entry that is being checked."""
+        """The OffsetCommit or TxnOffsetCommit of the entry that is being checked."""
+        self.epochs: Final[dict[int, int]] = {}
+        """For each producer the highest epoch of its TxnOffsetCommits."""
+        self._commits = 0
+        self._pending: Final[defaultdict[int, dict[tuple[str, TopicPartition], _Pending]]] = (
+            defaultdict(dict)
+        )
+        """For each producer what its open transaction commits."""
 
     def __getitem__(self, group_id: str) -> GroupView:
         return self._groups[group_id]
@@ -138,11 +164,13 @@ class GroupsView:
             CoordinatorMoved: self._moved,
             ParkedRequestAnswered: self._answered,
             TopicChanged: self._topic_changed,
+            TransactionEnded: self._transaction_ended,
             "join_group": self._joining,
             "sync_group": self._syncing,
             "leave_group": self._leaving,
             "heartbeat": self._heartbeat,
             "offset_commit": self._committing,
+            "txn_offset_commit": self._adding_to_transaction,
         }
 
     def _changed(self, entry: GroupChanged) -> None:
@@ -198,11 +226,13 @@ class GroupsView:
     def _topic_changed(self, entry: TopicChanged) -> None:
         if entry.partitions:
             return
-        for (
-            group
-        ) in self._groups.values():  # the coordinator deletes the offsets of a deleted topic
+        # The coordinator deletes the offsets of a deleted topic.
+        for group in self._groups.values():
             for partition in [one for one in group.applied if one.topic == entry.topic]:
                 del group.applied[partition]
+        for pending in self._pending.values():
+            for key in [one for one in pending if one[1].topic == entry.topic]:
+                del pending[key]
 
     def _joining(self, entry: RequestHandled) -> None:
         request = entry.request
@@ -301,8 +331,33 @@ class GroupsView:
         }
         if any(one.error in STALE for one in response.partitions):
             self.refused_at[request.member_id] = entry.at
-        accepted = applied(entry)
-        if accepted:
+        self.commit = Commit(requested, accepted(entry))
+        if self.commit.accepted:
             self.renewed[request.member_id] = entry.at
-        self.commit = Commit(requested, accepted)
-        self._groups[request.group_id].applied.update(accepted)
+        self._commits += 1
+        group = self._groups[request.group_id]
+        group.applied.update(self.commit.accepted)
+        group.applied_as.update(dict.fromkeys(self.commit.accepted, self._commits))
+
+    def _adding_to_transaction(self, entry: RequestHandled) -> None:
+        request = entry.request
+        assert isinstance(request, TxnOffsetCommit)
+        requested = {
+            TopicPartition(one.topic, one.partition): one.offset for one in request.offsets
+        }
+        self.commit = Commit(requested, accepted(entry))
+        producer, epoch = request.producer_id, request.producer_epoch
+        self.epochs[producer] = max(epoch, self.epochs.get(producer, epoch))
+        self._commits += 1
+        for partition, offset in self.commit.accepted.items():
+            self._pending[producer][request.group_id, partition] = _Pending(self._commits, offset)
+
+    def _transaction_ended(self, entry: TransactionEnded) -> None:
+        pending = self._pending.pop(entry.producer_id, {})
+        if not entry.committed:
+            return
+        for (group_id, partition), one in pending.items():
+            group = self._groups[group_id]
+            if one.number > group.applied_as.get(partition, 0):  # a later commit counts
+                group.applied[partition] = one.offset
+                group.applied_as[partition] = one.number

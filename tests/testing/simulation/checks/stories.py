@@ -19,6 +19,7 @@ from kgroup.broker.groups.requests import (
     OffsetToCommit,
     Protocol,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from kgroup.broker.groups.responses import (
     HeartbeatCompleted,
@@ -58,6 +59,7 @@ from kgroup.testing.simulation.history import (
     SeekCalled,
     SimulationEnded,
     TopicChanged,
+    TransactionEnded,
     WorkloadEnded,
 )
 from kgroup.testing.simulation.network import Latency
@@ -66,6 +68,8 @@ from kgroup.types import Assignment, Cause, End, TopicPartition
 from kgroup.wire.consumer_protocol import encode_subscription
 
 GROUP: Final = "group"
+PRODUCER: Final = 7
+"""The producer of transactions that commit offsets."""
 SESSION: Final = 10.0
 REBALANCE: Final = 20.0
 DRAIN: Final = 8.0
@@ -349,10 +353,39 @@ class Story:
                 OffsetToCommit(topic=partition.topic, partition=partition.partition, offset=offset),
             ),
         )
-        result = PartitionResult(topic=partition.topic, partition=partition.partition, error=error)
-        self.handle("offset_commit", process, request, OffsetsCommitted(partitions=(result,)))
+        self.handle("offset_commit", process, request, _committed(partition, error))
         if error is ErrorCode.NONE:
             self.committed[partition] = offset
+
+    def add_to_transaction(
+        self,
+        process: str,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        epoch: int = 0,
+        generation_id: int | None = None,
+        instance: str | None = None,
+    ) -> None:
+        """A TxnOffsetCommit is answered; without a process, it names no member."""
+        request = TxnOffsetCommit(
+            group_id=GROUP,
+            version=3,
+            producer_id=PRODUCER,
+            producer_epoch=epoch,
+            generation_id=self.generation_id if generation_id is None else generation_id,
+            member_id=self.id_of(process) if process else "",
+            group_instance_id=instance,
+            offsets=(
+                OffsetToCommit(topic=partition.topic, partition=partition.partition, offset=offset),
+            ),
+        )
+        self.handle("txn_offset_commit", process, request, _committed(partition, error))
+
+    def end_transaction(self, *, committed: bool) -> None:
+        """The transaction of the offsets ends; it has no records."""
+        self.record(TransactionEnded, producer_id=PRODUCER, committed=committed, markers=())
 
     # The programs.
 
@@ -556,3 +589,8 @@ def complete() -> Story:
     story.settle({P0: 10, P1: 10})
     story.finish()
     return story
+
+
+def _committed(partition: TopicPartition, error: ErrorCode) -> OffsetsCommitted:
+    result = PartitionResult(topic=partition.topic, partition=partition.partition, error=error)
+    return OffsetsCommitted(partitions=(result,))

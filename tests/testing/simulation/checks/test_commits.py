@@ -7,6 +7,7 @@ import pytest
 from kgroup.error_codes import ErrorCode
 from kgroup.events import OffsetReset
 from kgroup.testing.simulation.checks.commits import AcceptedCommits, OwnCommits
+from kgroup.testing.simulation.checks.starts import StartPositions
 from tests.testing.simulation.checks.stories import P0, P1, Story, pair
 
 
@@ -141,3 +142,116 @@ def test_a_late_commit_of_a_former_generation_breaks_five(
     whats = story.broken(OwnCommits)
     assert len(whats) == faults
     assert all("which started it at 5: a commit of a former generation" in what for what in whats)
+
+
+# Offsets in transactions.
+
+
+def test_late_offsets_of_a_former_member_break_four() -> None:
+    """A TxnOffsetCommit of a member that was evicted must be refused."""
+    story = pair()
+    story.generation_id = 2
+    story.group("Stable", {"b": [P0, P1]})
+    story.add_to_transaction("a", P0, 1, generation_id=1)
+    (what,) = story.broken(AcceptedCommits)
+    assert "it is not a member" in what
+
+
+def test_late_offsets_of_an_older_generation_break_four() -> None:
+    """A TxnOffsetCommit of a generation that is over must be refused."""
+    story = pair()
+    story.form({"a": [P0], "b": [P1]})
+    story.add_to_transaction("a", P0, 1, generation_id=1)
+    (what,) = story.broken(AcceptedCommits)
+    assert "the group is in generation 2" in what
+
+
+def test_late_offsets_of_an_older_producer_epoch_break_four() -> None:
+    """Its transaction was aborted, and the offsets must not get into the next one."""
+    story = pair()
+    story.add_to_transaction("a", P0, 1, epoch=1)
+    story.end_transaction(committed=False)
+    story.add_to_transaction("a", P0, 2, epoch=2)
+    assert story.broken(AcceptedCommits) == []
+    story.add_to_transaction("a", P0, 1, epoch=1)
+    (what,) = story.broken(AcceptedCommits)
+    assert "the producer has epoch 2, and the commit epoch 1" in what
+
+
+def test_offsets_under_anothers_instance_id_break_four() -> None:
+    """A TxnOffsetCommit must name the member's own instance id."""
+    story = pair()
+    story.add_to_transaction("a", P0, 1, instance="other")
+    (what,) = story.broken(AcceptedCommits)
+    assert "its instance id is None" in what
+
+
+def test_offsets_that_kafka_accepts_and_refuses_keep_four() -> None:
+    """They may come while an assignment is awaited, or name no member; refused ones may be any."""
+    story = pair()
+    story.add_to_transaction("", P0, 1, generation_id=-1)
+    story.add_to_transaction("a", P0, 1, generation_id=7, error=ErrorCode.ILLEGAL_GENERATION)
+    story.generation_id = 2
+    story.group("CompletingRebalance")
+    story.add_to_transaction("a", P0, 1)
+    story.group("Empty", {})
+    story.add_to_transaction("", P0, 1, generation_id=-1)
+    assert story.broken(AcceptedCommits) == []
+
+
+def test_a_plain_commit_that_names_no_member_still_breaks_four() -> None:
+    """While a group has members, only a transaction may do so."""
+    story = pair()
+    story.ids["nobody"] = ""
+    story.send_commit("nobody", P0, 1, generation_id=-1)
+    (what,) = story.broken(AcceptedCommits)
+    assert "it is not a member" in what
+
+
+def test_offsets_of_anothers_partition_in_a_transaction_break_five() -> None:
+    """Nor may a member add offsets past what it was handed."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.add_to_transaction("a", P0, 5)
+    assert story.broken(OwnCommits) == []
+    story.add_to_transaction("a", P0, 6)
+    story.add_to_transaction("a", P1, 5)
+    past, others = story.broken(OwnCommits)
+    assert "in which its position is 5" in past
+    assert "in which it does not own it" in others
+
+
+@pytest.mark.parametrize(
+    ("committed", "commits_since", "applied"),
+    [(True, False, 5), (False, False, 3), (True, True, 4)],
+)
+def test_offsets_are_committed_with_their_transaction(
+    *, committed: bool, commits_since: bool, applied: int
+) -> None:
+    """Until then the last commit counts, and afterwards, too, if it came after them."""
+    for start in (3, 4, 5):
+        story = pair()
+        story.work("a", P0, 0, 3)
+        story.hand_out("a", P0, 3, 5)
+        story.add_to_transaction("a", P0, 5)
+        if commits_since:
+            story.send_commit("a", P0, 4)
+        story.end_transaction(committed=committed)
+        story.end("a")
+        story.report_joined("a")
+        story.report_assigned("a", start_offsets={P0: start})
+        assert bool(story.broken(StartPositions)) == (start != applied)
+
+
+def test_offsets_in_a_transaction_are_deleted_with_their_topic() -> None:
+    """The transaction does not commit them for the topic that is created again."""
+    story = pair()
+    story.hand_out("a", P0, 0, 5)
+    story.add_to_transaction("a", P0, 5)
+    story.delete()
+    story.create_again()
+    story.end_transaction(committed=True)
+    story.end("a")
+    story.report_joined("a")
+    story.report_assigned("a", start_offsets={P0: 0})
+    assert story.broken(StartPositions) == []

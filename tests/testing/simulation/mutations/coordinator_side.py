@@ -10,6 +10,7 @@ _GROUPS: Final = "kgroup.broker.groups"
 _LONGEST: Final = (
     "return max((member.rebalance_timeout for member in self.members.values()), default=0.0)"
 )
+_TRANSACTIONAL: Final = "tests.testing.simulation.transactional_program:transactional_worker"
 
 COORDINATOR: Final = (
     Mutation(
@@ -118,6 +119,35 @@ COORDINATOR: Final = (
         old="Rule(_WITH_MEMBERS, (if_.is_anonymous,), error=ErrorCode.UNKNOWN_MEMBER_ID),  # 25",
         new="Rule(_WITH_MEMBERS, (if_.is_not_a_member,)),",
         seed=41,
+    ),
+    Mutation(
+        breaks=4,
+        description="A late commit of a former generation is accepted.",
+        module=f"{_GROUPS}.rule_tables",
+        within="OFFSET_COMMIT: Final[Table] = (",
+        old="_WRONG_GENERATION,",
+        new="*(),",
+        seed=15,
+    ),
+    Mutation(
+        breaks=4,
+        description="Late offsets of a former generation get into a transaction.",
+        module=f"{_GROUPS}.rule_tables",
+        within="TXN_OFFSET_COMMIT: Final[Table] = (",
+        old="_WRONG_GENERATION,",
+        new="*(),",
+        seed=104,
+        worker=_TRANSACTIONAL,
+    ),
+    Mutation(
+        breaks=4,
+        description="Late offsets of a former member get into a transaction.",
+        module=f"{_GROUPS}.rule_tables",
+        within="TXN_OFFSET_COMMIT: Final[Table] = (",
+        old="*_IDENTITY,",
+        new="Rule(_WITH_MEMBERS, (if_.is_not_a_member,)),",
+        seed=56,
+        worker=_TRANSACTIONAL,
     ),
     Mutation(
         breaks=6,

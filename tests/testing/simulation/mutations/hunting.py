@@ -66,16 +66,20 @@ class Hunter:
         )
         tried = mutation.seeds if seeds is None else seeds
         return self._request(
-            change=change, breaks=mutation.breaks, seeds=tried, config=mutation.config
+            change=change,
+            breaks=mutation.breaks,
+            seeds=tried,
+            config=mutation.config,
+            worker=mutation.worker,
         )
 
-    def hunt_unchanged(self, seeds: Sequence[int]) -> Catch:
+    def hunt_unchanged(self, seeds: Sequence[int], worker: str = "") -> Catch:
         """Find a seed that breaks an invariant of the unchanged code.
 
         Raises:
             HuntError: the process was ended.
         """
-        return self._request(change=None, breaks=None, seeds=seeds)
+        return self._request(change=None, breaks=None, seeds=seeds, worker=worker)
 
     def _request(self, *, config: Mapping[str, float] = MappingProxyType({}), **hunt: Any) -> Catch:
         process = self._process

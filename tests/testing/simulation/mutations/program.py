@@ -3,10 +3,12 @@
 Run as ``python -P program.py``. Each line of its input is a hunt in JSON, each line of its output
 the result:
 
-    {"scenario": {...}, "seeds": [...], "breaks": number or null, "change": {...} or null}
+    {"scenario": {...}, "seeds": [...], "breaks": number or null, "change": {...} or null,
+     "worker": "module:function" or ""}
     {"seed": number or null, "violation": text, "tried": count, "cpu": seconds, "failed": [...]}
 
-A hunt ends with the first seed that breaks the invariant, or any where ``breaks`` is null.
+A hunt ends with the first seed that breaks the invariant, or any where ``breaks`` is null. Without
+a ``worker`` the members run the default program.
 ``failed`` holds the errors of the simulator itself, which do not count as violations.
 
 Other packages are imported once. kgroup is imported in a fork for every hunt, so that hunts share
@@ -27,6 +29,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ PACKAGE: Final = "kgroup"
 RUN: Final = f"{PACKAGE}.testing.simulation.run"
 PLAN_GENERATION: Final = f"{PACKAGE}.testing.simulation.plan_generation"
 PLAN: Final = f"{PACKAGE}.testing.simulation.plan"
+DEFAULT_WORKER: Final = f"{PACKAGE}.testing.simulation.default_program:default_worker"
+CHECKOUT: Final = str(Path(__file__).resolve().parents[4])
 LONGEST: Final = 300
 """Seconds of processor time that a hunt may take."""
 
@@ -154,6 +159,8 @@ def hunt(request: Mapping[str, Any]) -> dict[str, object]:
     simulate = importlib.import_module(RUN).simulate
     generate_plan = importlib.import_module(PLAN_GENERATION).generate_plan
     scenario = importlib.import_module(PLAN).Scenario(**request["scenario"])
+    module, _, name = (request["worker"] or DEFAULT_WORKER).partition(":")
+    worker = getattr(importlib.import_module(module), name)
     if change is not None and change["module"] not in sys.modules:
         raise ChangeError(f"{change['module']} plays no part in a simulation")
     failed: list[str] = []
@@ -162,7 +169,7 @@ def hunt(request: Mapping[str, Any]) -> dict[str, object]:
     for seed in request["seeds"]:
         tried += 1
         try:
-            outcome = simulate(generate_plan(scenario, seed))
+            outcome = simulate(generate_plan(scenario, seed), worker)
         except Exception as error:  # noqa: BLE001 # changed code may do anything
             failed.append(f"seed {seed}: {error!r}")
             continue
@@ -214,6 +221,7 @@ def _be_the_child(line: str, write: int) -> NoReturn:
 
 def main() -> None:
     """Hunt until the input ends."""
+    sys.path.append(CHECKOUT)  # for programs of the tests; an installed kgroup comes before it
     _warm_up()
     for line in sys.stdin:
         sys.stdout.write(_hunt_in_a_fork(line) + "\n")
