@@ -6,8 +6,9 @@ the token that was looked up last, and so never waits. User name and password ar
 Consumer, and change by ``set_sasl_credentials``; it uses them for new connections.
 
 ``Consumer(...)`` sleeps for a whole second if it has a token callback, and for ten seconds if there
-is no token yet. So the thread waits for the token before it makes the Consumer, and the member does
-not wait for the thread: it joins meanwhile.
+is no token yet; then it raises, if it has an error callback too. So the thread waits for the token
+before it makes the first Consumer, and the member does not wait for the thread: it joins meanwhile.
+A later Consumer that would take the place of the last one is not made while there is no token.
 
 Source: confluent-kafka 2.16's ``wait_for_oauth_token_set``; librdkafka's ``rdkafka_sasl_*.c``.
 """
@@ -85,8 +86,8 @@ class ConsumerLogin:
 
     def files_renewed(self, now: float) -> bool:
         """Whether a Consumer has to be made again, because files have changed and can be read."""
-        if now < self._next_check:
-            return False
+        if now < self._next_check or not self.ready:
+            return False  # what has changed by now is noticed once there is a token again
         self._next_check = now + FILES_INTERVAL
         return self._files.renewed()
 

@@ -436,11 +436,21 @@ class ConsumerThread:
         now = monotonic()
         if has_broker(self._consumer, next(iter(self._fetches.by_partition)).topic):
             self._lost_brokers.connected(now)
-        elif self._lost_brokers.must_replace(now):
+        elif self._lost_brokers.must_replace(now) and self._can_log_in():
             self._replace_consumer("NO_BROKER", _REPLACED)
 
+    def _can_log_in(self) -> bool:
+        """Whether another Consumer can be made now; while there is no token, the last one stays.
+
+        ``Consumer(...)`` would wait 10 s for the token and then raise, which would end the thread.
+        """
+        return self._login is None or self._login.ready
+
     def _replace_consumer(self, error: str, reason: str) -> None:
-        """Continue every fetch in another Consumer, after the last record that arrived."""
+        """Continue every fetch in another Consumer, after the last record that arrived.
+
+        Only if ``_can_log_in``.
+        """
         old, self._consumer = self._consumer, self._new_consumer()
         close_consumer(old)
         self._fetches.use(self._consumer)
@@ -474,7 +484,9 @@ class ConsumerThread:
                 count += 1
                 command = self._commands.get(block=False)
         except Empty:
-            if self._fetches.apply() and self._fetches.former_topics() > MOST_FORMER_TOPICS:
+            changed = self._fetches.apply()
+            many = changed and self._fetches.former_topics() > MOST_FORMER_TOPICS
+            if many and self._can_log_in():
                 self._replace_consumer("FORMER_TOPICS", _WITHOUT_FORMER)
         for _ in range(count):
             self._unapplied.popleft()
