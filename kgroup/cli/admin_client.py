@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeGuard, TypeVar, final
 
 import attrs
 import confluent_kafka
@@ -45,7 +45,9 @@ __all__ = [
     "AdminConnection",
     "ClusterError",
     "Refusal",
+    "as_librdkafka",
     "client_settings",
+    "unanswered",
 ]
 
 CLIENT_ID: Final = "kgroup-cli"
@@ -347,6 +349,44 @@ class AdminConnection:
         Raises:
             ClusterError: no broker answered.
         """
+        found = self._each(send, keys)
+        for answer in found.values():
+            if unanswered(answer):
+                raise self._no_answer(answer)
+        return found
+
+    def change(
+        self,
+        send: Callable[[Collection[K], float], Mapping[K, Future[T]]],
+        keys: Iterable[K],
+        outcome: str,
+    ) -> dict[K, T | Refusal]:
+        """As `each`, for a request that changes something.
+
+        That a thing got no answer is no reason to hide what became of the others. It may have been
+        changed all the same: its `Refusal` says so.
+
+        Args:
+            send: as for `each`.
+            keys: the things.
+            outcome: what may have become of a thing that got no answer.
+
+        Raises:
+            ClusterError: the login was refused.
+        """
+        found = self._each(send, keys)
+        reason = ""
+        for key, answer in found.items():
+            if unanswered(answer):
+                reason = reason or str(self._no_answer(answer))
+                found[key] = attrs.evolve(answer, text=f"{reason}; {outcome}")
+        return found
+
+    def _each(
+        self,
+        send: Callable[[Collection[K], float], Mapping[K, Future[T]]],
+        keys: Iterable[K],
+    ) -> dict[K, T | Refusal]:
         wanted = list(keys)
         found: dict[K, T | Refusal] = {}
         left = wanted
@@ -365,9 +405,6 @@ class AdminConnection:
                 break
             if left:
                 time.sleep(_RETRY_PAUSE)
-        for answer in found.values():
-            if isinstance(answer, Refusal) and answer.code in _NO_ANSWER:
-                raise self._no_answer(answer)
         return {key: found[key] for key in wanted}
 
     def _wait(self, future: Future[T], deadline: float) -> T | Refusal:
@@ -408,3 +445,8 @@ def as_librdkafka(
 
 def _passes(answer: object) -> bool:
     return isinstance(answer, Refusal) and answer.code in _TRANSIENT
+
+
+def unanswered(answer: object) -> TypeGuard[Refusal]:
+    """Whether nobody has said what became of a request."""
+    return isinstance(answer, Refusal) and answer.code in _NO_ANSWER

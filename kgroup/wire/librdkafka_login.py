@@ -43,8 +43,9 @@ def login_settings(
 
     Args:
         security: the settings.
-        looked_up: how the function is called; it blocks. For a token librdkafka calls it too, in
-            threads of its own, whenever it needs another one.
+        looked_up: how the function is called; it blocks. For later tokens librdkafka calls it too,
+            in threads of its own. The first one is ready, because a client that is being made
+            and gets none waits for 10 s, and then fails without a reason.
 
     Raises:
         AuthenticationError: the function has failed, if ``looked_up`` raises that.
@@ -54,7 +55,8 @@ def login_settings(
     usable = looked_up(security)
     if isinstance(usable, Credentials):
         return {"sasl.username": usable.username, "sasl.password": usable.password.reveal()}
-    return {"oauth_cb": lambda _: _as_librdkafka(looked_up(security))}
+    first = [usable]
+    return {"oauth_cb": lambda _: _as_librdkafka(first.pop() if first else looked_up(security))}
 
 
 def _as_librdkafka(token: Token | Credentials) -> tuple[str, float, str, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -295,6 +296,45 @@ async def test_a_coordinator_that_moves_is_waited_for(tmp_path: Path) -> None:
                 assert result.exit_code == 0, result.output
 
 
+async def test_a_change_without_an_answer(tmp_path: Path) -> None:
+    """It may have been made: the command says so, and still prints the offsets of before."""
+    async with cluster(tmp_path) as here:
+        assert isinstance(here.broker, EmbeddedCluster)
+        servers, (node,) = here.broker.bootstrap_servers, here.broker.nodes.values()
+
+        async def unanswered(api: str, *arguments: str) -> Result:
+            fault = node.slow(60.0, api)
+            given = [*arguments, "--bootstrap-servers", servers, "--timeout=3", "--json"]
+            result = await trio.to_thread.run_sync(partial(CliRunner().invoke, main, given))
+            assert (result.exit_code, fault.seen > 0) == (1, True), result.output
+            fault.cancel()
+            return result
+
+        reset = ["groups", "reset", "--group", "seen", "--to", "latest", "--execute"]
+        result = await unanswered("offset_commit", *reset)
+        (partition,) = json.loads(result.stdout)["partitions"]
+        assert partition["committed"] == 0
+        assert "the offset may have been set: see `kgroup groups lag`" in partition["error"]
+        assert result.stderr == "Error: not confirmed for 1 of 1 partitions\n"
+        result = await unanswered("delete_groups", "groups", "delete", "--group", "seen")
+        (group,) = json.loads(result.stdout)["groups"]
+        assert "the group may have been deleted: see `kgroup groups list`" in group["error"]
+        assert result.stderr == "Error: not confirmed as deleted: seen\n"
+
+
+async def test_records_that_are_printed_and_not_committed(tmp_path: Path) -> None:
+    """The command fails, because the group reads them again."""
+    async with cluster(tmp_path) as here:
+        assert isinstance(here.broker, EmbeddedCluster)
+        await here.broker.append("orders", 0, [b"one"])
+        (node,) = here.broker.nodes.values()
+        node.inject("offset_commit", "GROUP_AUTHORIZATION_FAILED", times=None)
+        result = await here.run("consume", "orders", "--group", "readers", "--max-records", "1")
+    assert result.stdout.endswith("one\n")
+    assert result.exit_code == 1
+    assert "the last offsets were not confirmed: group 'readers' may read" in result.stderr
+
+
 def test_a_broker_that_is_not_there() -> None:
     """The error names the address, the time-out and the reason."""
     with socket.socket() as taken:
@@ -324,7 +364,10 @@ async def test_a_token_logs_in(tmp_path: Path) -> None:
 
 
 def test_logins_that_are_looked_up() -> None:
-    """A function of the settings is called for user and password, or by librdkafka for a token."""
+    """A function of the settings is called for user and password, and for each token.
+
+    The first token is ready when librdkafka asks for it: no second call could fail by then.
+    """
     password = Security(
         protocol="SASL_SSL",
         mechanism="PLAIN",
@@ -332,14 +375,13 @@ def test_logins_that_are_looked_up() -> None:
     )
     made = client_settings("localhost:1", password)
     assert (made["sasl.username"], made["sasl.password"]) == ("alice", "secret")
-    token = Token("abc", 4e9, "alice", {"scope": "x"})
-    bearer = Security(
-        protocol="SASL_SSL",
-        mechanism="OAUTHBEARER",
-        token=lambda: token,
-    )
+    tokens = [Token("abc", 4e9, "alice", {"scope": "x"})]
+    bearer = Security(protocol="SASL_SSL", mechanism="OAUTHBEARER", token=tokens.pop)
     made = client_settings("localhost:1", bearer)
+    assert not tokens
     assert made["oauth_cb"]("") == ("abc", 4e9, "alice", {"scope": "x"})
+    tokens.append(Token("def", 4e9, "alice"))
+    assert made["oauth_cb"]("") == ("def", 4e9, "alice", {})
 
 
 def test_a_login_that_cannot_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

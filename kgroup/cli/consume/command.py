@@ -143,6 +143,11 @@ def consume(
             max_records=max_records,
             until_end=until_end,
         )
+    if reading.uncommitted:
+        raise ClusterError(
+            f"the last offsets were not confirmed: group {group_id!r} may read the last of these"
+            " records again"
+        )
 
 
 def _source(

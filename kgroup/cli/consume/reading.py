@@ -138,6 +138,7 @@ class Reading:
         self._assigned: set[TopicPartition] | None = None
         self._at_end = set[TopicPartition]()
         self._printed: dict[TopicPartition, int] = {}
+        self._uncommitted = False
         self._committed_at = time.monotonic()
         self._thread = _CallingThread()
         self._check: Callable[[], object] = lambda: None
@@ -171,6 +172,7 @@ class Reading:
         try:
             self._thread.call(self._leave, self._source.timeout)
         except TimeoutError:
+            self._uncommitted = self._source.group_id is not None
             what = (
                 "the consumer was not closed"
                 if self._source.group_id is None
@@ -185,6 +187,11 @@ class Reading:
     def finished(self) -> bool:
         """Whether the end of every assigned partition was reached."""
         return self._assigned is not None and self._assigned <= self._at_end
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether, at the end, offsets of what was printed may not have been committed."""
+        return self._uncommitted
 
     def next(self, check: Callable[[], object] = lambda: None) -> list[Record]:
         """The next records; none if none came within a moment.
@@ -268,6 +275,7 @@ class Reading:
 
     def _leave(self) -> None:
         self._commit()
+        self._uncommitted = self._source.group_id is not None and bool(self._printed)
         self._printed.clear()
         self._consumer.close()
 

@@ -15,7 +15,13 @@ import attrs
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
 
 from kgroup.bounds import did_you_mean
-from kgroup.cli.admin_client import AdminConnection, ClusterError, Refusal, as_librdkafka
+from kgroup.cli.admin_client import (
+    AdminConnection,
+    ClusterError,
+    Refusal,
+    as_librdkafka,
+    unanswered,
+)
 from kgroup.cli.groups.committed import committed
 from kgroup.cli.groups.subscriptions import subscriptions
 from kgroup.cli.groups.values import Group, GroupMember, Listing
@@ -186,7 +192,8 @@ class GroupCluster:
         """Commit offsets for a group without members.
 
         Returns:
-            for each partition None, or why it was refused.
+            for each partition None, or why it was not confirmed: a commit that got no answer may
+            have been applied.
 
         Raises:
             ClusterError: the group refuses all of it.
@@ -195,10 +202,13 @@ class GroupCluster:
         request = ConsumerGroupTopicPartitions(
             group_id, [as_librdkafka(one, offset) for one, offset in offsets.items()]
         )
-        found = self.connection.each(
+        found = self.connection.change(
             lambda _, limit: client.alter_consumer_group_offsets([request], request_timeout=limit),
             [group_id],
+            "the offset may have been set: see `kgroup groups lag`",
         )[group_id]
+        if unanswered(found):
+            return dict.fromkeys(offsets, found.text)
         if isinstance(found, Refusal):
             why = _refused(found, "READ", group=group_id)
             raise ClusterError(f"the offsets of group {group_id!r} cannot be set: {why}")
@@ -215,15 +225,16 @@ class GroupCluster:
         """Delete groups with their offsets.
 
         Returns:
-            for each group None, or why it was refused.
+            for each group None, or why it was refused, or that there was no answer.
 
         Raises:
-            ClusterError: no broker answered.
+            ClusterError: the login was refused.
         """
         client = self.connection.client
-        outcomes = self.connection.each(
+        outcomes = self.connection.change(
             lambda ids, limit: client.delete_consumer_groups(list(ids), request_timeout=limit),
             group_ids,
+            "the group may have been deleted: see `kgroup groups list`",
         )
         return {
             group_id: _refused(outcome, "DELETE", group=group_id)

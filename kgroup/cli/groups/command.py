@@ -231,7 +231,7 @@ def reset_offsets(
         if group is not None and group.live and not execute:
             click.echo(plain(f"{_live(group)}. --execute is refused until then."), err=True)
     if faults:
-        raise ClusterError(f"{len(faults)} of {len(effective)} partitions were refused")
+        raise ClusterError(f"not confirmed for {len(faults)} of {len(effective)} partitions")
 
 
 @groups.command("delete")
@@ -271,7 +271,7 @@ def delete_groups(
             click.echo(plain(f"Group {one}: {'deleted' if why is None else why}"))
     faults = [one for one, why in outcomes.items() if why is not None]
     if faults:
-        raise ClusterError(f"not deleted: {short_list(faults)}")
+        raise ClusterError(f"not confirmed as deleted: {short_list(faults)}")
 
 
 def _described(cluster: GroupCluster, group_ids: Sequence[str]) -> list[Group]:

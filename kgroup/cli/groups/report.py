@@ -147,7 +147,7 @@ def print_changes(
     """Print what a reset will do, or what it has done."""
     what = "reset" if executed else "plan; nothing has changed, --execute resets the offsets"
     if faults:
-        what = f"refused for {len(faults)} of {len(changes)} partitions"
+        what = f"not confirmed for {len(faults)} of {len(changes)} partitions"
     console.print(plain(f"Group {group_id}: {what}"), markup=False)
     noted = any(one.note or one.partition in faults for one in changes)
     rows = (

@@ -100,6 +100,16 @@ def test_a_commit_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch) -> N
         open_reading.next()
     assert (consumer.commits, consumer.closed) == ([[5], [5]], True)
     assert len(said) == 1
+    assert not open_reading.uncommitted
+
+
+def test_a_last_commit_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reading says so, because nobody makes that commit again."""
+    consumer = Scripted(AWAY)
+    opening, said = opened(monkeypatch, consumer, 60)
+    with opening as open_reading:
+        open_reading.printed([RECORD])
+    assert (consumer.closed, open_reading.uncommitted, len(said)) == (True, True, 1)
 
 
 def test_a_commit_that_fails_is_not_made_after_the_partition(
@@ -145,4 +155,5 @@ def test_an_end_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         " partitions to others when the session has ended"
     )
     assert not consumer.closed
+    assert open_reading.uncommitted
     consumer.hangs.set()
