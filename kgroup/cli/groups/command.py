@@ -221,13 +221,14 @@ def reset_offsets(
     changes = _plan(cluster, group_id, position, topics)
     effective = {one.partition: one.target for one in changes if one.target is not None}
     refused: Mapping[TopicPartition, str | None] = {}
-    if execute and effective:
+    executed = execute and bool(effective)
+    if executed:
         refused = cluster.commit(group_id, effective)
     faults = {one: why for one, why in refused.items() if why is not None}
     if as_json:
-        write_json(_reset_as_json(group, group_id, position, changes, faults, executed=execute))
+        write_json(_reset_as_json(group, group_id, position, changes, faults, executed=executed))
     else:
-        print_changes(console(), group_id, changes, faults, executed=execute)
+        print_changes(console(), group_id, changes, faults, executed=executed)
         if group is not None and group.live and not execute:
             click.echo(plain(f"{_live(group)}. --execute is refused until then."), err=True)
     if faults:

@@ -146,7 +146,9 @@ def print_changes(
 ) -> None:
     """Print what a reset will do, or what it has done."""
     what = "reset" if executed else "plan; nothing has changed, --execute resets the offsets"
-    if faults:
+    if all(one.target is None for one in changes):
+        what = "nothing to set; all partitions stay as they are"
+    elif faults:
         what = f"not confirmed for {len(faults)} of {len(changes)} partitions"
     console.print(plain(f"Group {group_id}: {what}"), markup=False)
     noted = any(one.note or one.partition in faults for one in changes)

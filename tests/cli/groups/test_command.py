@@ -189,6 +189,17 @@ def test_a_reset_is_planned_and_then_done(kafka: Kafka, topic: str) -> None:
         assert committed(kafka, topic) == {0: expected, 1: expected}
 
 
+@once
+def test_a_reset_that_sets_nothing(kafka: Kafka, topic: str) -> None:
+    """It does not claim to have reset the group, which does not even exist after it."""
+    group = unique("new")
+    given = ["--group", group, "--new-group", "--topic", topic, "--to", "+3", "--execute"]
+    result = run(kafka, "reset", *given)
+    assert result.stdout.startswith(f"Group {group}: nothing to set; all partitions stay")
+    assert not found(kafka, "reset", *given)["executed"]
+    assert run(kafka, "describe", "--group", group).exit_code == 1
+
+
 def test_groups_are_deleted(kafka: Kafka, topic: str) -> None:
     """A group without members is gone with its offsets; then there is none of that name."""
     set_offsets(kafka, topic)
