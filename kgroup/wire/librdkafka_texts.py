@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kgroup.security.settings import SecurityProtocol
-from kgroup.wire.login_advice import CHECK_PASSWORD, CHECK_TOKEN, no_login, use_mechanism
+from kgroup.wire.login_advice import CHECK_PASSWORD, CHECK_TOKEN, TOO_SOON, no_login, use_mechanism
 from kgroup.wire.port_hints import unknown_port
 from kgroup.wire.tls import NO_TLS_HERE, REFUSED_BY_BROKER, check_client_certificate
 
@@ -35,6 +35,7 @@ _ABOUT_TOKEN: Final = re.compile(r"OAUTHBEARER|token|\{", re.IGNORECASE)
 """How brokers refuse a token: by a text, or in JSON (RFC 7628)."""
 _SIZE: Final = struct.Struct(">i")
 _BOOTSTRAP: Final = "bootstrap"
+_COORDINATOR: Final = "GroupCoordinator: "
 Broker = re.Match[str] | None
 """The broker at the beginning of a text, if there is one."""
 
@@ -103,7 +104,12 @@ def _refused(found: re.Match[str], _: Broker) -> str:
 
 
 def _no_login(found: re.Match[str], broker: Broker) -> str:
-    return f"{found['begins']}: {no_login(_protocol(broker))}"
+    # A broker that is named by its id, or as the coordinator, may be one that has logins.
+    may_have_login = found.string.startswith(_COORDINATOR) or (
+        broker is not None and broker["node"] != _BOOTSTRAP
+    )
+    meaning = TOO_SOON if may_have_login else no_login(_protocol(broker))
+    return f"{found['begins']}: {meaning}"
 
 
 def _other_mechanisms(found: re.Match[str], _: Broker) -> str:

@@ -8,6 +8,11 @@ from kgroup.security.settings import SecurityProtocol
 
 CHECK_PASSWORD: Final = "check user name and password"  # noqa: S105 # an advice
 CHECK_TOKEN: Final = "check the token's issuer, audience, scope and lifetime"  # noqa: S105
+TOO_SOON: Final = (
+    "the client has logged in again too soon, as with a token that is about to expire, or this port"
+    " has no login"
+)
+"""Brokers answer both with the same error."""
 _MOST_SHOWN: Final = 500
 
 

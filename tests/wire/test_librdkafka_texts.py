@@ -108,6 +108,14 @@ def test_a_login_that_is_refused(text: str, expected: str) -> None:
     assert said.endswith(expected)
 
 
+@pytest.mark.parametrize("name", ["sasl_ssl://b:1/7", "GroupCoordinator", "GroupCoordinator: b:1"])
+def test_a_login_too_soon_after_the_last_one(name: str) -> None:
+    """Brokers refuse it as a port without logins does; the text leaves open which of them it is."""
+    said = explained(f"{name}: {HANDSHAKE}: {NOT_VALID}: {SUPPORTED} ")
+    assert said.startswith(f"{name}: {HANDSHAKE}: the client has logged in again too soon")
+    assert "use protocol" not in said
+
+
 def test_the_address_of_a_text() -> None:
     """It is that of the broker, with or without a protocol; other texts have none."""
     assert address_in(f"ssl://broker.example.com:9093/bootstrap: {UNTRUSTED}") == (
