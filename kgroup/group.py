@@ -612,16 +612,16 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                     self.release()
                     self.shutdown(block_left(body_error), promptly=body_error is not None)
         except BaseException as error:
-            # A cancellation from outside must not replace a task's exception.
-            if not self._errors:
+            # A cancellation from outside must not replace what is raised without it.
+            if self._errors:
+                self._raise_errors(body_error, error)
+            if self._own_error(body_error) is None or not _is_only_cancellation(error):
+                _show_before(error, body_error)
                 raise
-            self._raise_errors(error)
         if self._errors:
             self._raise_errors(body_error)
-        if body_error is not None:
-            raise body_error
-        if self._fatal is not None and not self._fatal_raised:
-            raise self._fatal.with_traceback(self._fatal_traceback)
+        if (own := self._own_error(body_error)) is not None:
+            raise own
 
     @trio.lowlevel.enable_ki_protection
     async def _manage(self, nursery: trio.Nursery) -> None:
@@ -723,6 +723,12 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             self._keep_fatal(error)
         except UserDataError as raised:
             self._keep_fatal(raised.error)
+
+    def _own_error(self, body_error: BaseException | None) -> BaseException | None:
+        """What the block raises if no task has: the body's, or what no `next` has raised."""
+        if body_error is not None or self._fatal is None or self._fatal_raised:
+            return body_error
+        return self._fatal.with_traceback(self._fatal_traceback)
 
     def _keep_fatal(self, error: BaseException) -> None:
         self._fatal, self._fatal_traceback = error, error.__traceback__
@@ -872,12 +878,12 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             " member has one generation at a time"
         )
 
-    def _raise_errors(self, other: BaseException | None) -> NoReturn:
-        """Raise what tasks raised, and another exception with it.
+    def _raise_errors(self, *others: BaseException | None) -> NoReturn:
+        """Raise what tasks raised, and other exceptions with it.
 
         The body has been cancelled because of them, so that cancellation is not their context.
         """
-        errors = [*self._errors, *([other] if other is not None else [])]
+        errors = [*self._errors, *(other for other in others if other is not None)]
         failed = BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
         raise_outside(failed, self._outside)
 
@@ -900,6 +906,19 @@ def _is_cancellation(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(ends_at_once) is not None
     return isinstance(error, ends_at_once)
+
+
+def _show_before(error: BaseException, earlier: BaseException | None) -> None:
+    """Let Python print the earlier exception too, if it would print no other."""
+    if error.__context__ is None:
+        error.__context__ = earlier
+
+
+def _is_only_cancellation(error: BaseException) -> bool:
+    """Whether it contains nothing but cancellations of trio, which may be left out."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)
 
 
 def _check(config: GroupConfig, runtime: Runtime | None, on_event: EventHandler | None) -> None:

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.errors import FencedInstanceError
 from kgroup.events import GenerationDraining
 from kgroup.generation.generation import Generation
 from tests.group.harness import P0, harness
@@ -61,6 +62,50 @@ async def test_a_nursery_of_the_body_that_is_cancelled_from_outside_does_not_dra
         assert caught.value.subgroup(ValueError) is not None
         assert here.events_of(GenerationDraining) == []
         assert len(here.requests_for("leave_group")) == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("of the body"), SystemExit(3)])
+async def test_what_the_body_raised_outlives_a_cancellation_of_the_drain(
+    error: BaseException, autojump_clock: MockClock
+) -> None:
+    """The block raises it as it is, at once, and the member leaves."""
+    async with harness() as here:
+        with pytest.raises(type(error)) as caught, trio.move_on_after(5) as scope:
+            async with here.group(drain_timeout=10.0) as group:
+                generation = await group.next()
+                generation.start_soon(trio.sleep, 8)
+                await trio.sleep(1)
+                raise error
+        assert caught.value is error
+        assert scope.cancel_called
+        assert not scope.cancelled_caught
+        assert len(here.requests_for("leave_group")) == 1
+
+
+async def test_a_task_and_the_body_fail_and_the_drain_is_cancelled(
+    autojump_clock: MockClock,
+) -> None:
+    """The block raises both exceptions, in one group."""
+    async with harness() as here:
+        with pytest.raises(ExceptionGroup) as caught, trio.move_on_after(5):
+            async with here.group(drain_timeout=10.0) as group:
+                generation = await group.next()
+                generation.start_soon(trio.sleep, 8)
+                generation.start_soon(fail)
+                raise ValueError("of the body")
+        assert [str(error) for error in caught.value.exceptions] == ["of a task", "of the body"]
+
+
+async def test_a_fatal_error_outlives_a_cancellation(autojump_clock: MockClock) -> None:
+    """The block raises the error that no call of next() has raised."""
+    async with harness() as here:
+        with pytest.raises(FencedInstanceError), trio.move_on_after(5) as scope:
+            async with here.group(group_instance_id="here") as group:
+                generation = await group.next()
+                here.broker.inject("Heartbeat", "FENCED_INSTANCE_ID")
+                await generation.ending.wait()
+                await trio.sleep_forever()
+        assert not scope.cancelled_caught
 
 
 async def test_next_while_the_group_fails_or_closes(autojump_clock: MockClock) -> None:

@@ -13,6 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from kgroup.events import Event, GenerationDraining
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
@@ -148,3 +149,27 @@ def test_ctrl_c_is_the_programs_whatever_kgroup_does_at_that_moment(
         played(pressed_at)
     gc.collect()
     assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_ctrl_c_in_the_drain_shows_what_the_body_has_raised() -> None:
+    """The body's exception is the context of what surfaces from the block."""
+    clock = MockClock(autojump_threshold=0)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        trio.run(interrupted_as_its_body_raised, clock=clock)
+    assert caught.value.subgroup(KeyboardInterrupt) is not None
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+async def interrupted_as_its_body_raised() -> None:
+    """Raise in the body of a group; Ctrl-C is pressed when it begins to drain."""
+
+    def press(event: Event) -> None:
+        if isinstance(event, GenerationDraining):
+            signal.raise_signal(signal.SIGINT)
+
+    async with harness() as here:
+        runtime = memory_runtime(here.broker)
+        async with ConsumerGroup(here.config(), runtime=runtime, on_event=press) as group:
+            generation = await group.next()
+            generation.start_soon(trio.sleep, SECONDS)
+            raise ValueError("of the body")
