@@ -6,6 +6,7 @@ coordinator's clock keeps running.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -39,6 +40,13 @@ class SuspendAwareClock:
 
     now = staticmethod(_now)
     """Seconds since some point in the past. It is read before each record, so nothing wraps it."""
+
+
+def time_jumps() -> bool:
+    """Whether trio's time jumps when no task can run, as that of a MockClock with autojump does."""
+    clock = trio.lowlevel.current_clock()
+    # The class itself is in trio.testing, which programs do not import.
+    return getattr(clock, "autojump_threshold", math.inf) < math.inf
 
 
 @final

@@ -42,7 +42,7 @@ from kgroup import arguments, functions
 from kgroup.block_syntax import AsyncBlocks
 from kgroup.client.coordinator import UserDataError
 from kgroup.client.subscription import Subscription, Topics
-from kgroup.clocks import SuspendAwareClock, WallClock
+from kgroup.clocks import SuspendAwareClock, WallClock, time_jumps
 from kgroup.config import GroupConfig, checked_topics
 from kgroup.errors import (
     ConfigError,
@@ -228,6 +228,13 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             raise UsageError(
                 f"group {self._config.group_id!r}: kgroup.ConsumerGroup needs trio's event loop,"
                 f" which does not run here; {group_for(library)}"
+            )
+        # Time-outs would pass while a socket is awaited, and each attempt fail for ever.
+        if isinstance(self._runtime.clock, SuspendAwareClock) and time_jumps():
+            raise UsageError(
+                f"group {self._config.group_id!r} has real connections, and trio's MockClock does"
+                " not wait for them: its time jumps ahead; pass"
+                " runtime=kgroup.testing.memory.memory_runtime(broker), or run without MockClock"
             )
         if not self._entry.acquire(blocking=False):
             raise entered_again(self._config.group_id)

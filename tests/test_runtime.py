@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable
 from contextvars import copy_context
@@ -15,7 +16,7 @@ from trio.testing import MockClock
 
 from kgroup.clocks import SuspendAwareClock, TrioClock, WallClock
 from kgroup.config import GroupConfig
-from kgroup.errors import ConfigError
+from kgroup.errors import ConfigError, UsageError
 from kgroup.events import Event, GenerationEnded, GenerationStarted
 from kgroup.group import ConsumerGroup, default_runtime
 from kgroup.interfaces import Batch
@@ -197,3 +198,15 @@ async def test_the_observer_sees_where_the_program_seeks(autojump_clock: MockClo
             batch = await anext(generation.records(P0))
             assert values(batch.messages) == [2]
         assert onlooker.seeks == [(generation.epoch, P0, 2)]
+
+
+async def test_a_group_with_real_connections_is_refused_under_a_clock_that_jumps(
+    autojump_clock: MockClock,
+) -> None:
+    """The error names the runtime of memory; the group may be entered where time does not jump."""
+    group = ConsumerGroup(CONFIG)
+    with pytest.raises(UsageError, match=r"group 'g' .*memory_runtime\(broker\)"):
+        await group.__aenter__()
+    autojump_clock.autojump_threshold = math.inf
+    async with group:
+        pass

@@ -103,6 +103,8 @@ def _check_bytes(record: object, field: attrs.Attribute[bytes | None], value: ob
     del record
     if value is not None and not isinstance(value, bytes | bytearray | memoryview):
         how = f"; encode it: {short_repr(value)}.encode()" if isinstance(value, str) else ""
+        if isinstance(value, tuple | dict):
+            how = "; for a key or headers, use kgroup.broker.NewRecord(value, key=...)"
         raise ArgumentError(field.name, value, f"it must be bytes, or None{how}")
 
 

@@ -106,3 +106,10 @@ async def test_settings_of_a_topic_are_made_texts() -> None:
         assert cluster.leader_of(TopicPartition("new", 0)) is not None
         with pytest.raises(UsageError, match="retention.ms"):
             await cluster.create_topic("newer", 1, {"retention.ms": "soon"})
+
+
+@pytest.mark.parametrize("pair", [(b"key", b"value"), {"key": b"value"}])
+def test_a_pair_in_place_of_a_value_is_refused_by_the_name_of_what_has_keys(pair: Any) -> None:
+    """The error names NewRecord."""
+    with pytest.raises(ArgumentError, match="kgroup.broker.NewRecord"):
+        NewRecord(pair)
