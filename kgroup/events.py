@@ -450,10 +450,12 @@ class GenerationEnded(Event):
 
 @attrs.frozen(kw_only=True)
 class Committed(Event):
-    """The coordinator accepted a commit.
+    """The coordinator accepted a commit, or a producer added offsets to its open transaction.
+
+    Offsets in a transaction count only once the producer has committed it.
 
     Attributes:
-        offsets: the committed offsets.
+        offsets: the offsets of the commit.
         seconds: the time from the request to its response, with the attempts before it.
     """
 
