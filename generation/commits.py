@@ -348,9 +348,11 @@ class Committer:
         )
         postponed = False
         try:
-            with self._lifecycle.commit_scope():
+            with self._lifecycle.commit_scope() as scope:
                 while not postponed and await request.advance():
-                    postponed = self._lifecycle.start_service(self._send_later, request, entries)
+                    postponed = self._lifecycle.start_service(
+                        self._send_later, request, entries, scope.deadline
+                    )
                     if not postponed:
                         await request.recover()
         finally:
@@ -367,15 +369,17 @@ class Committer:
                 entry.postponed = is_open and entry.error is None
         self._conclude(request, [entry for entry in entries if not entry.postponed])
 
-    async def _send_later(self, request: CommitRequest, entries: Iterable[_Entry]) -> None:
-        """Send a postponed request until its outcome is known."""
+    async def _send_later(
+        self, request: CommitRequest, entries: Iterable[_Entry], deadline: float
+    ) -> None:
+        """Send a postponed request until its outcome is known, or until its deadline."""
         postponed = [entry for entry in entries if entry.postponed]
         for entry in postponed:
             entry.postponed = False
         try:
             with self._ending_all(postponed):
                 try:
-                    with self._lifecycle.commit_scope():
+                    with self._lifecycle.commit_scope(deadline):
                         await self._attempt_later(request)
                 finally:
                     self.watch_late_commits()

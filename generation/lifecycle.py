@@ -524,9 +524,14 @@ class Lifecycle:
             yield
 
     @contextmanager
-    def commit_scope(self) -> Iterator[trio.CancelScope]:
-        """A shielded scope that only its deadline cancels, which the end may bring forward."""
-        with trio.CancelScope(shield=True, deadline=self.commit_deadline()) as scope:
+    def commit_scope(self, until: float = math.inf) -> Iterator[trio.CancelScope]:
+        """A shielded scope that only its deadline cancels, which the end may bring forward.
+
+        Args:
+            until: the deadline of the scope that this one continues, by trio's clock.
+        """
+        deadline = min(self.commit_deadline(), until)
+        with trio.CancelScope(shield=True, deadline=deadline) as scope:
             self._commit_scopes.add(scope)
             try:
                 yield scope

@@ -14,6 +14,7 @@ from kgroup.client.error_policy import UNKNOWN_FOR
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     CommitFailedError,
+    CommitUnknownError,
     KgroupError,
     OffsetBehindCommitError,
     StaleGenerationError,
@@ -166,6 +167,21 @@ async def test_an_end_does_not_wait_for_an_unknown_topic(
     wanted = StaleGenerationError if cause is Cause.MEMBERSHIP_LOST else CommitFailedError
     assert [type(error) for error in commits.errors.values()] == [wanted] * 2
     assert max(commits.ended.values()) < 1.1 + (0 if cause is Cause.MEMBERSHIP_LOST else 1.0)
+
+
+async def test_a_postponed_commit_keeps_its_deadline(autojump_clock: MockClock) -> None:
+    """With the attempts before and after its wait, it lasts for commit_timeout and no longer."""
+    commits = Commits(*[UNKNOWN] * 2, trio.sleep_forever)
+    timeout = commits.fake.commit_timeout
+
+    async def open_slowly() -> None:
+        await trio.sleep(timeout - 1)
+
+    commits.fake.coordinator.openings = [open_slowly]
+    async with commits.running():
+        await commits.begin("unknown", p1=1)
+    assert isinstance(commits.errors["unknown"], CommitUnknownError)
+    assert commits.ended["unknown"] == pytest.approx(timeout)
 
 
 async def test_a_commit_that_begins_in_a_drain_is_not_postponed(autojump_clock: MockClock) -> None:
