@@ -296,7 +296,7 @@ class AdminConnection:
 
         Returns:
             for each partition its offset, `NO_OFFSET` if no record has the time or a later one, or
-            the broker's error.
+            the broker's error, or that its leader has not answered.
 
         Raises:
             ClusterError: no broker answered.
@@ -312,10 +312,19 @@ class AdminConnection:
             )
             return {TopicPartition(one.topic, one.partition): it for one, it in sent.items()}
 
-        return {
-            partition: found if isinstance(found, Refusal) else int(found.offset)
-            for partition, found in self.each(send, wanted).items()
-        }
+        return self._answered(
+            {
+                partition: self._refused_or(found)
+                for partition, found in self._each(send, wanted).items()
+            }
+        )
+
+    def _refused_or(self, found: Any) -> int | Refusal:
+        if isinstance(found, Refusal):
+            return found
+        if found.offset < NO_OFFSET:  # librdkafka's mark where the leader has not answered
+            return Refusal(KafkaError._TIMED_OUT, "no answer")  # noqa: SLF001
+        return int(found.offset)
 
     def one(self, what: str, send: Callable[[float], Future[T]]) -> T:
         """Wait for one request.
@@ -344,16 +353,22 @@ class AdminConnection:
             keys: the things.
 
         Returns:
-            for each of them the answer, or the broker's error, sorted as the keys are.
+            for each of them the answer, or the broker's error, or that its broker has not
+            answered, sorted as the keys are.
 
         Raises:
             ClusterError: no broker answered.
         """
         found = self._each(send, keys)
-        for answer in found.values():
-            if unanswered(answer):
-                raise self._no_answer(answer)
-        return found
+        return self._answered(found)
+
+    def _answered(self, found: Mapping[K, T | Refusal]) -> dict[K, T | Refusal]:
+        """One broker that hangs hides nothing of what the others have answered."""
+        silent = {key: answer for key, answer in found.items() if unanswered(answer)}
+        if silent and len(silent) == len(found):
+            raise self._no_answer(next(iter(silent.values())))
+        text = f"no answer within {self._timeout:g} s"
+        return {**found, **{key: attrs.evolve(one, text=text) for key, one in silent.items()}}
 
     def change(
         self,

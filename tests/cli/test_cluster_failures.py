@@ -296,6 +296,51 @@ async def test_a_coordinator_that_moves_is_waited_for(tmp_path: Path) -> None:
                 assert result.exit_code == 0, result.output
 
 
+async def test_one_broker_that_hangs_hides_nothing_of_the_others(tmp_path: Path) -> None:
+    """The commands say what is missing, and print what the other brokers have answered."""
+    async with serve_cluster(3) as broker:
+        await broker.create_topic("orders", 3)
+        here = Cluster(broker, tmp_path)
+        given = ["--group", "seen", "--topic", "orders", "--to", "0", "--new-group", "--execute"]
+        assert (await here.run("groups", "reset", *given)).exit_code == 0
+        coordinator = broker.coordinator_of("seen")
+        hanging = next(one for one in broker.nodes if one != coordinator)
+
+        async def run(*arguments: str) -> Result:
+            given = [*arguments, "--bootstrap-servers", broker.bootstrap_servers, "--timeout=8"]
+            result = await trio.to_thread.run_sync(partial(CliRunner().invoke, main, given))
+            assert result.exit_code == 0, (result.output, result.exception)
+            return result
+
+        with_answer = broker.nodes[hanging].slow(300.0, "list_groups")
+        for command in ("describe", "lag"):
+            result = await run("groups", command, "--json")
+            found = json.loads(result.stdout)
+            assert [one["group_id"] for one in found["groups"]] == ["seen"]
+            assert found["errors"] == ["a broker has not answered within 8 s"]
+            assert result.stderr.startswith("Some groups may be missing: a broker has not")
+        with_answer.cancel()
+        broker.nodes[hanging].slow(300.0, "list_offsets")
+        (lag,) = json.loads((await run("groups", "lag", "--group", "seen", "--json")).stdout)[
+            "groups"
+        ]
+    ends = [one["end"] for one in lag["partitions"]]
+    assert sorted(ends, key=str) == [0, 0, None]
+    assert lag["partitions"][ends.index(None)]["note"] == "no answer within 8 s"
+
+
+async def test_no_group_that_is_seen_is_no_group_at_all(tmp_path: Path) -> None:
+    """Where a broker has not answered, the command does not say that there are no groups."""
+    async with serve_cluster(2) as broker:
+        (hanging, *_) = broker.nodes.values()
+        hanging.slow(300.0, "list_groups")
+        given = ["groups", "list", "--bootstrap-servers", broker.bootstrap_servers, "--timeout=8"]
+        result = await trio.to_thread.run_sync(partial(CliRunner().invoke, main, given))
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "no group that this user may see" in result.stdout
+    assert "There are no consumer groups" not in result.stdout
+
+
 async def test_a_change_without_an_answer(tmp_path: Path) -> None:
     """It may have been made: the command says so, and still prints the offsets of before."""
     async with cluster(tmp_path) as here:

@@ -7,12 +7,18 @@ Source: KIP-396, KIP-518, KIP-848; Kafka's ``ConsumerGroupCommand`` for what the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
 
 import attrs
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+)
 
 from kgroup.bounds import did_you_mean
 from kgroup.cli.admin_client import (
@@ -92,11 +98,16 @@ class GroupCluster:
             Listing(one.group_id, _STATES.get(one.state, UNKNOWN), _protocol(one.type))
             for one in found.valid
         )
-        errors = tuple(
-            f"{refusal.text}; {grant}" if (grant := to_grant(refusal.code)) else refusal.text
-            for refusal in (Refusal.of(error.args[0]) for error in found.errors)
-        )
+        errors = tuple(map(self._hiding, found.errors))
         return tuple(sorted(listings, key=lambda one: one.group_id)), errors
+
+    def _hiding(self, error: KafkaException | KafkaError) -> str:
+        """Why a list lacks the groups of one broker; librdkafka's own errors are no exceptions."""
+        refusal = Refusal.of(error.args[0] if isinstance(error, KafkaException) else error)
+        if unanswered(refusal):
+            return f"a broker has not answered within {self._timeout:g} s"
+        grant = to_grant(refusal.code)
+        return f"{refusal.text}; {grant}" if grant else refusal.text
 
     def describe(self, group_ids: Iterable[str]) -> dict[str, Group]:
         """Describe groups.
@@ -104,17 +115,30 @@ class GroupCluster:
         Raises:
             ClusterError: a group does not exist, or cannot be described.
         """
-        found = self.find_all(group_ids)
+        found, faults = self._find(group_ids)
+        for fault in faults.values():
+            raise ClusterError(fault)
         for group_id, group in found.items():
             if group is None:
                 raise ClusterError(self.missing(group_id))
         return {group_id: group for group_id, group in found.items() if group is not None}
 
-    def find_all(self, group_ids: Iterable[str]) -> dict[str, Group | None]:
-        """Describe groups; None for one that does not exist.
+    def all(self) -> tuple[Sequence[Group], Sequence[str]]:
+        """All groups that can be described, and what hides others.
 
         Raises:
-            ClusterError: a group cannot be described.
+            ClusterError: no broker answered.
+        """
+        listings, errors = self.list()
+        found, faults = self._find(one.group_id for one in listings)
+        groups = [group for group in found.values() if group is not None]
+        return groups, (*errors, *faults.values())
+
+    def _find(self, group_ids: Iterable[str]) -> tuple[dict[str, Group | None], dict[str, str]]:
+        """Describe groups, None for one that does not exist; and for the others why they cannot be.
+
+        Raises:
+            ClusterError: no broker answered.
         """
         client = self.connection.client
         described = self.connection.each(
@@ -122,16 +146,17 @@ class GroupCluster:
             group_ids,
         )
         groups: dict[str, Group | None] = {}
+        faults: dict[str, str] = {}
         for group_id, found in described.items():
-            if isinstance(found, Refusal):
-                if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
-                    why = found.explained("DESCRIBE", group=group_id, may_be_missing=True)
-                    raise ClusterError(f"group {group_id!r} cannot be described: {why}")
-                groups[group_id] = None
-            else:
+            if not isinstance(found, Refusal):
                 group = _group(found)
                 groups[group_id] = None if group.state == _DEAD else group
-        return groups
+            elif found.code == ErrorCode.GROUP_ID_NOT_FOUND:
+                groups[group_id] = None
+            else:
+                why = found.explained("DESCRIBE", group=group_id, may_be_missing=True)
+                faults[group_id] = f"group {group_id!r} cannot be described: {why}"
+        return groups, faults
 
     def missing(self, group_id: str) -> str:
         """That there is no such group, with the nearest name that there is.
@@ -149,7 +174,10 @@ class GroupCluster:
         Raises:
             ClusterError: it cannot be described.
         """
-        return self.find_all([group_id])[group_id]
+        found, faults = self._find([group_id])
+        for fault in faults.values():
+            raise ClusterError(fault)
+        return found[group_id]
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
         """The offsets that a group has committed.

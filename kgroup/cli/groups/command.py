@@ -97,7 +97,7 @@ def list_groups(
         listings, errors = cluster.list()
         _report_missing(errors)
         found = {"groups": [listing_as_json(one) for one in listings], "errors": list(errors)}
-        return found, partial(print_listings, listings=listings)
+        return found, partial(print_listings, listings=listings, incomplete=bool(errors))
 
     show(fetch, as_json=as_json, every=watch)
 
@@ -124,14 +124,15 @@ def describe_groups(
     cluster = connect(bootstrap_servers, config_file, timeout)
 
     def fetch() -> Shown:
-        described = _described(cluster, group_ids)
+        described, errors = _described(cluster, group_ids)
+        _report_missing(errors)
         if group_ids:  # of each group, its coordinator has to be asked
             try:
                 described = list(cluster.with_subscriptions(described))
             except ClusterError as error:
                 click.echo(plain(f"The topics of the members are not shown: {error}"), err=True)
-        found = {"groups": [group_as_json(one) for one in described]}
-        return found, partial(print_groups, groups=described)
+        found = {"groups": [group_as_json(one) for one in described], "errors": list(errors)}
+        return found, partial(print_groups, groups=described, incomplete=bool(errors))
 
     show(fetch, as_json=as_json, every=watch)
 
@@ -161,8 +162,14 @@ def show_lag(
     cluster = connect(bootstrap_servers, config_file, timeout)
 
     def fetch() -> Shown:
-        lags = fetch_lags(cluster, _described(cluster, group_ids), isolation)
-        return {"groups": [one.as_json() for one in lags]}, partial(print_lags, lags=lags)
+        described, errors = _described(cluster, group_ids)
+        lags, faults = fetch_lags(cluster, described, isolation)
+        if group_ids and faults:
+            raise ClusterError(faults[0])
+        errors = (*errors, *faults)
+        _report_missing(errors)
+        found = {"groups": [one.as_json() for one in lags], "errors": list(errors)}
+        return found, partial(print_lags, lags=lags, incomplete=bool(errors))
 
     show(fetch, as_json=as_json, every=watch)
 
@@ -275,14 +282,13 @@ def delete_groups(
         raise ClusterError(f"not confirmed as deleted: {short_list(faults)}")
 
 
-def _described(cluster: GroupCluster, group_ids: Sequence[str]) -> list[Group]:
-    """The named groups, or all."""
+def _described(
+    cluster: GroupCluster, group_ids: Sequence[str]
+) -> tuple[Sequence[Group], Sequence[str]]:
+    """The named groups, or all that can be described, and what hides others."""
     if group_ids:
-        return list(cluster.describe(group_ids).values())
-    listings, errors = cluster.list()
-    _report_missing(errors)
-    found = cluster.find_all(one.group_id for one in listings)
-    return [group for group in found.values() if group is not None]
+        return list(cluster.describe(group_ids).values()), ()
+    return cluster.all()
 
 
 def _report_missing(errors: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import attrs
 
+from kgroup.cli.admin_client import ClusterError
 from kgroup.cli.groups.cluster import GroupCluster
 from kgroup.cli.groups.values import Group, GroupMember
 from kgroup.cli.log_bounds import LogBounds, fetch_bounds
@@ -142,7 +143,7 @@ def _as_json(one: PartitionLag) -> dict[str, Any]:
 
 def fetch_lags(
     cluster: GroupCluster, groups: Iterable[Group], isolation: IsolationLevel
-) -> list[GroupLag]:
+) -> tuple[list[GroupLag], list[str]]:
     """Request what groups have committed, and the ends of all their partitions together.
 
     A group has to read all partitions of its topics, so those count too of which it has committed
@@ -150,17 +151,27 @@ def fetch_lags(
     without members their records wait unseen. Which topics the members subscribe to is not known
     then; Kafka reports it for a stable group only, whose members own what there is.
 
+    Returns:
+        the lags, and why those of other groups are not known.
+
     Raises:
-        ClusterError: no broker answered, or the group's offsets cannot be fetched.
+        ClusterError: no broker answered.
     """
-    found = [(group, cluster.committed(group.group_id)) for group in groups]
+    found: list[tuple[Group, Mapping[TopicPartition, int]]] = []
+    faults: list[str] = []
+    for group in groups:
+        try:
+            found.append((group, cluster.committed(group.group_id)))
+        except ClusterError as error:
+            faults.append(f"group {group.group_id!r}: {error}")
     topics = cluster.connection.topics()
     read = [partitions_to_read({*committed, *group.owners}, topics) for group, committed in found]
     bounds = fetch_bounds(cluster.connection, sorted(set().union(*read)), isolation)
-    return [
+    lags = [
         compute_lag(group, isolation, partitions, committed, bounds)
         for (group, committed), partitions in zip(found, read, strict=True)
     ]
+    return lags, faults
 
 
 def partitions_to_read(

@@ -25,12 +25,15 @@ __all__ = [
 ]
 
 NONE: Final = "There are no consumer groups, or none that this user may see."
+_NO_OTHER: Final = "The brokers that have answered have no group that this user may see."
 
 
-def print_listings(console: Console, listings: Sequence[Listing]) -> None:
-    """Print the groups of a cluster."""
+def print_listings(
+    console: Console, listings: Sequence[Listing], *, incomplete: bool = False
+) -> None:
+    """Print the groups of a cluster; some may be missing if they are incomplete."""
     if not listings:
-        console.print(NONE)
+        _print_none(console, incomplete=incomplete)
         return
     rows = ([one.group_id, one.state, one.protocol] for one in listings)
     console.print(table(["GROUP", "STATE", "PROTOCOL"], rows))
@@ -45,14 +48,18 @@ def listing_as_json(listing: Listing) -> dict[str, Any]:
     }
 
 
-def print_groups(console: Console, groups: Sequence[Group]) -> None:
-    """Print groups and their members."""
+def _print_none(console: Console, *, incomplete: bool) -> None:
+    console.print(_NO_OTHER if incomplete else NONE)
+
+
+def print_groups(console: Console, groups: Sequence[Group], *, incomplete: bool = False) -> None:
+    """Print groups and their members; some groups may be missing if they are incomplete."""
     for count, group in enumerate(groups):
         if count:
             console.print()
         _print_group(console, group)
     if not groups:
-        console.print(NONE)
+        _print_none(console, incomplete=incomplete)
 
 
 def _print_group(console: Console, group: Group) -> None:
@@ -91,14 +98,14 @@ def _print_group(console: Console, group: Group) -> None:
         )
 
 
-def print_lags(console: Console, lags: Sequence[GroupLag]) -> None:
-    """Print the lag of groups, by partition."""
+def print_lags(console: Console, lags: Sequence[GroupLag], *, incomplete: bool = False) -> None:
+    """Print the lag of groups, by partition; some groups may be missing if they are incomplete."""
     for count, lag in enumerate(lags):
         if count:
             console.print()
         _print_lag(console, lag)
     if not lags:
-        console.print(NONE)
+        _print_none(console, incomplete=incomplete)
 
 
 def _print_lag(console: Console, lag: GroupLag) -> None:
