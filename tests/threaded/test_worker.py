@@ -9,11 +9,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from kgroup.errors import ArgumentError, UsageError
 from kgroup.events import CommitRefused, Event, GenerationDraining, GenerationEnded
 from kgroup.interfaces import Batch
+from kgroup.testing.admin import delete_topic
 from kgroup.threaded import ConsumerGroup, Generation, run, serve
 from kgroup.types import Cause, TopicPartition
 from tests.brokers import EMBEDDED, Kafka
@@ -367,8 +367,7 @@ def test_a_topic_that_is_deleted_while_its_batch_is_processed(
     def handle(_: Generation, batch: Batch) -> None:
         found.append(batch.partition.topic)
         if batch.partition.topic == gone.topic:
-            client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-            client.delete_topics([gone.topic])[gone.topic].result(SOON)
+            delete_topic(kafka.bootstrap_servers, gone.topic)  # waits until no broker knows it
         else:
             group.shutdown(promptly=True)
 
