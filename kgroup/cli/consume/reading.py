@@ -169,15 +169,16 @@ class Reading:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._note_uncommitted()
         try:
             self._thread.call(self._leave, self._source.timeout)
         except TimeoutError:
-            self._uncommitted = self._source.group_id is not None
+            uncommitted = "the last offsets may not be committed, and " * self._uncommitted
             what = (
                 "the consumer was not closed"
                 if self._source.group_id is None
-                else "the last offsets may not be committed, and the group gives the partitions to"
-                " others when the session has ended"
+                else f"{uncommitted}the group gives the partitions to others when the session has"
+                " ended"
             )
             self._warn(f"no answer within {self._source.timeout:g} s: {what}")
         finally:
@@ -275,9 +276,12 @@ class Reading:
 
     def _leave(self) -> None:
         self._commit()
-        self._uncommitted = self._source.group_id is not None and bool(self._printed)
+        self._note_uncommitted()
         self._printed.clear()
         self._consumer.close()
+
+    def _note_uncommitted(self) -> None:
+        self._uncommitted = self._source.group_id is not None and bool(self._printed)
 
     def _commit(self) -> None:
         self._committed_at = time.monotonic()

@@ -35,12 +35,14 @@ class Scripted:
         commits: the offsets of each commit.
         closed: whether it was closed.
         hangs: what a commit waits for, if it is to hang.
+        closing_hangs: what closing waits for, if it is to hang.
     """
 
     def __init__(self, *outcomes: Exception | None) -> None:
         self.commits: list[list[int]] = []
         self.closed = False
         self.hangs: threading.Event | None = None
+        self.closing_hangs: threading.Event | None = None
         self.on_revoke: Callable[[Any, Any], None] | None = None
         self._outcomes = list(outcomes)
 
@@ -65,6 +67,8 @@ class Scripted:
 
     def close(self) -> None:
         """As a ``confluent_kafka.Consumer``."""
+        if self.closing_hangs is not None:
+            self.closing_hangs.wait()
         self.closed = True
 
 
@@ -157,3 +161,23 @@ def test_an_end_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not consumer.closed
     assert open_reading.uncommitted
     consumer.hangs.set()
+
+
+@pytest.mark.parametrize("records", [[], [RECORD]])
+def test_a_coordinator_that_hangs_after_the_last_commit(
+    monkeypatch: pytest.MonkeyPatch, records: list[Record]
+) -> None:
+    """Only leaving the group got no answer: all that was printed is committed."""
+    consumer = Scripted()
+    consumer.closing_hangs = threading.Event()
+    opening, said = opened(monkeypatch, consumer, 0.1)
+    with opening as open_reading:
+        open_reading.printed(records)
+        open_reading.next()
+    (text,) = said
+    assert text == (
+        "no answer within 0.1 s: the group gives the partitions to others when the session has"
+        " ended"
+    )
+    assert not open_reading.uncommitted
+    consumer.closing_hangs.set()
