@@ -128,7 +128,7 @@ class Committer:
         self._positions = positions
         self._waiting: list[_Entry] = []
         self._postponed: list[CommitRequest] = []
-        self._postponed_over = Notifier()
+        self._postponed_changed = Notifier()
         self._turn = trio.StrictFIFOLock()
         self._limiter = unlimited_threads()
         self._backoff = member.new_backoff()
@@ -159,7 +159,7 @@ class Committer:
                         if not entry.taken:
                             await self._send_waiting()
                     if not entry.taken:
-                        await self._postponed_over.wait()
+                        await self._postponed_changed.wait()
                 if not entry.done.is_set():
                     await entry.done.wait()
             except trio.Cancelled:
@@ -380,20 +380,26 @@ class Committer:
             with self._ending_all(postponed):
                 try:
                     with self._lifecycle.commit_scope(deadline):
-                        await self._attempt_later(request)
+                        await self._attempt_later(request, postponed)
                 finally:
                     self.watch_late_commits()
                 self._conclude(request, postponed)
         finally:
             self._postponed.remove(request)
-            self._postponed_over.notify()
+            self._postponed_changed.notify()
 
-    async def _attempt_later(self, request: CommitRequest) -> None:
+    async def _attempt_later(self, request: CommitRequest, entries: list[_Entry]) -> None:
+        """Send it again and again; entries that have their outcomes meanwhile leave the list."""
         while True:
             await request.recover()
             async with self._turn:
                 if not await request.advance():
                     return
+            known = [entry for entry in entries if request.left.isdisjoint(entry.offsets)]
+            with self._ending_all(known):
+                self._conclude(request, known)
+            entries[:] = [entry for entry in entries if not entry.done.is_set()]
+            self._postponed_changed.notify()
 
     def _conclude(self, request: CommitRequest, entries: Iterable[_Entry]) -> None:
         """Give each of these its outcome; what is still open gets none any more."""

@@ -105,6 +105,25 @@ async def test_each_partition_of_an_unknown_topic_waits_for_itself(
     assert commits.ended["two"] == pytest.approx(UNKNOWN_FOR + 2, abs=0.1)
 
 
+async def test_a_topic_that_becomes_known_does_not_wait_for_another_one(
+    autojump_clock: MockClock,
+) -> None:
+    """Neither does its commit, nor one behind that, though one request had all of them."""
+    both = {P0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, **UNKNOWN}
+    commits = Commits(for_a_moment, both, *[UNKNOWN] * 100)
+    async with commits.running():
+        await commits.begin("first", p2=1)
+        await commits.begin("known soon", p0=1)
+        await commits.begin("unknown", p1=1)
+        await trio.sleep(0.1)
+        await commits.begin("behind it", p0=2)
+    assert commits.ended["known soon"] < 1
+    assert commits.ended["behind it"] < 1
+    assert commits.ended["unknown"] == pytest.approx(UNKNOWN_FOR, abs=0.2)
+    assert commits.errors.keys() == {"unknown"}
+    assert [refused for refused, _, _ in commits.fake.refused] == [{P1: 1}]
+
+
 async def test_a_topic_that_becomes_known(autojump_clock: MockClock) -> None:
     """The commit succeeds, without the offsets of it that were stored at once."""
     commits = Commits(*[UNKNOWN] * 3)
