@@ -368,13 +368,26 @@ async def test_a_producer_whose_own_time_is_over_first() -> None:
     assert len(producer.given) == 1
 
 
-async def test_a_producer_that_has_not_answered_is_used_for_nothing_more() -> None:
+async def test_a_producer_that_has_not_answered_is_used_for_nothing_more(
+    mock_clock: MockClock,
+) -> None:
     """What it has sent may arrive in its next transaction; another producer has no such request."""
-    answered = trio.Event()
-    fake = FakeGeneration(commit_timeout=0.05)
-    producer = FakeProducer(answer=lambda: trio.from_thread.run(answered.wait))
-    with pytest.raises(CommitUnknownError, match="close the producer, and make a new one"):
-        await transact(fake, producer, p0=1)
+    called, answered = trio.Event(), trio.Event()
+    fake = FakeGeneration()
+
+    def answer() -> None:
+        trio.from_thread.run_sync(called.set)
+        trio.from_thread.run(answered.wait)
+
+    async def time_passes() -> None:
+        await called.wait()
+        mock_clock.jump(fake.commit_timeout)
+
+    producer = FakeProducer(answer=answer)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(time_passes)
+        with pytest.raises(CommitUnknownError, match="close the producer, and make a new one"):
+            await transact(fake, producer, p0=1)
     answered.set()
     with pytest.raises(UsageError, match="make a new one with the same"):
         await transact(fake, producer, p1=1)
