@@ -21,7 +21,7 @@ import trio
 from kgroup.errors import CommitUnknownError, LeaseExpiredError, StaleGenerationError, UsageError
 from kgroup.functions import END_ALL, name_of
 from kgroup.tracebacks import raise_outside
-from kgroup.types import End
+from kgroup.types import Cause, End
 
 E = TypeVar("E", bound=BaseException)
 
@@ -62,9 +62,36 @@ def without_stale_errors(error: E, end: End | None) -> E | None:
             and one.end is end
         )
 
+    return _without(error, is_stale)
+
+
+def without_effects_of_cancellation(error: E) -> E | None:
+    """What the body of a cancelled group raised, without what only the cancellation has caused.
+
+    A commit that the cancellation catches in its request is shielded from it, and raises that its
+    generation has ended, or that its outcome is unknown.
+
+    Args:
+        error: what the body raised; an exception group is searched.
+
+    Returns:
+        the rest, or None if there was nothing else.
+    """
+
+    def is_effect(one: BaseException) -> bool:
+        return (
+            isinstance(one, StaleGenerationError | CommitUnknownError)
+            and one.end is not None
+            and one.end.cause is Cause.CANCELLED
+        )
+
+    return _without(error, is_effect)
+
+
+def _without(error: E, judge: Callable[[BaseException], bool]) -> E | None:
     if isinstance(error, BaseExceptionGroup):
-        return error.split(is_stale)[1]  # type: ignore[return-value] # a group of its kind
-    return None if is_stale(error) else error
+        return error.split(judge)[1]  # type: ignore[return-value] # a group of its kind
+    return None if judge(error) else error
 
 
 @contextmanager

@@ -63,6 +63,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Lifecycle, inside_of
 from kgroup.generation.runner import GenerationRunner
 from kgroup.generation.states import State
+from kgroup.generation.task_errors import without_effects_of_cancellation
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.interfaces import RecordSource
 from kgroup.logs import EventLog
@@ -606,9 +607,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 try:
                     with self._body:
                         yield
-                except BaseException as error:
-                    if _is_cancellation(error):
-                        raise
+                except BaseException as error:  # noqa: BLE001 # it is raised, now or later
+                    _raise_cancellation(error)
                     # Kept until the generation has drained and the member has left.
                     body_error = error
                 self._body_runs = False
@@ -618,13 +618,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 else:
                     self.release()
                     self.shutdown(block_left(body_error), promptly=body_error is not None)
-        except BaseException as error:
-            # A cancellation from outside must not replace what is raised without it.
-            if self._errors:
-                self._raise_errors(body_error, error)
-            if self._own_error(body_error) is None or not _is_only_cancellation(error):
-                _show_before(error, body_error)
-                raise
+        except BaseException as error:  # noqa: BLE001 # it is raised, or what it has cut short
+            self._raise_cut_short(error, body_error)
         if self._errors:
             self._raise_errors(body_error)
         if (own := self._own_error(body_error)) is not None:
@@ -730,6 +725,18 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             self._keep_fatal(error)
         except UserDataError as raised:
             self._keep_fatal(raised.error)
+
+    def _raise_cut_short(self, error: BaseException, body_error: BaseException | None) -> NoReturn:
+        """Raise what an error from outside, such as a cancellation, does not replace, or itself."""
+        if body_error is not None:
+            body_error = without_effects_of_cancellation(body_error)
+        if self._errors:
+            self._raise_errors(body_error, error)
+        own = self._own_error(body_error)
+        if own is not None and _is_only_cancellation(error):
+            raise_outside(own, self._outside)
+        _show_before(error, body_error)
+        raise error
 
     def _own_error(self, body_error: BaseException | None) -> BaseException | None:
         """What the block raises if no task has: the body's, or what no `next` has raised."""
@@ -905,6 +912,12 @@ def _trio_fails() -> bool:
     except RuntimeError:  # the loop is gone: Python closes the coroutines of its tasks
         return True
     return root is None or any(one.cancel_scope.cancel_called for one in root.child_nurseries)
+
+
+def _raise_cancellation(error: BaseException) -> None:
+    """If it is, or contains, a cancellation from outside, raise it without the effects of that."""
+    if _is_cancellation(error):
+        raise_outside(without_effects_of_cancellation(error) or error, error.__context__)
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -6,9 +6,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kgroup.errors import FencedInstanceError
+from kgroup.errors import CommitUnknownError, FencedInstanceError, StaleGenerationError
 from kgroup.events import GenerationDraining
 from kgroup.generation.generation import Generation
+from kgroup.types import Cause, End
 from tests.group.harness import P0, harness
 
 
@@ -79,6 +80,36 @@ async def test_what_the_body_raised_outlives_a_cancellation_of_the_drain(
         assert caught.value is error
         assert scope.cancel_called
         assert not scope.cancelled_caught
+        assert len(here.requests_for("leave_group")) == 1
+
+
+@pytest.mark.parametrize("nursery", [False, True])
+async def test_a_cancellation_in_a_commit_of_the_body(
+    nursery: bool, autojump_clock: MockClock
+) -> None:
+    """The commit says that its generation was cancelled, and the block ends as cancelled."""
+    ends: list[End | None] = []
+
+    async def commit(generation: Generation) -> None:
+        try:
+            await generation.commit({P0: 2}, beyond_read=True)
+        except (StaleGenerationError, CommitUnknownError) as error:
+            ends.append(error.end)
+            raise
+
+    async with harness() as here:
+        with trio.move_on_after(5) as scope:
+            async with here.group(commit_timeout=30.0) as group:
+                generation = await group.next()
+                here.broker.slow(60.0, "offset_commit")
+                await trio.sleep(1)
+                if not nursery:
+                    await commit(generation)
+                async with trio.open_nursery() as children:
+                    children.start_soon(commit, generation)
+                    children.start_soon(trio.sleep_forever)
+        assert scope.cancelled_caught
+        assert [end.cause for end in ends if end is not None] == [Cause.CANCELLED]
         assert len(here.requests_for("leave_group")) == 1
 
 
