@@ -83,9 +83,10 @@ async def test_what_the_body_raised_outlives_a_cancellation_of_the_drain(
         assert len(here.requests_for("leave_group")) == 1
 
 
+@pytest.mark.parametrize("rebalance", [False, True])
 @pytest.mark.parametrize("nursery", [False, True])
 async def test_a_cancellation_in_a_commit_of_the_body(
-    nursery: bool, autojump_clock: MockClock
+    nursery: bool, rebalance: bool, autojump_clock: MockClock
 ) -> None:
     """The commit says that its generation was cancelled, and the block ends as cancelled."""
     ends: list[End | None] = []
@@ -103,6 +104,9 @@ async def test_a_cancellation_in_a_commit_of_the_body(
                 generation = await group.next()
                 here.broker.slow(60.0, "offset_commit")
                 await trio.sleep(1)
+                if rebalance:
+                    here.broker.inject("Heartbeat", "REBALANCE_IN_PROGRESS")
+                    await generation.ending.wait()
                 if not nursery:
                     await commit(generation)
                 async with trio.open_nursery() as children:
