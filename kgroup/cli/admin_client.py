@@ -378,8 +378,8 @@ class AdminConnection:
     ) -> dict[K, T | Refusal]:
         """As `each`, for a request that changes something.
 
-        That a thing got no answer is no reason to hide what became of the others. It may have been
-        changed all the same: its `Refusal` says so.
+        Each thing has its own outcome. One that got no answer may have been changed all the same:
+        its `Refusal` says so.
 
         Args:
             send: as for `each`.
@@ -463,5 +463,5 @@ def _passes(answer: object) -> bool:
 
 
 def unanswered(answer: object) -> TypeGuard[Refusal]:
-    """Whether nobody has said what became of a request."""
+    """Whether a request got no answer."""
     return isinstance(answer, Refusal) and answer.code in _NO_ANSWER

@@ -162,7 +162,7 @@ async def test_a_commit_behind_a_postponed_one_may_be_cancelled(autojump_clock: 
 async def test_a_postponed_commit_gives_its_outcome_in_a_cancelled_scope(
     autojump_clock: MockClock,
 ) -> None:
-    """It was sent, so its caller is told what became of it."""
+    """It was sent, so its caller gets its outcome."""
     commits = Commits(*[UNKNOWN] * 2)
     async with commits.fake.lifecycle.open():
         with trio.move_on_after(0.05) as scope:

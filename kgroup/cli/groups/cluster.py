@@ -115,9 +115,7 @@ class GroupCluster:
         Raises:
             ClusterError: a group does not exist, or cannot be described.
         """
-        found, faults = self._find(group_ids)
-        for fault in faults.values():
-            raise ClusterError(fault)
+        found = self._find_all(group_ids)
         for group_id, group in found.items():
             if group is None:
                 raise ClusterError(self.missing(group_id))
@@ -132,9 +130,20 @@ class GroupCluster:
         listings, errors = self.list()
         found, faults = self._find(one.group_id for one in listings)
         groups = [group for group in found.values() if group is not None]
-        return groups, (*errors, *faults.values())
+        return groups, (*errors, *faults)
 
-    def _find(self, group_ids: Iterable[str]) -> tuple[dict[str, Group | None], dict[str, str]]:
+    def _find_all(self, group_ids: Iterable[str]) -> dict[str, Group | None]:
+        """As `_find`, where each of the groups is needed.
+
+        Raises:
+            ClusterError: a group cannot be described.
+        """
+        found, faults = self._find(group_ids)
+        if faults:
+            raise ClusterError(faults[0])
+        return found
+
+    def _find(self, group_ids: Iterable[str]) -> tuple[dict[str, Group | None], Sequence[str]]:
         """Describe groups, None for one that does not exist; and for the others why they cannot be.
 
         Raises:
@@ -146,7 +155,7 @@ class GroupCluster:
             group_ids,
         )
         groups: dict[str, Group | None] = {}
-        faults: dict[str, str] = {}
+        faults: list[str] = []
         for group_id, found in described.items():
             if not isinstance(found, Refusal):
                 group = _group(found)
@@ -155,7 +164,7 @@ class GroupCluster:
                 groups[group_id] = None
             else:
                 why = found.explained("DESCRIBE", group=group_id, may_be_missing=True)
-                faults[group_id] = f"group {group_id!r} cannot be described: {why}"
+                faults.append(f"group {group_id!r} cannot be described: {why}")
         return groups, faults
 
     def missing(self, group_id: str) -> str:
@@ -174,10 +183,7 @@ class GroupCluster:
         Raises:
             ClusterError: it cannot be described.
         """
-        found, faults = self._find([group_id])
-        for fault in faults.values():
-            raise ClusterError(fault)
-        return found[group_id]
+        return self._find_all([group_id])[group_id]
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, int]:
         """The offsets that a group has committed.

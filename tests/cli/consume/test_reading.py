@@ -108,7 +108,7 @@ def test_a_commit_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_last_commit_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reading says so, because nobody makes that commit again."""
+    """The reading says so, because that commit is not sent again."""
     consumer = Scripted(AWAY)
     opening, said = opened(monkeypatch, consumer, 60)
     with opening as open_reading:

@@ -3,7 +3,7 @@
 confluent-kafka's producer opens real connections, so no simulation can have one. This one sends the
 requests of a producer over the simulated network, where they are lost and come late as any others:
 
-- each partition of each program has a transactional id, whoever owns the partition;
+- each program has one transactional id for each partition, whether or not it owns the partition;
 - a transaction that fails in any way, or takes too long, is given up. Its offsets are committed
   outside of it, so that the program loses nothing, and InitProducerId fences what may arrive late.
 

@@ -202,8 +202,8 @@ def test_offsets_that_kafka_accepts_and_refuses_keep_four() -> None:
 def test_a_plain_commit_that_names_no_member_still_breaks_four() -> None:
     """While a group has members, only a transaction may do so."""
     story = pair()
-    story.ids["nobody"] = ""
-    story.send_commit("nobody", P0, 1, generation_id=-1)
+    story.ids["no member"] = ""
+    story.send_commit("no member", P0, 1, generation_id=-1)
     (what,) = story.broken(AcceptedCommits)
     assert "it is not a member" in what
 
