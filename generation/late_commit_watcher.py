@@ -148,6 +148,8 @@ class LateCommitWatcher:
 
     async def _run(self) -> None:
         try:
+            if self._late.any_inherited:
+                await self.check()
             while self._late.pending:
                 await self._pause()
                 await self.check()

@@ -10,7 +10,7 @@ So `LateCommits` remembers which offsets such commits may store, and what was ac
 them. ``late_commit_watcher`` fetches what is stored, and commits again what was overwritten: from
 time to time while the generation runs and drains, and once more when its work is done. The next
 generation of the member, in which no earlier commit can arrive, begins as if none had, for the
-partitions that the member has kept.
+partitions that the member has kept, and commits again at once.
 
 INVARIANTS:
 - the committed offset becomes what it would be if the late commit had never arrived, and nothing
@@ -108,19 +108,35 @@ class LateCommits:
         self.last_at = trio.current_time()
         self.more = Notifier()
 
-    def begin(self, kept: Collection[TopicPartition]) -> None:
-        """The generation has its partitions, and these have been this member's all the time."""
+    def begin(
+        self,
+        kept: Collection[TopicPartition],
+        stored: Mapping[TopicPartition, OffsetAndMetadata | None],
+    ) -> None:
+        """The generation has its partitions; no earlier commit can arrive any more.
+
+        Args:
+            kept: those that have been this member's all the time.
+            stored: what was fetched in this generation, as far as it was.
+        """
         self._began = True
         self._pending = {
             name: attrs.evolve(commits, moves=0, inherited=True)
             for name, commits in self._inherited.items()
-            if name in kept and commits.acknowledged is not None
+            if name in kept
+            and commits.acknowledged is not None
+            and (name not in stored or commits.overwritten_by(stored[name]))
         }
 
     @property
     def pending(self) -> Mapping[TopicPartition, PendingCommits]:
         """The partitions of which a commit may arrive late; none before `begin`."""
         return MappingProxyType(self._pending)
+
+    @property
+    def any_inherited(self) -> bool:
+        """Whether a commit of the generation before may be in effect that should not be."""
+        return any(commits.inherited for commits in self._pending.values())
 
     @property
     def left_for_next(self) -> Mapping[TopicPartition, PendingCommits]:

@@ -186,7 +186,7 @@ class StartFinder:
         """
         self._verifier.begin({name.topic for name in assignment.added if name not in own})
         stored = await self.requests.committed([name for name in assignment if name not in own])
-        self._committer.late.begin(assignment.kept)
+        self._committer.late.begin(assignment.kept, stored)
         committed = self._committer.late.corrected(stored)
         known = {name: at.offset for name, at in committed.items() if at is not None}
         known.update(own)

@@ -23,7 +23,7 @@ LATE = ("unanswered", at(p0=1)), ("acknowledged", at(p0=5))
 def late_after(*steps: tuple[str, dict[Any, Any]]) -> LateCommits:
     """What is known in a first generation after these commits."""
     late = LateCommits({})
-    late.begin([])
+    late.begin([], {})
     for outcome, offsets in steps:
         if outcome == "unanswered":
             late.unanswered(offsets)
@@ -106,9 +106,9 @@ async def test_the_next_generation_has_what_was_kept() -> None:
     both = ("unanswered", at(p0=1, p1=1, p2=1)), ("acknowledged", at(p0=5, p1=5))
     following = LateCommits(late_after(*both).left_for_next)
     assert not following.pending
-    following.begin([P0, P2])
-    assert following.pending[P0].moves == 0  # those of the new generation
     stored = {P0: OffsetAndMetadata(1), P1: OffsetAndMetadata(1), P2: OffsetAndMetadata(1)}
+    following.begin([P0, P2], stored)
+    assert following.pending[P0].moves == 0  # those of the new generation
     assert following.corrected(stored) == at(p0=5, p1=1, p2=1)
     following.fetched({P0: OffsetAndMetadata(1)})
     assert list(following.pending) == [P0]
@@ -116,11 +116,28 @@ async def test_the_next_generation_has_what_was_kept() -> None:
     assert not following.pending
 
 
+async def test_what_did_not_arrive_before_the_next_generation_never_does() -> None:
+    """A generation whose stored offsets are in order has nothing of the one before to check."""
+    following = LateCommits(late_after(*LATE).left_for_next)
+    following.begin([P0], at(p0=5))
+    assert not following.any_inherited
+    assert not following.pending
+
+
+async def test_a_partition_that_was_not_fetched_is_left_to_a_check() -> None:
+    """Where it starts is in the program's own store, and what is committed is not known yet."""
+    following = LateCommits(late_after(*LATE).left_for_next)
+    following.begin([P0], at(p1=5))
+    assert following.any_inherited
+    following.fetched(at(p0=5))
+    assert not following.any_inherited
+
+
 async def test_a_generation_without_partitions_passes_it_on() -> None:
     """It ended before it had any, so it commits nothing, and the one after it may."""
     skipped = LateCommits(late_after(*LATE).left_for_next)
     following = LateCommits(skipped.left_for_next)
-    following.begin([P0])
+    following.begin([P0], {})
     assert list(following.pending) == [P0]
     assert not skipped.pending
 
@@ -128,7 +145,7 @@ async def test_a_generation_without_partitions_passes_it_on() -> None:
 async def test_an_inherited_one_may_become_one_of_this_generation() -> None:
     """Once a commit of this generation got no answer, it stays, also where all is in order."""
     following = LateCommits(late_after(*LATE).left_for_next)
-    following.begin([P0])
+    following.begin([P0], at(p0=1))
     following.unanswered(at(p0=6))
     following.fetched({P0: OffsetAndMetadata(5)})
     assert list(following.pending) == [P0]

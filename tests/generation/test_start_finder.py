@@ -134,7 +134,7 @@ async def test_a_late_commit_of_the_generation_before(
 ) -> None:
     """A kept partition starts at what was acknowledged after it; one that others had does not."""
     before = LateCommits({})
-    before.begin([])
+    before.begin([], {})
     before.unanswered(at(p0=1))
     before.acknowledged(at(p0=5), {P0: 0})
     it = Starting(nursery, EARLIEST)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import attrs
 
+from kgroup.events import CommitsRestored
 from kgroup.testing.simulation import Scenario, faults, generate_plan, simulate
 from kgroup.testing.simulation.default_program import default_worker
+from kgroup.testing.simulation.history import EventReported
 from kgroup.testing.simulation.plan import MemberPlan
+from kgroup.types import TopicPartition
 
 
 def test_a_member_that_thaws_beside_a_loading_coordinator() -> None:
@@ -129,3 +132,28 @@ def test_a_drain_whose_times_do_not_add_up() -> None:
         ),
     )
     assert simulate(plan, default_worker).violations == ()
+
+
+def test_a_commit_that_arrives_between_two_generations() -> None:
+    """Its member has committed again since; it keeps the partition and continues after that."""
+    plan = attrs.evolve(
+        generate_plan(Scenario(logins=True), 9947038),
+        duration=367.0,
+        members=(
+            MemberPlan(name="m1", start_at=1.444, group_instance_id=None),
+            MemberPlan(name="m2", start_at=7.512, group_instance_id=None),
+            MemberPlan(name="m3", start_at=6.642, group_instance_id=None),
+        ),
+        faults=(
+            faults.Crash(at=215.011, seconds=1.1, process="m2"),
+            faults.CoordinatorMoves(at=252.797, away=0.951, loading=0.0),
+            faults.Stall(at=305.924, seconds=23.327, process="m1", broker="*"),
+            faults.Crash(at=323.093, seconds=0.01, process="m2"),
+        ),
+    )
+    outcome = simulate(plan, default_worker)
+    assert outcome.violations == ()
+    events = [one.event for one in outcome.history if isinstance(one, EventReported)]
+    (restored,) = [one for one in events if isinstance(one, CommitsRestored)]
+    partition = TopicPartition("orders", 0)
+    assert (restored.found[partition], restored.offsets[partition]) == (103, 117)

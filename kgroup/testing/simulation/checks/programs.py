@@ -142,6 +142,34 @@ class LifeView:
 
 
 @final
+@attrs.define(eq=False)
+class MemberCommits:
+    """What one member knows of its commits of one partition.
+
+    Attributes:
+        acknowledged: the last one that was acknowledged; None if none was.
+        earlier: what it has committed before that one.
+        unconfirmed: what it has committed after that one without an answer.
+    """
+
+    acknowledged: int | None = None
+    earlier: set[int] = attrs.field(factory=set)
+    unconfirmed: set[int] = attrs.field(factory=set)
+
+    def acknowledge(self, offset: int) -> None:
+        """A commit of this offset was acknowledged."""
+        self.earlier |= self.unconfirmed
+        self.unconfirmed.clear()
+        if self.acknowledged is not None:
+            self.earlier.add(self.acknowledged)
+        self.acknowledged = offset
+
+    def has_arrived_late(self, offset: int) -> bool:
+        """Whether a commit of this offset can only be one from before the acknowledged one."""
+        return offset in self.earlier - self.unconfirmed
+
+
+@final
 class ProgramsView:
     """All runs of all programs."""
 
@@ -156,6 +184,9 @@ class ProgramsView:
         one that was accepted after it (a program may seek back)."""
         self._accepted_commits: Final[defaultdict[_Log, list[_Accepted]]] = defaultdict(list)
         self._ever_accepted: Final[defaultdict[_Log, set[_Accepted]]] = defaultdict(set)
+        self._member_commits: Final[defaultdict[_Log, defaultdict[str, MemberCommits]]] = (
+            defaultdict(lambda: defaultdict(MemberCommits))
+        )
         self._old_commits: Final[dict[_Log, int]] = {}
         self.watch_interval = 0.0
         """The longest ``partition_watch_interval`` of any program."""
@@ -209,6 +240,12 @@ class ProgramsView:
     ) -> bool:
         """Whether a coordinator has accepted this commit, also if its topic was deleted since."""
         return (member_id, offset) in self._ever_accepted[group_id, partition]
+
+    def commits_of_member(
+        self, group_id: str, member_id: str, partition: TopicPartition
+    ) -> MemberCommits:
+        """What a member knows of its commits of a partition since the topic was created."""
+        return self._member_commits[group_id, partition][member_id]
 
     @property
     def handlers(self) -> Mapping[type[object] | str, Callable[[Any], None]]:
@@ -353,6 +390,7 @@ class ProgramsView:
         assert isinstance(event, Committed)
         known = self.acknowledged[event.group_id]
         for partition, offset in event.offsets.items():
+            self._member_commits[event.group_id, partition][event.member_id].acknowledge(offset)
             accepted = self._accepted_commits[event.group_id, partition]
             since = _last(accepted, (event.member_id, offset))
             if since is None:
@@ -362,14 +400,22 @@ class ProgramsView:
             del accepted[0]
 
     def _refused(self, entry: EventReported) -> None:
-        if held := self.held_generation(entry, entry.event.group_id, entry.event.epoch):
-            held.refused = True
+        event = entry.event
+        assert isinstance(event, CommitRefused)
+        for partition, offset in event.offsets.items():
+            known = self._member_commits[event.group_id, partition][event.member_id]
+            known.unconfirmed.add(offset)
+        self._no_success(entry)
 
     def _failed(self, entry: EventReported) -> None:
         event = entry.event
         assert isinstance(event, RequestFailed)
         if event.request == Request.COMMIT.value:
-            self._refused(entry)
+            self._no_success(entry)
+
+    def _no_success(self, entry: EventReported) -> None:
+        if held := self.held_generation(entry, entry.event.group_id, entry.event.epoch):
+            held.refused = True
 
     def _handed_out(self, entry: HandedOut) -> None:
         if held := self.held_generation(entry, entry.group_id, entry.epoch):
@@ -390,11 +436,9 @@ class ProgramsView:
         for life in self._lives.values():
             for held in life.held_generations.values():
                 _forget(held.processed, entry.topic)
-        for group_id, partition in [
-            one for one in self._accepted_commits if one[1].topic == entry.topic
-        ]:
-            del self._accepted_commits[group_id, partition]
-            self._old_commits.pop((group_id, partition), None)
+        for commits in (self._accepted_commits, self._old_commits, self._member_commits):
+            for log in [one for one in commits if one[1].topic == entry.topic]:
+                commits.pop(log)
 
 
 def _forget(known: dict[TopicPartition, int], topic: str) -> None:

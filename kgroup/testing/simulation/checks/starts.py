@@ -27,7 +27,8 @@ class StartPositions(Check):
     invariant: ClassVar[str] = (
         "The next owner of a partition starts exactly at the last commit that the coordinator "
         "applied, or at the log's start if there is none, or if the commit is of a topic of that "
-        "name that was deleted since; where the program has its own start "
+        "name that was deleted since, or, if that is a commit of the same member that arrived "
+        "after a later one, at that later one; where the program has its own start "
         "(GroupConfig.starts), exactly there. After a seek or a reset, it continues exactly at the "
         "new position; otherwise it gets each record once, in the order of their offsets."
     )
@@ -70,6 +71,11 @@ class StartPositions(Check):
             if not right and None in commits:
                 right = rule != "earliest" or start == _LOG_START
             now = self.views.groups[event.group_id].applied.get(partition)
+            if not right and now is not None and partition in event.assignment.kept:
+                own = self.views.programs.commits_of_member(
+                    held.group_id, held.member_id, partition
+                )
+                right = start == own.acknowledged and own.has_arrived_late(now)
             if not right and self.views.programs.has_old_commit(event.group_id, partition):
                 # Its leader epoch shows that it is of another log: where that ends in this one, or
                 # where the first reader finds by the reset policy.

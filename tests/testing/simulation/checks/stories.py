@@ -33,6 +33,7 @@ from kgroup.broker.groups.responses import (
 from kgroup.error_codes import ErrorCode
 from kgroup.events import (
     Assigned,
+    CommitRefused,
     Committed,
     GenerationDraining,
     GenerationEnded,
@@ -410,6 +411,8 @@ class Story:
         process: str,
         partitions: Sequence[TopicPartition] | None = None,
         start_offsets: Mapping[TopicPartition, int] | None = None,
+        *,
+        previous: Sequence[TopicPartition] = (),
     ) -> None:
         """A program reports its partitions and gets its generation."""
         own = self.owners[process] if partitions is None else partitions
@@ -418,7 +421,8 @@ class Story:
             if start_offsets is None
             else start_offsets
         )
-        self.emit(process, Assigned, assignment=Assignment(tuple(own)), start_offsets=starts)
+        assignment = Assignment(tuple(own), previous)
+        self.emit(process, Assigned, assignment=assignment, start_offsets=starts)
         self.emit(process, GenerationStarted)
 
     def end(
@@ -494,6 +498,11 @@ class Story:
         """A program commits and gets the response."""
         self.send_commit(process, partition, offset)
         self.emit(process, Committed, offsets={partition: offset})
+
+    def give_up_commit(self, process: str, partition: TopicPartition, offset: int) -> None:
+        """A program's commit got no answer."""
+        offsets = {partition: offset}
+        self.emit(process, CommitRefused, offsets=offsets, reason="no response", stale=False)
 
     def seek(self, process: str, offset: int, partition: TopicPartition = P0) -> None:
         """The program of a process seeks in its generation."""

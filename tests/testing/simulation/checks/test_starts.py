@@ -96,3 +96,55 @@ def test_after_a_reset_the_first_record_is_the_one_there(first: int, faults: int
     story.emit("a", OffsetReset, partition=P0, offset=2, reason="", skipped=True)
     story.hand_out("a", P0, first, 9)
     assert len(story.broken(StartPositions)) == faults
+
+
+def overtaken(*later: int, previous: bool = True, start: int = 9) -> list[str]:
+    """What is reported of a's next start at 9, its last commit, where a late one of 5 is stored.
+
+    Args:
+        later: what a commits after it without an answer.
+        previous: whether a had the partition before.
+        start: another start.
+    """
+    story = pair()
+    story.hand_out("a", P0, 0, 9)
+    story.give_up_commit("a", P0, 5)
+    story.commit("a", P0, 9)
+    for offset in later:
+        story.give_up_commit("a", P0, offset)
+    story.send_commit("a", P0, 5)
+    story.end("a")
+    story.end("b")
+    story.form({"a": [P0], "b": [P1]})
+    kept = [P0] if previous else []
+    story.report_assigned("a", start_offsets={P0: start}, previous=kept)
+    return story.broken(StartPositions)
+
+
+def test_a_member_knows_its_late_commit() -> None:
+    """It may start at what was acknowledged after it: only it can have read what is between."""
+    assert overtaken() == []
+
+
+def test_it_may_also_not_know_it() -> None:
+    """The coordinator's commit is always right."""
+    assert overtaken(start=5) == []
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        pytest.param({"previous": False}, id="others may have had the partition"),
+        pytest.param({"start": 8}, id="not the last commit"),
+    ],
+)
+def test_another_start_than_the_later_commit_breaks_it(otherwise: dict[str, int]) -> None:
+    """A member that has not kept the partition cannot know, and none starts between both."""
+    (what,) = overtaken(**otherwise)  # type: ignore[arg-type]
+    assert "but the last commit that was applied is 5" in what
+
+
+def test_a_commit_that_may_be_the_last_one_is_not_late() -> None:
+    """The member has committed 5 once more, and does not know which of the two was applied."""
+    (what,) = overtaken(5)
+    assert "but the last commit that was applied is 5" in what
