@@ -128,7 +128,8 @@ class Committer:
         self._positions = positions
         self._waiting: list[_Entry] = []
         self._postponed: list[CommitRequest] = []
-        self._postponed_changed = Notifier()
+        self._fewer_behind = Notifier()
+        """Is notified when a commit may no longer have to wait for the outcome of another one."""
         self._turn = trio.StrictFIFOLock()
         self._limiter = unlimited_threads()
         self._backoff = member.new_backoff()
@@ -158,13 +159,15 @@ class Committer:
                     async with self._turn:
                         if not entry.taken:
                             await self._send_waiting()
-                    if not entry.taken:
-                        await self._postponed_changed.wait()
+                    # What it waits for may have ended while it sent the commits of others.
+                    if self._is_behind(entry):
+                        await self._fewer_behind.wait()
                 if not entry.done.is_set():
                     await entry.done.wait()
             except trio.Cancelled:
                 if not entry.taken:
                     self._waiting.remove(entry)
+                    self._fewer_behind.notify()
                     raise
                 await self._outcome_of_anothers_request(entry)
         if entry.error is not None:
@@ -293,17 +296,27 @@ class Committer:
 
     def _take(self) -> list[_Entry]:
         """Take the commits that wait, except those behind one that is postponed or stays."""
+        taken, self._waiting = self._split()
+        for entry in taken:
+            entry.taken = True
+        return taken
+
+    def _is_behind(self, entry: _Entry) -> bool:
+        """Whether a commit has to wait for the outcome of another one."""
+        return not entry.taken and entry in self._split()[1]
+
+    def _split(self) -> tuple[list[_Entry], list[_Entry]]:
+        """The waiting commits that may be sent, and those behind one that is postponed or stays."""
         behind = {name for request in self._postponed for name in request.left}
-        taken, left = [], []
+        free: list[_Entry] = []
+        stay: list[_Entry] = []
         for entry in self._waiting:
             if behind.isdisjoint(entry.offsets):
-                entry.taken = True
-                taken.append(entry)
+                free.append(entry)
             else:
                 behind.update(entry.offsets)
-                left.append(entry)
-        self._waiting = left
-        return taken
+                stay.append(entry)
+        return free, stay
 
     @contextmanager
     def _ending_all(self, entries: Iterable[_Entry]) -> Iterator[None]:
@@ -386,7 +399,7 @@ class Committer:
                 self._conclude(request, postponed)
         finally:
             self._postponed.remove(request)
-            self._postponed_changed.notify()
+            self._fewer_behind.notify()
 
     async def _attempt_later(self, request: CommitRequest, entries: list[_Entry]) -> None:
         """Send it again and again; entries that have their outcomes meanwhile leave the list."""
@@ -399,7 +412,7 @@ class Committer:
             with self._ending_all(known):
                 self._conclude(request, known)
             entries[:] = [entry for entry in entries if not entry.done.is_set()]
-            self._postponed_changed.notify()
+            self._fewer_behind.notify()
 
     def _conclude(self, request: CommitRequest, entries: Iterable[_Entry]) -> None:
         """Give each of these its outcome; what is still open gets none any more."""

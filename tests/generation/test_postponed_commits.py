@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import pytest
@@ -157,6 +158,37 @@ async def test_a_commit_behind_a_postponed_one_may_be_cancelled(autojump_clock: 
     assert commits.errors == {}
     assert at(p0=6) in commits.fake.coordinator.commits
     assert commits.fake.coordinator.commits[-1] == at(p1=1)
+
+
+async def test_a_commit_behind_a_cancelled_one_does_not_wait_for_its_topic(
+    autojump_clock: MockClock,
+) -> None:
+    """What was behind a commit that takes its offsets back is sent at once."""
+    commits = Commits(*[UNKNOWN] * 100)
+    async with commits.running(), trio.open_nursery() as nursery:
+        await commits.begin("unknown", p1=1)
+        await trio.sleep(2)
+        nursery.start_soon(partial(commits.fake.commit, p0=1, p1=2))
+        await trio.sleep(0.01)
+        await commits.begin("behind", p0=2)
+        nursery.cancel_scope.cancel()
+    assert commits.ended["behind"] < 2.1
+
+
+async def test_a_postponed_commit_may_end_while_one_behind_it_sends_others(
+    autojump_clock: MockClock,
+) -> None:
+    """The one behind it is sent after those others, and waits for nothing more."""
+    commits = Commits(UNKNOWN, partial(trio.sleep, 7), partial(trio.sleep, 5))
+    with trio.fail_after(100):
+        async with commits.running():
+            await commits.begin("unknown", p1=1)
+            await commits.begin("in flight", p2=1)
+            await commits.begin("behind", p1=2)
+            await commits.begin("in its turn", p0=1)
+    assert commits.ended["unknown"] == pytest.approx(commits.fake.commit_timeout)
+    assert commits.ended["behind"] == pytest.approx(7 + 5, abs=0.1)
+    assert commits.errors.keys() == {"unknown"}
 
 
 async def test_a_postponed_commit_gives_its_outcome_in_a_cancelled_scope(
