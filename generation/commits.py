@@ -89,6 +89,7 @@ class _Entry:
         moves: `Positions.moves` when it was called.
         taken: whether a request includes it, so that it may have been sent.
         postponed: whether its request is postponed, and it has no outcome yet.
+        queue: the scope in which its caller waits for its turn.
         done: is set when the outcome is known.
         error: the outcome; None if all was committed.
     """
@@ -97,6 +98,7 @@ class _Entry:
     moves: Mapping[TopicPartition, int]
     taken: bool = False
     postponed: bool = False
+    queue: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     done: trio.Event = attrs.field(factory=trio.Event)
     error: Exception | None = None
 
@@ -106,8 +108,7 @@ class Committer:
     """Sends the commits of one generation.
 
     A lock gives callers their turn, in the order of their calls. The caller that has the turn
-    sends the offsets of all that wait, so that a caller often finds its outcome there when its turn
-    comes.
+    sends the offsets of all that wait; the others then wait for the outcome, and for no turn.
 
     Attributes:
         late: the commits of this generation that got no answer.
@@ -156,9 +157,10 @@ class Committer:
         with self._counted(offsets):
             try:
                 while not entry.taken:
-                    async with self._turn:
-                        if not entry.taken:
-                            await self._send_waiting()
+                    with trio.CancelScope() as entry.queue:
+                        async with self._turn:
+                            if not entry.taken:
+                                await self._send_waiting(entry)
                     # What it waits for may have ended while it sent the commits of others.
                     if self._is_behind(entry):
                         await self._fewer_behind.wait()
@@ -280,12 +282,16 @@ class Committer:
             end = self._lifecycle.end_if_commits_are_over()
             entry.error = unknown_error(self._membership, entry.offsets, end)
 
-    async def _send_waiting(self) -> None:
-        """Send what may be sent, as one request. Raises Cancelled only before it takes any."""
+    async def _send_waiting(self, own: _Entry) -> None:
+        """Send what may be sent, as one request. Raises Cancelled only before it takes any.
+
+        Args:
+            own: that of the caller who has the turn.
+        """
         if trio.current_time() < self._not_before:
             await self._pause()
         refusal = await self._refusal_now()
-        entries = self._take()
+        entries = self._take(own)
         if not entries:
             return
         with self._ending_all(entries):
@@ -294,11 +300,14 @@ class Committer:
             else:
                 await self._send(entries)
 
-    def _take(self) -> list[_Entry]:
+    def _take(self, own: _Entry) -> list[_Entry]:
         """Take the commits that wait, except those behind one that is postponed or stays."""
         taken, self._waiting = self._split()
         for entry in taken:
             entry.taken = True
+            if entry is not own:
+                # Its caller needs no turn any more, which may come only after other requests.
+                entry.queue.cancel()
         return taken
 
     def _is_behind(self, entry: _Entry) -> bool:

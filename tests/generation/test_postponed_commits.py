@@ -191,6 +191,23 @@ async def test_a_postponed_commit_may_end_while_one_behind_it_sends_others(
     assert commits.errors.keys() == {"unknown"}
 
 
+async def test_a_commit_that_was_answered_waits_for_no_later_request(
+    autojump_clock: MockClock,
+) -> None:
+    """Its caller, whose turn would come after a postponed commit's, gets the outcome at once."""
+    later = partial(trio.sleep, 5)
+    commits = Commits(UNKNOWN, partial(trio.sleep, 1), for_a_moment, later)
+    async with commits.running():
+        await commits.begin("unknown", p1=1)
+        await commits.begin("in flight", p2=1)
+        await commits.begin("sends both", p0=1)
+        await trio.sleep(0.5)
+        await commits.begin("shares its request", p0=2)
+    assert commits.fake.coordinator.commits[2:] == [at(p0=2), at(p1=1)]
+    assert commits.ended["shares its request"] < 1.2
+    assert commits.ended["unknown"] > 5
+
+
 async def test_a_postponed_commit_gives_its_outcome_in_a_cancelled_scope(
     autojump_clock: MockClock,
 ) -> None:
