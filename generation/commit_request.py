@@ -97,6 +97,8 @@ class CommitRequest:
         self._moves = moves
         self._open = dict(offsets)
         self._refused: dict[TopicPartition, BrokerError] = {}
+        self._in_doubt: dict[TopicPartition, BrokerError] = {}
+        """Refusals of partitions that an earlier, unanswered attempt may have committed."""
         self._retried: dict[TopicPartition, BrokerError] = {}
         self._limited: dict[TopicPartition, float] = {}
         """When, by trio's clock, each partition first got a code that is not retried for ever."""
@@ -157,28 +159,41 @@ class CommitRequest:
     def outcome(self, offsets: CommitOffsets) -> Exception | None:
         """The error for one caller's offsets, or None if all of them were committed."""
         left = {name: offsets[name] for name in offsets if name in self._open}
+        in_doubt = {name: offsets[name] for name in offsets if name in self._in_doubt}
+        refused = {name: self._refused[name] for name in offsets if name in self._refused}
+        if left and self._failure is None and not self.unanswered:
+            refused |= {name: self._retried.get(name) or NotSentError(name) for name in left}
+        reasons = self._report_refused(offsets, refused) if refused else ""
         if left and self._failure is not None:
             return self._failure
-        if left and self.unanswered:
-            self._emit_refused(left, "no answer came; the outcome is unknown")
-            return unknown_error(self._membership, left)
-        refused = {
-            name: self._refused.get(name) or self._retried.get(name) or NotSentError(name)
-            for name in offsets
-            if name in self._refused or name in left
-        }
+        if in_doubt or (left and self.unanswered):
+            return self._unknown(in_doubt | left)
         if not refused:
             return None
+        what = "nothing was committed"
+        if len(refused) < len(offsets):
+            what = "these partitions were not committed, the others were"
+        return CommitFailedError(f"{self._membership}: {what}: {reasons}", refused)
+
+    def _unknown(self, offsets: CommitOffsets) -> CommitUnknownError:
+        """Report that the outcome for these is unknown, and return the error for their caller."""
+        self._emit_refused(offsets, "no answer came; the outcome is unknown")
+        error = unknown_error(self._membership, offsets)
+        refusals = (self._in_doubt[name] for name in offsets if name in self._in_doubt)
+        error.__cause__ = next(refusals, None)
+        return error
+
+    def _report_refused(
+        self, offsets: CommitOffsets, refused: Mapping[TopicPartition, BrokerError]
+    ) -> str:
+        """Report a caller's refused offsets as an event, and return why they were refused."""
         by_reason = _by_reason(refused)
         reasons = "; ".join(
             f"{', '.join(map(str, names))}: {why}" for why, names in by_reason.items()
         )
         only = next(iter(by_reason)) if len(by_reason) == 1 else reasons  # the event lists them
         self._emit_refused({name: offsets[name] for name in refused}, only)
-        what = "nothing was committed"
-        if len(refused) < len(offsets):
-            what = "these partitions were not committed, the others were"
-        return CommitFailedError(f"{self._membership}: {what}: {reasons}", refused)
+        return reasons
 
     async def _send_once(self) -> Reaction | None:
         """Send what is open; return what the error policy says if something stays open."""
@@ -308,7 +323,7 @@ class CommitRequest:
                     following = reaction
                 self._member.emitter.failed(Request.COMMIT, error, reaction)
             else:
-                self._refused[name] = error
+                (self._in_doubt if self.unanswered else self._refused)[name] = error
                 del self._open[name]
         return following
 

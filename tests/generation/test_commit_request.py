@@ -188,6 +188,24 @@ async def test_a_missing_response_makes_the_outcome_unknown(
     assert [offsets for offsets, _, _ in fake.refused] == [{P0: 1}]
 
 
+async def test_a_refusal_after_a_missing_response(autojump_clock: MockClock) -> None:
+    """The first attempt may have been applied; what was refused before it was not.
+
+    The caller learns of the one, and the events report both.
+    """
+    fake = FakeGeneration()
+    refused = {P1: ErrorCode.OFFSET_METADATA_TOO_LARGE, P0: ErrorCode.NOT_COORDINATOR}
+    fake.coordinator.replies = [refused, LOST, {P0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}]
+    made = attempt(fake, at(p0=1, p1=2))
+    await made.run()
+    error = made.outcome(at(p0=1, p1=2))
+    assert isinstance(error, CommitUnknownError)
+    assert "t-0 at 1 was" in str(error)
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(error.__cause__)
+    assert isinstance(made.outcome(at(p1=2)), CommitFailedError)
+    assert [offsets for offsets, _, _ in fake.refused] == [{P1: 2}, {P0: 1}, {P1: 2}]
+
+
 async def test_a_commit_cancelled_after_it_was_sent(autojump_clock: MockClock) -> None:
     """The outcome of a commit that was sent is unknown, and the event says so."""
     fake = FakeGeneration()
@@ -476,7 +494,10 @@ ANSWERS = st.one_of(
 @settings(max_examples=80)
 @given(replies=st.lists(ANSWERS, max_size=6))
 def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> None:
-    """A partition is applied or refused as its own response code says, whatever the others get."""
+    """A partition is applied or refused as its own response code says, whatever the others get.
+
+    If an earlier attempt got no answer, a refusal leaves the outcome unknown.
+    """
 
     async def scenario() -> None:
         fake = FakeGeneration()
@@ -484,7 +505,9 @@ def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> N
         made = attempt(fake, at(p0=1, p1=2, p2=3))
         await made.run()
         outcomes: dict[Any, int] = {}
+        in_doubt: set[Any] = set()
         for reply in [*replies, {}]:
+            in_doubt |= {P0, P1, P2} - outcomes.keys() if reply is LOST else set()
             if not isinstance(reply, Exception):
                 for name in (P0, P1, P2):
                     code = reply.get(name, 0)
@@ -495,13 +518,14 @@ def test_each_partition_has_exactly_its_own_outcome(replies: Sequence[Any]) -> N
                     elif name not in outcomes and code == 0:
                         outcomes[name] = 0
         for name, offset in ((P0, 1), (P1, 2), (P2, 3)):
-            error = made.outcome({name: at(p0=offset)[P0]})
+            error: Any = made.outcome({name: at(p0=offset)[P0]})
             if outcomes[name] == 0:
                 assert error is None
                 assert fake.positions.lower_bound(name) == offset
             else:
-                assert isinstance(error, CommitFailedError)
-                assert [why.code for why in error.partitions.values()] == [outcomes[name]]
+                failed = error.__cause__ if name in in_doubt else error.partitions[name]
+                assert failed.code == outcomes[name]
+                assert isinstance(error, CommitUnknownError) == (name in in_doubt)
                 assert fake.positions.lower_bound(name) == 0
 
     trio.run(scenario, clock=MockClock(autojump_threshold=0))
