@@ -24,7 +24,7 @@ writes into it.
 from __future__ import annotations
 
 import math
-from collections.abc import KeysView, Mapping
+from collections.abc import Collection, KeysView, Mapping
 from typing import Final, final
 
 import trio
@@ -40,6 +40,7 @@ from kgroup.errors import (
     NotSentError,
     StaleGenerationError,
     TransportError,
+    short_list,
 )
 from kgroup.event_emitter import EventEmitter
 from kgroup.events import CommitRefused, Committed
@@ -52,6 +53,7 @@ from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartiti
 
 CommitOffsets = Mapping[TopicPartition, OffsetAndMetadata]
 _APPLIED: Final = 0
+_NOTHING: Final = "nothing was committed"
 _RETRY_IN_A_DRAIN: Final = 0.5
 """Seconds for which a code that is not retried for ever is retried once the generation is ending:
 the group waits for the drain, whose last commits wait for this one."""
@@ -103,6 +105,7 @@ class CommitRequest:
         self._limited: dict[TopicPartition, float] = {}
         """When, by trio's clock, each partition first got a code that is not retried for ever."""
         self._failure: Exception | None = None
+        self._why_stale = ""
         self._failures = 0
         self._backoff = member.new_backoff()
         self._next: Reaction | None = None
@@ -154,6 +157,7 @@ class CommitRequest:
     def cut_off(self, end: End) -> None:
         """The generation is over: give up what is still open."""
         if self._open and self._failure is None:
+            self._why_stale = _ended(end)
             self._give_up(generation_ended_error(self._membership, end), stale=True)
 
     def outcome(self, offsets: CommitOffsets) -> Exception | None:
@@ -165,15 +169,22 @@ class CommitRequest:
             refused |= {name: self._retried.get(name) or NotSentError(name) for name in left}
         reasons = self._report_refused(offsets, refused) if refused else ""
         if left and self._failure is not None:
-            return self._failure
+            return self._failure_of(offsets)
         if in_doubt or (left and self.unanswered):
             return self._unknown(in_doubt | left)
         if not refused:
             return None
-        what = "nothing was committed"
+        what = _NOTHING
         if len(refused) < len(offsets):
             what = "these partitions were not committed, the others were"
         return CommitFailedError(f"{self._membership}: {what}: {reasons}", refused)
+
+    def _failure_of(self, offsets: CommitOffsets) -> Exception | None:
+        """The failure of all that is open, for a caller of whose offsets some were committed."""
+        failure, committed = self._failure, offsets.keys() & self.applied.keys()
+        if committed and isinstance(failure, StaleGenerationError) and failure.end is not None:
+            return stale_error(self._membership, failure.end, self._why_stale, committed)
+        return failure
 
     def _unknown(self, offsets: CommitOffsets) -> CommitUnknownError:
         """Report that the outcome for these is unknown, and return the error for their caller."""
@@ -342,6 +353,7 @@ class CommitRequest:
     def _stale(self, reaction: Reaction, error: BrokerError, why: str) -> None:
         self._emit_refused(self._open, error.name, stale=True)
         end = self._lifecycle.end(End(reaction.cause or Cause.MEMBERSHIP_LOST, str(error), error))
+        self._why_stale = why
         # An earlier attempt that was never answered may have been applied before.
         self._failure = (
             unknown_error(self._membership, self._open, end)
@@ -392,10 +404,20 @@ def _by_reason(refused: Mapping[TopicPartition, BrokerError]) -> dict[str, list[
     return found
 
 
-def stale_error(membership: Membership, end: End, reason: str) -> StaleGenerationError:
-    """The error of a commit under a generation that is over."""
+def stale_error(
+    membership: Membership, end: End, reason: str, committed: Collection[TopicPartition] = ()
+) -> StaleGenerationError:
+    """The error of a commit under a generation that is over.
+
+    Args:
+        membership: that of the generation.
+        end: its end.
+        reason: why the commit, or the rest of it, failed.
+        committed: the partitions of it that were committed before.
+    """
+    what = f"nothing but {short_list(sorted(committed))} was committed" if committed else _NOTHING
     return StaleGenerationError(
-        f"{membership}: nothing was committed, because {reason}. The next owner of the partitions"
+        f"{membership}: {what}, because {reason}. The next owner of the partitions"
         " reads the records after the last commit again; continue with the next generation",
         end,
     )
@@ -403,7 +425,11 @@ def stale_error(membership: Membership, end: End, reason: str) -> StaleGeneratio
 
 def generation_ended_error(membership: Membership, end: End) -> StaleGenerationError:
     """The error of a commit that was not sent, because its generation has ended."""
-    return stale_error(membership, end, f"the generation has ended ({end})")
+    return stale_error(membership, end, _ended(end))
+
+
+def _ended(end: End) -> str:
+    return f"the generation has ended ({end})"
 
 
 def unknown_error(

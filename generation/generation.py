@@ -365,8 +365,8 @@ class Generation(MembershipView):
             ArgumentError: ``offsets`` is not a mapping of partitions to offsets, or ``beyond_read``
                 is not a bool; nothing was sent.
             StaleGenerationError: the generation has ended, or the coordinator has moved on;
-                nothing was committed. It is a `LeaseExpiredError` if the coordinator did not
-                confirm the membership in time.
+                nothing was committed, or only the partitions that the error names. It is a
+                `LeaseExpiredError` if the coordinator did not confirm the membership in time.
             NotOwnedError: the generation does not own a partition; nothing was sent.
             OffsetBehindCommitError: an offset is less than the start position or the last commit;
                 nothing was sent.

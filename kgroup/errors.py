@@ -204,8 +204,9 @@ class GroupClosedError(UsageError):
 class StaleGenerationError(KgroupError):
     """The generation has ended, or the coordinator has moved on; the call did nothing.
 
-    A commit that raises it was not applied, and an iteration over a batch that raises it handed out
-    no record.
+    A commit that raises it was not applied, or only to the partitions that the text names, which
+    the coordinator had stored before. An iteration over a batch that raises it handed out no
+    record.
 
     Attributes:
         end: the end of the generation, if it is known.

@@ -23,7 +23,7 @@ from kgroup.errors import (
 from kgroup.events import Committed
 from kgroup.notifier import Notifier
 from kgroup.types import Cause, End
-from tests.generation.fakes import P0, P1, FakeGeneration, Reply, at
+from tests.generation.fakes import P0, P1, P2, FakeGeneration, Reply, at
 
 UNKNOWN: Final = {P1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
@@ -235,6 +235,24 @@ async def test_an_end_does_not_wait_for_an_unknown_topic(
     wanted = StaleGenerationError if cause is Cause.MEMBERSHIP_LOST else CommitFailedError
     assert [type(error) for error in commits.errors.values()] == [wanted] * 2
     assert max(commits.ended.values()) < 1.1 + (0 if cause is Cause.MEMBERSHIP_LOST else 1.0)
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+async def test_a_loss_after_a_part_was_committed(autojump_clock: MockClock, fenced: bool) -> None:
+    """The error names that part; the error of a commit with no such part names nothing."""
+    late: Reply = {P1: ErrorCode.ILLEGAL_GENERATION} if fenced else UNKNOWN
+    commits = Commits(for_a_moment, UNKNOWN, *[late] * 100)
+    async with commits.running():
+        await commits.begin("first", p2=1)
+        await commits.begin("in part", p0=1, p1=1)
+        await commits.begin("not at all", p1=2)
+        await trio.sleep(1)
+        commits.fake.lifecycle.end(End(Cause.MEMBERSHIP_LOST))
+    assert commits.fake.committed == [{P2: 1}, {P0: 1}]
+    errors = {name: str(error) for name, error in commits.errors.items()}
+    assert "nothing but t-0 was committed" in errors["in part"]
+    assert "nothing was committed" in errors["not at all"]
+    assert all(isinstance(error, StaleGenerationError) for error in commits.errors.values())
 
 
 async def test_a_postponed_commit_keeps_its_deadline(autojump_clock: MockClock) -> None:
