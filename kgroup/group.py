@@ -86,6 +86,10 @@ from kgroup.worker_thread import WorkerThread
 _UNSUBSCRIBED: Final = "the program unsubscribed"
 CANCELLED: Final = "the program cancels the group"
 _LOOP_ENDED: Final = "its event loop has ended"
+_FORKED: Final = (
+    "this is a fork of process {}, to which it belongs; make a ConsumerGroup in each process, after"
+    " the fork"
+)
 _FORCE: Final = 1.0
 """Seconds for the record source to end, after the member has left and closed its connections."""
 
@@ -551,6 +555,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         """What the member is doing, and why, or what fails; from any thread."""
         error = self._fatal or next(iter(self._errors), None)
         phase, detail = Phase.IDLE, self._recorder.failure
+        parent = None if self._probe is None else self._probe.forked_from
         if self._opened is None:
             phase = Phase.NOT_ENTERED
         elif error is not None:
@@ -562,8 +567,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             phase, detail = (Phase.CLOSED if over else Phase.CLOSING), self._closing
         elif self._done.is_set():  # before the loop has ended, as it does some time after any group
             phase, detail = Phase.CLOSED, CANCELLED
-        elif loop_ended:
-            phase, detail = Phase.FAILED, _LOOP_ENDED
+        elif loop_ended or parent is not None:
+            phase, detail = _out_of_reach(parent)
         elif runner is None and not self._subscription.topics:
             phase, detail = Phase.UNSUBSCRIBED, ""
         elif runner is None:
@@ -900,6 +905,13 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         errors = [*self._errors, *(other for other in others if other is not None)]
         failed = BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
         raise_outside(failed, self._outside)
+
+
+def _out_of_reach(parent: int | None) -> tuple[Phase, str]:
+    """The phase of a group whose event loop has ended, or is in the parent of this process."""
+    if parent is None:
+        return Phase.FAILED, _LOOP_ENDED
+    return Phase.FORKED, _FORKED.format(parent)
 
 
 def _trio_fails() -> bool:

@@ -130,6 +130,14 @@ def _failed(status: GroupStatus, _: HealthLimits) -> str | None:
     return f"an error closed the group: {status.detail}" if status.phase is Phase.FAILED else None
 
 
+def _forked(status: GroupStatus, _: HealthLimits) -> str | None:
+    return (
+        f"the group is not in this process: {status.detail}"
+        if status.phase is Phase.FORKED
+        else None
+    )
+
+
 def _outlasted(status: GroupStatus, limits: HealthLimits) -> str | None:
     # Where no time is too long for a batch, it is still too long for one that cannot be committed.
     stuck = 0.0 if limits.stuck == math.inf else limits.stuck
@@ -204,7 +212,7 @@ _BETWEEN: Final = {
     Phase.DRAINING: "the work of its last one has not ended",
 }
 """What a member without a running generation waits for."""
-NOT_LIVE: Final[tuple[Check, ...]] = (_blocked, _failed, _outlasted)
+NOT_LIVE: Final[tuple[Check, ...]] = (_blocked, _failed, _forked, _outlasted)
 NOT_READY: Final[tuple[Check, ...]] = (
     _away,
     _first,

@@ -31,12 +31,17 @@ class LoopProbe:
         self._pid = os.getpid()
         self._sent: float | None = None
 
+    @property
+    def forked_from(self) -> int | None:
+        """The process in which the loop runs, if this one is a fork of it."""
+        return None if os.getpid() == self._pid else self._pid
+
     def blocked(self) -> float | None:
         """For how long the loop has not run a call that is scheduled; None if it has ended."""
         if threading.get_ident() == self._thread and trio.lowlevel.in_trio_run():
             self._sent = None
             return 0.0
-        if os.getpid() != self._pid:
+        if self.forked_from is not None:
             # A forked process has no such loop, and another thread may have held the lock of the
             # loop's queue at the moment of the fork: to schedule a call could wait for ever.
             return None

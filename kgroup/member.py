@@ -42,7 +42,15 @@ from kgroup.errors import (
     without_text,
 )
 from kgroup.event_emitter import EventEmitter
-from kgroup.events import BackingOff, CoordinatorFound, GenerationEnded, Joined, Joining, Left
+from kgroup.events import (
+    BackingOff,
+    CoordinatorFound,
+    GenerationEnded,
+    Joined,
+    Joining,
+    Left,
+    RequestFailed,
+)
 from kgroup.generation.member_context import CompletedJoin, MemberContext, PreviousGenerations
 from kgroup.generation.received_assignment import RebalanceRequest
 from kgroup.generation.runner import GenerationRunner
@@ -356,7 +364,10 @@ class Member:
         startup = self._startup
         if startup is None:
             startup = self._startup = StartupLimit(
-                config.group_id, config.bootstrap_servers, config.startup_timeout
+                config.group_id,
+                config.bootstrap_servers,
+                config.startup_timeout,
+                self._report_startup_over,
             )
         given = 0
         while True:
@@ -441,6 +452,14 @@ class Member:
         if self._startup is not None:
             self._startup.failed(error)
         self._emitter.failed(request, error, reaction)
+
+    def _report_startup_over(self, reason: str) -> None:
+        self._emitter.emit(
+            RequestFailed,
+            request=Request.FIND_COORDINATOR.value,
+            reason=reason,
+            next_action=Action.FAIL.value,
+        )
 
     async def _react_to(self, request: Request, error: BrokerError | TransportError) -> None:
         """Do what the error policy says before the next JoinGroup; the failure was reported."""

@@ -50,6 +50,8 @@ class Phase(enum.Enum):
     CLOSED = "closed"
     FAILED = "failed"
     """An error closed the group."""
+    FORKED = "forked"
+    """This process is a fork of the one in which the group is, and cannot see what it does."""
 
 
 @final

@@ -41,6 +41,12 @@ CASES: list[Any] = [
         False,
         "an error closed the group: ValueError: x",
     ),
+    (
+        {"phase": Phase.FORKED, "detail": "this is a fork of process 7"},
+        False,
+        False,
+        "the group is not in this process: this is a fork of process 7",
+    ),
     ({"phase": Phase.IDLE}, True, False, "no generation yet: the program does not wait in next()"),
     (
         {"phase": Phase.JOINING, "detail": "JoinGroup: lost", "without_generation": 3.0},

@@ -31,12 +31,21 @@ class StartupLimit:
         group_id: the group.
         servers: the bootstrap servers, for the error.
         timeout: the seconds; None means no limit.
+        report: called with the text of the error when the time is over. By then the log has said
+            only that the last request is sent again, and the program may see the error much later.
     """
 
-    def __init__(self, group_id: str, servers: tuple[str, ...], timeout: float | None) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        servers: tuple[str, ...],
+        timeout: float | None,
+        report: Callable[[str], object],
+    ) -> None:
         self._group_id = group_id
         self._servers = servers
         self._timeout = timeout
+        self._report = report
         self._deadline = math.inf if timeout is None else trio.current_time() + timeout
         self._failures = 0
         self._last: BrokerError | TransportError | None = None
@@ -75,10 +84,12 @@ class StartupLimit:
         # An error's hint is at the end of its text, next to the general advice.
         hinted = isinstance(self._last, TransportError) and self._last.hint
         tried = f"{self._failures} attempts failed, the last one with: {self._last}"
-        return StartupTimeoutError(
+        error = StartupTimeoutError(
             f"the coordinator of group {self._group_id!r} was not reached within"
             f" {self._timeout:g} s (startup_timeout), from {', '.join(self._servers)}:"
             f" {tried if self._failures else _SILENT}."
             f" {'Otherwise check' if hinted else 'Check'} that the brokers run, and that this"
             " machine reaches the addresses that they advertise"
         )
+        self._report(str(error))
+        return error

@@ -156,7 +156,7 @@ class Measuring:
         with self._lock:
             seen = self._seen()
             ended = dict(self._ended)
-        healths = [health for _, health in seen if health.status.phase is not Phase.CLOSED]
+        healths = [health for _, health in seen if health.status.phase not in _ABSENT]
         present = {health.status.group_id for health in healths}
         # A member that failed is not made well by others of its group, unlike one that was closed.
         lasting = [
@@ -213,7 +213,8 @@ def _outcome(error: BaseException | None) -> str:
     return table.FAILED if isinstance(error, Exception) else table.CANCELLED
 
 
-_ENDED: Final = frozenset({Phase.CLOSED, Phase.FAILED})
+_ABSENT: Final = frozenset({Phase.CLOSED, Phase.FORKED})
+_ENDED: Final = _ABSENT | {Phase.FAILED}
 _LASTING: Final = frozenset({table.READY, table.LIVE})
 """The gauges that a group keeps after its end."""
 _COUNTED: Final[dict[type[Event], tuple[Metric, Callable[[Any], Labels]]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -14,6 +15,7 @@ from trio.testing import MockClock
 from kgroup.errors import GroupClosedError, UsageError
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
+from kgroup.status import Phase
 from tests.group.harness import P0, harness
 
 ANY_THREAD = {
@@ -130,6 +132,21 @@ async def test_a_forked_process_is_refused(
             with pytest.raises(UsageError, match=r"group\.next\(\) was called in a forked"):
                 await group.next()
         await generation.commit({P0: 0})
+
+
+async def test_the_health_in_a_forked_process(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says whose group that is, and not that the group has failed, which runs in the parent."""
+    async with harness() as here, here.group() as group:
+        await group.next()
+        parent = os.getpid()
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            health = group.health()
+        assert (health.live, health.status.phase) == (False, Phase.FORKED)
+        assert f"this is a fork of process {parent}" in health.reasons[0]
+        assert group.health().ready
 
 
 @pytest.mark.parametrize("method", ["__anext__", "close", "aclose"])

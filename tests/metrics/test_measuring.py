@@ -347,6 +347,19 @@ def test_a_failed_member_is_not_made_well_by_another() -> None:
     assert measuring.gauges(table.LIVE)[table.LIVE] == {("g",): 0}
 
 
+def test_a_group_of_the_process_from_which_this_one_was_forked() -> None:
+    """It is not live here, unless this process has a group of that id of its own."""
+    measuring = Measuring(Sink(), lambda: 0.0)
+    parents = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    measuring.attach(parents)
+    parents.judged = GroupStatus(group_id="g", phase=Phase.FORKED)
+    parents.live = parents.ready = False
+    assert measuring.gauges(table.LIVE)[table.LIVE] == {("g",): 0}
+    own = Group(GroupStatus(group_id="g", phase=Phase.RUNNING))
+    measuring.attach(own)
+    assert measuring.gauges(table.LIVE)[table.LIVE] == {("g",): 1}
+
+
 def test_groups_that_have_ended_are_dropped() -> None:
     """A program that makes group after group, and is never scraped, holds the last one only."""
     measuring = Measuring(Sink(), lambda: 0.0)
