@@ -86,7 +86,7 @@ from kgroup.worker_thread import WorkerThread
 _UNSUBSCRIBED: Final = "the program unsubscribed"
 CANCELLED: Final = "the program cancels the group"
 _LOOP_ENDED: Final = "its event loop has ended"
-_FORKED: Final = (
+FORKED: Final = (
     "this is a fork of process {}, to which it belongs; make a ConsumerGroup in each process, after"
     " the fork"
 )
@@ -911,7 +911,7 @@ def _out_of_reach(parent: int | None) -> tuple[Phase, str]:
     """The phase of a group whose event loop has ended, or is in the parent of this process."""
     if parent is None:
         return Phase.FAILED, _LOOP_ENDED
-    return Phase.FORKED, _FORKED.format(parent)
+    return Phase.FORKED, FORKED.format(parent)
 
 
 def _trio_fails() -> bool:

@@ -148,6 +148,7 @@ class BackgroundLoop:
         thread: the thread; until `start`, that of a loop that shares one is not known.
         ended: set when the function has returned, or cannot go on.
         error: what it raised, or None.
+        pid: the process that made it, and alone can start it.
     """
 
     def __init__(
@@ -167,7 +168,7 @@ class BackgroundLoop:
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._unstarted: deque[_SyncCall | _AsyncCall] = deque()
-        self._pid = os.getpid()
+        self.pid = os.getpid()
         self._context = contextvars.Context()
         self._ready = Flag()
         self._abandoned = False
@@ -182,7 +183,7 @@ class BackgroundLoop:
     @property
     def forked(self) -> bool:
         """Whether this process is a fork of the one in which the thread runs."""
-        return os.getpid() != self._pid
+        return os.getpid() != self.pid
 
     def check_start(self) -> None:
         """Check that `start` can begin here, and would not wait for the thread of this call.
@@ -323,7 +324,7 @@ class BackgroundLoop:
     def _check_process(self) -> None:
         if self.forked:
             raise UsageError(
-                f"this process is a fork of process {self._pid}, to which the thread"
+                f"this process is a fork of process {self.pid}, to which the thread"
                 f" {self.thread.name} belongs; make a ConsumerGroup in each process, after the fork"
             )
 

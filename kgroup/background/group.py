@@ -23,13 +23,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
 
+import attrs
 import trio
 
 from kgroup.background.event_loop import BackgroundLoop
 from kgroup.config import GroupConfig, checked_topics
 from kgroup.errors import GroupClosedError, UsageError, entered_again
 from kgroup.events import EventHandler
-from kgroup.group import CANCELLED, ConsumerGroup
+from kgroup.group import CANCELLED, FORKED, ConsumerGroup
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase
@@ -338,7 +339,12 @@ class BackgroundGroup:
 
     def status(self) -> GroupStatus:
         """What the member is doing now; any thread may call it."""
-        return self.trio.status()
+        status = self.trio.status()
+        if self.loop.forked and status.phase is Phase.NOT_ENTERED:
+            # Unlike a trio group it cannot be entered here, and may be entered there by now.
+            detail = FORKED.format(self.loop.pid)
+            return attrs.evolve(status, phase=Phase.FORKED, detail=detail)
+        return status
 
     def start_service(self, fn: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Start a task that is cancelled when the loop ends; in the loop."""

@@ -24,6 +24,7 @@ from kgroup.background.flag import Flag
 from kgroup.background.group import BackgroundGroup, GroupTwin
 from kgroup.errors import ConfigError, GroupClosedError, UsageError
 from kgroup.event_file import EventFile
+from kgroup.status import Phase
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.threaded import ConsumerGroup
 from tests.brokers import Kafka
@@ -236,7 +237,11 @@ def test_a_group_that_was_made_before_a_fork(
         patch.setattr(os, "getpid", lambda: parent + 1)
         with pytest.raises(UsageError, match="make a ConsumerGroup in each process"):
             enters(group)
+        health = group.health()
+        assert (health.live, health.status.phase) == (False, Phase.FORKED)
+        assert f"this is a fork of process {parent}" in health.reasons[0]
     assert not threads() - before
+    assert group.status().phase is Phase.NOT_ENTERED
     enters(group)
 
 
