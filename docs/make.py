@@ -237,7 +237,11 @@ kgroup.run(config, handle, on_event=write_line)
 - Each log record of an event has `group_id`, `member_id`, `generation_id`, `partition` (text, or
   None) and `event` as attributes, for formatters and filters. `record.event` is the event itself:
   for JSON take `record.event.as_dict()`. Records of other loggers, such as `kgroup.librdkafka`,
-  have none of these: give a formatter `defaults=`.
+  have none of these: give a formatter `defaults=`. In a `dictConfig`, such as Django's `LOGGING`,
+  Python 3.11 ignores that key, so name the class there by `"()": "logging.Formatter"`, with `fmt`,
+  `style` and `defaults`. A `dictConfig` that is called after the import of `ConsumerGroup` or
+  `run` silences kgroup, unless `disable_existing_loggers` is False or `kgroup` is among its
+  `loggers`.
 - `GroupConfig(events_to="FILE")` appends each event to a file as well, a line of JSON each, for
   `kgroup timeline` ([timeline.md](timeline.md)).
 - The values of `cause` in an end are those of `kgroup.Cause`; [states.md](states.md#causes) says

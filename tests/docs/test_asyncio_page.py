@@ -16,8 +16,10 @@ from tests.threaded.harness import SOON, Harness
 PAGE: Final = (ROOT / "docs" / "asyncio.md").read_text(encoding="utf-8")
 
 SERVICE: Final = re.compile(
-    r"^```python\n(import asyncio\nfrom contextlib.+?)^```$", re.MULTILINE | re.DOTALL
+    r"^```python\n(import asyncio\nimport logging\nfrom contextlib.+?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
+LOGGED: Final = "the consumer has ended"
 
 
 def service(here: Harness, process: Any) -> dict[str, Any]:
@@ -31,8 +33,10 @@ def service(here: Harness, process: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kafka", [EMBEDDED], indirect=True)
 @pytest.mark.parametrize("fails", [False, True])
-def test_it_begins_and_ends_with_the_application(kafka: Kafka, fails: bool) -> None:
-    """What was processed is committed at the end; a handler's exception fails the health check."""
+def test_it_begins_and_ends_with_the_application(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    """What was processed is committed at the end; a handler's exception is in log and health."""
     here = Harness(kafka)
     here.group_id = here.topic
     here.create(1, 20)
@@ -54,11 +58,13 @@ def test_it_begins_and_ends_with_the_application(kafka: Kafka, fails: bool) -> N
             async with app.router.lifespan_context(app):
                 await enough.wait()
                 response = names["Response"]()
-                while fails and response.status_code != 503:
+                # In the log, too, before the server stops, which may be days later.
+                while fails and (response.status_code != 503 or LOGGED not in caplog.text):
                     await asyncio.sleep(0.01)
                     await names["health"](response)
                 assert (await names["health"](response))["live"] is not fails
                 assert response.status_code == (503 if fails else 200)
+                assert ("ZeroDivisionError" in caplog.text) is fails
 
     if fails:
         with pytest.raises(ExceptionGroup) as caught:
