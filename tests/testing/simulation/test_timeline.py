@@ -127,6 +127,16 @@ def test_the_coordinator_has_a_lane() -> None:
     assert "|at b3" in line_with(picture, "b3 has loaded group")
 
 
+def test_only_records_that_can_be_read_are_left_to_commit() -> None:
+    """A commit behind the last of them, as after an aborted transaction, leaves nothing."""
+    end = history.FinalGroupState(
+        at=9.0, group_id="group", stable=True, committed={P0: 5, P1: 7}, ends={P0: 3, P1: 8}
+    )
+    picture = timeline(an_outcome([end], [broken(at=9.0)]))
+    assert "group is stable; orders-1: 1 not committed" in picture
+    assert "orders-0" not in picture
+
+
 def test_records_in_a_row_are_one_line() -> None:
     """Consecutive records of a partition are one line."""
     seen = [

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -18,6 +19,7 @@ from kgroup.testing.simulation import (
     SimulationError,
     check,
     generate_plan,
+    history,
     simulate,
 )
 from kgroup.types import TopicPartition
@@ -140,6 +142,33 @@ def test_a_program_that_always_fails_proves_nothing() -> None:
     wanted = r"30 times in a row.*JSONDecodeError.*`value=`.*`setup="
     with pytest.raises(SimulationError, match=wanted):
         check(SCENARIO, range(2), broken, processes=1, most_runs=0)
+
+
+async def poisoned(process: Process) -> None:
+    """Fails at one record of each partition, after those before it in the batch."""
+
+    async def handle(generation: Any, batch: Batch) -> None:
+        for message in batch:
+            if message.offset() == 1:
+                raise LookupError("poison")
+            await process.process(message)
+
+    async with ConsumerGroup(process.config()) as group:
+        await serve(group, handle)
+
+
+def test_records_that_each_start_repeats_are_no_progress() -> None:
+    """A record at which every start fails ends the simulation, though those before it succeed."""
+    plan = attrs.evolve(
+        generate_plan(SCENARIO, 0), topics={"orders": 1}, records_every=1.0, records_at_once=4
+    )
+    outcome = simulate(plan, poisoned)
+    processed = [one.offset for one in outcome.history if isinstance(one, history.Processed)]
+    assert processed.count(0) > 1
+    assert set(processed) == {0}
+    (violation,) = outcome.violations
+    assert violation.number == 14
+    assert "LookupError: poison" in str(violation)
 
 
 async def misused(process: Process) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, final
 
@@ -9,9 +10,10 @@ from kgroup.testing.simulation.checks.base import Check, EntryHandler, Violation
 from kgroup.testing.simulation.checks.views import Kind, Views
 from kgroup.testing.simulation.history import HistoryEntry, Processed, ProcessEnded
 from kgroup.testing.simulation.plan import Plan
+from kgroup.types import TopicPartition
 
 MOST_FAILURES: Final = 30
-"""So often programs may end in a row with errors of their own while no record is processed."""
+"""How often programs may end in a row with errors of their own, no further record processed."""
 _HINTS: Final = (
     "If they cannot read the values of the records, give `value=` (`--value`), a function that"
     " makes them. If `process.store` is not what they expect, give `setup=` (`--setup`), a function"
@@ -25,11 +27,18 @@ class ProgramErrors:
 
     def __init__(self) -> None:
         self._in_a_row = 0
+        self._processed: Final = defaultdict[tuple[str, TopicPartition, int], set[int]](set)
+        """The offsets that were processed, for each group, partition and creation of its topic."""
 
     def add(self, entry: HistoryEntry) -> str | None:
         """Take an entry of the history in; return what is wrong, if it decides that."""
         if isinstance(entry, Processed):
-            self._in_a_row = 0
+            # Before a record that no run can process, each run repeats those that no commit covers.
+            # That is no progress.
+            done = self._processed[entry.group_id, entry.partition, entry.creation]
+            if entry.offset not in done:
+                done.add(entry.offset)
+                self._in_a_row = 0
         if not isinstance(entry, ProcessEnded):
             return None
         if entry.assertion is not None:
@@ -39,7 +48,8 @@ class ProgramErrors:
             return None
         what = (
             f"programs ended {self._in_a_row} times in a row with an error of their own, and no"
-            f" record was processed meanwhile; the last was {entry.process} with {entry.error}"
+            " further record was processed meanwhile; the last was"
+            f" {entry.process} with {entry.error}"
         )
         return what if entry.is_refusal else f"{what}. {_HINTS}"
 
@@ -52,7 +62,7 @@ class Assertions(Check):
     invariant: ClassVar[str] = (
         "No assertion of the program fails: an AssertionError that ends a program is the result "
         "of the simulation. Other errors end the program only, which is started again, unless "
-        f"that happens {MOST_FAILURES} times in a row while no record is processed."
+        f"that happens {MOST_FAILURES} times in a row while no further record is processed."
     )
 
     def __init__(self, plan: Plan, views: Views, on_violation: Callable[[Violation], None]) -> None:
