@@ -327,7 +327,7 @@ async def _run(
                     await _write(write_ca, running.ca)
                 for name, partitions in topics.items():
                     await running.create_topic(name, partitions)
-                click.echo(
+                _print(
                     f"kgroup broker is ready at {running.bootstrap_servers};"
                     f" it keeps nothing on disk{_spoken(security)}"
                 )
@@ -340,6 +340,15 @@ async def _run(
             raise click.ClickException(_by_options(error)) from error
         except UsageError as error:
             raise click.ClickException(str(error)) from error
+
+
+def _print(line: str) -> None:
+    try:
+        click.echo(line)
+    except OSError as error:
+        raise click.ClickException(
+            f"the output cannot be written: {error.strerror or error}"
+        ) from error
 
 
 async def _write(file: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
@@ -149,6 +151,20 @@ def test_rules_of_access() -> None:
 def invoke(*options: str) -> Result:
     """Run the command in this process, where it is expected to fail."""
     return CliRunner().invoke(broker, options)
+
+
+def test_output_that_cannot_be_written_is_no_fault_of_the_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If nobody can read that the broker is ready, it ends, and says why."""
+
+    def fail(line: str) -> None:
+        del line
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("kgroup.cli.broker.click.echo", fail)
+    with pytest.raises(click.ClickException, match="^the output cannot be written: Broken pipe$"):
+        broker.main(["--listen", "127.0.0.1:0"], standalone_mode=False)
 
 
 def test_a_port_in_use_is_a_clear_error() -> None:

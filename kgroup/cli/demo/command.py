@@ -192,6 +192,7 @@ async def _run_until_signal(plan: DemoPlan, folder: Path, console: Console) -> A
     """Run the demo; at a signal, end all its processes and exit with the signal's status."""
     received: list[int] = []
     report: AuditReport | None = None
+    unwritten: BaseException | None = None
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 
@@ -202,9 +203,16 @@ async def _run_until_signal(plan: DemoPlan, folder: Path, console: Console) -> A
                     nursery.cancel_scope.cancel()
 
             nursery.start_soon(end_at_signal)
-            with Display(console) as display:
-                report = await run_demo(plan, folder, display)
+            try:
+                with Display(console) as display:
+                    report = await run_demo(plan, folder, display)
+            except (OSError, SystemExit) as error:
+                # The output is full or closed (rich makes a SystemExit of that). The command line
+                # ends without a traceback then, but not if the nursery puts it into a group.
+                unwritten = error
             nursery.cancel_scope.cancel()
+    if unwritten is not None:
+        raise unwritten
     if report is None:
         sys.exit(_SIGNALLED + received[0])
     return report

@@ -178,6 +178,23 @@ def test_a_bug_in_the_demo_leaves_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("failure", [SystemExit(1), OSError(28, "No space left on device")])
+def test_output_that_cannot_be_written_ends_the_demo_by_a_bare_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failure: BaseException
+) -> None:
+    """A closed pipe, and a full disk, leave no traceback of an exception group, and no folder."""
+
+    async def fail(*_: object) -> AuditReport:
+        raise failure
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(command, "run_demo", fail)
+    with pytest.raises(type(failure)) as raised:
+        command.demo.main([], standalone_mode=False)
+    assert raised.value is failure
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("account", [RIGHT, attrs.evolve(RIGHT, problems=("no topic",))])
 def test_the_account_is_printed_without_its_page(
     run: Run, tmp_path: Path, account: AuditReport
