@@ -25,15 +25,20 @@ from kgroup.cli.demo.run import run_demo
 from kgroup.cli.demo.text import MOST_LINES, lines_of, own_sources
 from kgroup.cli.options import FilePath, WholeNumber, cluster_of, config_option, servers
 from kgroup.cli.timeline.command import refuse_to_overwrite, stories_of, write
+from kgroup.errors import short_repr
 
 _SIGNALLED: Final = 128
 """Shells report a process that a signal ended as this plus the signal's number."""
 
 
 def _page_of(_ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
-    """The page, unless its name is a mistake: the demo would end, and write nothing."""
+    """The page, unless its place is a mistake: the demo would end, and write nothing."""
     if value is not None:
         refuse_to_overwrite(value, option="--timeline")
+        if not value.parent.is_dir():
+            raise click.UsageError(
+                f"--timeline {short_repr(str(value))} is in a folder that does not exist"
+            )
     return value
 
 

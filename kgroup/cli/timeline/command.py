@@ -88,7 +88,9 @@ def stories_of(files: Sequence[Path], group_id: str | None = None) -> list[Story
     try:
         entries, sources = read(files)
     except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+        # Only an error of opening names its file, not one of reading.
+        where = error.filename or ", ".join(map(str, files))
+        raise click.ClickException(f"{where}: {error.strerror}") from error
     groups = groups_of(entries)
     for one in sources:
         if one.looks_like:
@@ -126,7 +128,7 @@ def write(stories: Sequence[Story], out: Path) -> None:
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+        raise click.ClickException(f"{out}: {error.strerror}") from error
 
 
 def _summary(story: Story) -> str:

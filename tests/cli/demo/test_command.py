@@ -145,7 +145,14 @@ def test_a_failed_demo_ends_with_status_1(run: Run, figure: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "option", ["--lines=999", "--workers=2", "--partitions=0", "--file=/no/such/file"]
+    "option",
+    [
+        "--lines=999",
+        "--workers=2",
+        "--partitions=0",
+        "--file=/no/such/file",
+        "--timeline=/no/such/page.html",
+    ],
 )
 def test_a_wrong_option_is_refused(run: Run, option: str, plans: list[DemoPlan]) -> None:
     """A wrong option is an error before anything is started."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import xml.etree.ElementTree as ET
 from html import escape
@@ -146,6 +147,21 @@ def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
     result = run(tmp_path, two_members(), "--out", str(tmp_path / "no" / "page.html"))
     assert result.exit_code == 1
     assert "No such file or directory" in result.output
+
+
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the page: that of a write, unlike that of an open, names no file."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    files = tmp_path / "events"
+    files.write_text("\n".join(two_members()), encoding="utf-8")
+    monkeypatch.setattr(Path, "write_text", fail)
+    page = str(tmp_path / "page.html")
+    result = CliRunner().invoke(main, ["timeline", str(files), "--out", page])
+    assert result.exit_code == 1
+    assert f"Error: {page}: No space left on device\n" in result.output
 
 
 def test_the_time_to_learn_of_a_rebalance_is_drawn(tmp_path: Path) -> None:
