@@ -55,6 +55,8 @@ _DEFAULT: Final = Scenario()
 _HOURS: Final = bounds.number(0, LONGEST_HOURS)
 _MINUTES: Final = bounds.number(0, LONGEST_HOURS * 60)
 _INTERRUPTED: Final = 130
+_MOST_LINES: Final = 10
+"""At most this many lines of a failure are printed after an interruption."""
 _OPTIONS_OF: Final = {"duration": ("--hours", "--minutes")}
 """The options of a setting of the scenario that has no option of its own name."""
 
@@ -450,12 +452,14 @@ class _Display:
 
     @property
     def so_far(self) -> str:
-        """How many seeds were run, and which of them failed; empty before the first."""
+        """How many seeds were run, which of them failed, and what the first of these broke."""
         done = self._progress
         if not done.seeds:
             return ""
         failed = ", ".join(map(str, sorted(done.failed)))
         found = f"these fail: {failed}" if failed else "every invariant holds in these"
+        for line in done.failure.splitlines()[:_MOST_LINES]:
+            found += f"\n    {line}"
         return f" after {done.seeds} of {done.of} seeds; {found}"
 
     def show(self, progress: Progress) -> None:

@@ -210,15 +210,19 @@ def test_elsewhere_a_line_is_printed_each_minute(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("failed", "found"), [((), "every invariant holds in these"), ((9, 4), "these fail: 4, 9")]
+    ("failed", "failure", "found"),
+    [
+        ((), "", "every invariant holds in these"),
+        ((9, 4), "invariant 7\ninvariant 8", "these fail: 4, 9\n    invariant 7\n    invariant 8"),
+    ],
 )
 def test_a_campaign_that_is_interrupted(
-    monkeypatch: pytest.MonkeyPatch, failed: tuple[int, ...], found: str
+    monkeypatch: pytest.MonkeyPatch, failed: tuple[int, ...], failure: str, found: str
 ) -> None:
     """It says how many seeds were run, and what was found."""
 
     def check(*_: object, on_progress: Callable[[Progress], object], **__: object) -> object:
-        on_progress(Progress(seeds=5, of=6, failed=failed))
+        on_progress(Progress(seeds=5, of=6, failed=failed, failure=failure))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("kgroup.cli.simulate.check", check)

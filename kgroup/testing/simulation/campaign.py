@@ -51,6 +51,7 @@ class Progress:
         seeds: how many seeds were run.
         of: how many there are, or None if that is unknown.
         failed: the seeds that failed.
+        failure: what the first of them broke, one line for each violation; empty if none failed.
         summary: the figures of all seeds that were run, added up.
         shrinking: how many smaller plans of the first failure were run; 0 before the first.
     """
@@ -58,6 +59,7 @@ class Progress:
     seeds: int = 0
     of: int | None = None
     failed: tuple[int, ...] = ()
+    failure: str = ""
     summary: Summary = attrs.field(factory=Summary)
     shrinking: int = 0
 
@@ -142,6 +144,7 @@ def check(
                 progress,
                 seeds=progress.seeds + 1,
                 failed=tuple(one.seed for one in failed),
+                failure=min(failed, key=lambda one: one.position).failure if failed else "",
                 summary=progress.summary + result.summary,
             )
             on_progress(progress)
