@@ -168,10 +168,13 @@ class CommitRequest:
         if left and self._failure is None and not self.unanswered:
             refused |= {name: self._retried.get(name) or NotSentError(name) for name in left}
         reasons = self._report_refused(offsets, refused) if refused else ""
-        if left and self._failure is not None:
-            return self._failure_of(offsets)
-        if in_doubt or (left and self.unanswered):
-            return self._unknown(in_doubt | left)
+        failed = bool(left) and self._failure is not None  # which was reported for all of `_open`
+        doubtful = in_doubt | left if self.unanswered and not failed else in_doubt
+        unknown = self._unknown(doubtful) if doubtful else None
+        if failed:
+            return self._failure_of(offsets, in_doubt | left)
+        if unknown is not None:
+            return unknown
         if not refused:
             return None
         what = _NOTHING
@@ -179,9 +182,13 @@ class CommitRequest:
             what = "these partitions were not committed, the others were"
         return CommitFailedError(f"{self._membership}: {what}: {reasons}", refused)
 
-    def _failure_of(self, offsets: CommitOffsets) -> Exception | None:
-        """The failure of all that is open, for a caller of whose offsets some were committed."""
+    def _failure_of(self, offsets: CommitOffsets, unconfirmed: CommitOffsets) -> Exception | None:
+        """The failure of all that is open, for one caller, some of whose offsets are confirmed."""
         failure, committed = self._failure, offsets.keys() & self.applied.keys()
+        if isinstance(failure, CommitUnknownError):
+            own = unknown_error(self._membership, unconfirmed, failure.end)
+            own.__cause__ = failure.__cause__
+            return own
         if committed and isinstance(failure, StaleGenerationError) and failure.end is not None:
             return stale_error(self._membership, failure.end, self._why_stale, committed)
         return failure

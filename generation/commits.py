@@ -74,6 +74,8 @@ _NO_GENERATION: Final = -1
 _GROUP: Final = "kgroup-format-check"
 _INSTANCE: Final = "instance"
 _PAUSE_IN_A_DRAIN: Final = 0.5
+_FOR_THE_REQUEST: Final = 0.05
+"""Seconds for which a cancelled caller, at its deadline, waits for the end of its request."""
 _MOST_OF_A_DRAIN: Final = 0.25
 """In a drain, a commit waits after one that did not reach the coordinator for so many seconds, and
 for this part of the drain at most."""
@@ -278,6 +280,10 @@ class Committer:
     async def _outcome_of_anothers_request(self, entry: _Entry) -> None:
         with self._lifecycle.commit_scope():
             await entry.done.wait()
+        if not entry.done.is_set():
+            # The request may have the same deadline, as in a drain, and know the outcome with it.
+            with trio.move_on_after(_FOR_THE_REQUEST, shield=True):
+                await entry.done.wait()
         if not entry.done.is_set():
             end = self._lifecycle.end_if_commits_are_over()
             entry.error = unknown_error(self._membership, entry.offsets, end)

@@ -206,6 +206,20 @@ async def test_a_refusal_after_a_missing_response(autojump_clock: MockClock) -> 
     assert [offsets for offsets, _, _ in fake.refused] == [{P1: 2}, {P0: 1}, {P1: 2}]
 
 
+async def test_a_refusal_in_doubt_beside_a_failure(autojump_clock: MockClock) -> None:
+    """Both are reported, and each caller's error names its own offsets."""
+    fake = FakeGeneration()
+    mixed = {P0: ErrorCode.TOPIC_AUTHORIZATION_FAILED, P1: ErrorCode.NOT_COORDINATOR}
+    fake.coordinator.replies = [LOST, mixed, {P1: ErrorCode.ILLEGAL_GENERATION}]
+    made = attempt(fake, at(p0=1, p1=2))
+    await made.run()
+    errors = [made.outcome(at(p0=1, p1=2)), made.outcome(at(p1=2))]
+    assert all(isinstance(error, CommitUnknownError) for error in errors)
+    assert ["t-0 at 1" in str(error) for error in errors] == [True, False]
+    assert ["t-1 at 2" in str(error) for error in errors] == [True, True]
+    assert [offsets for offsets, _, _ in fake.refused] == [{P1: 2}, {P0: 1}]
+
+
 async def test_a_commit_cancelled_after_it_was_sent(autojump_clock: MockClock) -> None:
     """The outcome of a commit that was sent is unknown, and the event says so."""
     fake = FakeGeneration()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, final
 
 import pytest
@@ -26,6 +27,7 @@ from kgroup.errors import (
 )
 from kgroup.events import Committed
 from kgroup.generation.commits import group_metadata
+from kgroup.testing.simulation.virtual_time import run_virtual
 from kgroup.types import Cause, End, OffsetAndMetadata, TopicPartition
 from tests.generation.fakes import MEMBERSHIP, P0, P1, P2, FakeGeneration, at
 
@@ -289,6 +291,41 @@ async def test_a_cancelled_waiter_s_own_deadline(autojump_clock: MockClock) -> N
             with pytest.raises(CommitUnknownError, match="t-1 at 2"):
                 await fake.commit(p1=2)
         assert trio.current_time() < 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_cancelled_waiter_with_the_request_s_deadline(seed: int) -> None:
+    """The end of a drain is the deadline of both: the outcome is the request's, whoever runs first.
+
+    The coordinator has answered all that was sent, so that nothing is unknown.
+    """
+
+    async def scenario() -> None:
+        fake = FakeGeneration()
+        away = dict.fromkeys((P0, P1), ErrorCode.NOT_COORDINATOR)
+        fake.coordinator.replies = [for_a_second, *[away] * 1000]
+        errors = []
+
+        async def commit(**offsets: int) -> None:
+            with pytest.raises(StaleGenerationError) as caught:
+                await fake.commit(**offsets)
+            errors.append(str(caught.value))
+
+        async with fake.lifecycle.open(), trio.open_nursery() as nursery:
+            nursery.start_soon(fake.commit_first)
+            await trio.sleep(0.1)
+            nursery.start_soon(partial(commit, p0=2))
+            await trio.sleep(0.1)
+            with trio.CancelScope() as scope:
+                nursery.start_soon(cancel_later, scope, 2.0)
+                fake.lifecycle.end(End(Cause.REBALANCE))
+                fake.lifecycle._bound_commits(trio.current_time() + 3)
+                await commit(p1=2)
+        assert len(errors) == 2
+        assert all("nothing was committed" in error for error in errors)
+        assert [offsets for offsets, _, _ in fake.refused] == [{P0: 2, P1: 2}]
+
+    run_virtual(seed, scenario)
 
 
 async def cancel_later(scope: trio.CancelScope, seconds: float) -> None:
