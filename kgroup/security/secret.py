@@ -152,6 +152,8 @@ def sealed(
             args = tuple(map(seal, chain(fields, repeat(None)), args))
             init(self, *args, **kwargs)
 
+        # Since Python 3.14, `wraps` copies only those that a function has of its definition.
+        sealing.__annotations__ = init.__annotations__
         kind.__init__ = sealing  # type: ignore[method-assign, assignment]
         return kind
 

@@ -112,6 +112,8 @@ def names_checked(kind_name: str, security: Collection[str] = ()) -> Callable[[t
                 raise ConfigError(unknown[0], Hidden("..."), wanted)
             init(self, *args, **kwargs)
 
+        # Since Python 3.14, `wraps` copies only those that a function has of its definition.
+        checking.__annotations__ = init.__annotations__
         kind.__init__ = checking  # type: ignore[method-assign, assignment]
         return kind
 

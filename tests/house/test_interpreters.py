@@ -28,11 +28,12 @@ def test_classifiers_name_what_is_run() -> None:
 
 def test_every_test_has_an_environment() -> None:
     """Two other environments run exactly the tests that the main environment leaves out."""
-    tests = "testenv:tests-py3{11,13}"
+    tests, sweeps = (f"testenv:{name}-py3{{11,13,14}}" for name in ("tests", "sweeps"))
     ignored = [line.removeprefix("--ignore=") for line in setting("tox.ini", tests, "ignored")]
     swept = setting("tox.ini", "testenv", "sweeps")
     assert ignored == ["", "tests/spark", *swept[1:]]
     assert all((ROOT / path).exists() for path in ignored)
-    for environment, run in {"sweeps": "{[testenv]sweeps}", "spark": "tests/spark"}.items():
-        commands = setting("tox.ini", f"testenv:{environment}-py3{{11,13}}", "commands")
+    runs = {sweeps: "{[testenv]sweeps}", "testenv:spark-py3{11,13}": "tests/spark"}
+    for environment, run in runs.items():
+        commands = setting("tox.ini", environment, "commands")
         assert any(line.endswith(f"{{posargs:{run}}}") for line in commands)
