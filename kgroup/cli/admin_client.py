@@ -97,9 +97,13 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-@final
 class ClusterError(Exception):
     """The cluster cannot do what a command needs; the text is one line, for the user."""
+
+
+@final
+class LoginRefusedError(ClusterError):
+    """A broker refused the login or the TLS handshake."""
 
 
 @final
@@ -195,13 +199,14 @@ class ConnectionErrors:
         """Raise if a login was refused.
 
         Raises:
-            ClusterError: it was; a retry cannot help.
+            LoginRefusedError: it was; a retry cannot help.
         """
         if self._last is not None and self._last.code() in _REFUSED_LOGIN:
             said = one_line_of(self._last)
             # A login is not repeated: librdkafka's text has what the broker said.
             found = self._found() if self._last.code() == KafkaError._SSL else ""  # noqa: SLF001
-            raise ClusterError(f"the connection was refused: {found or said}{self._overridden()}")
+            text = f"the connection was refused: {found or said}{self._overridden()}"
+            raise LoginRefusedError(text)
 
     def _overridden(self) -> str:
         """Which environment variables give what a refused login was made with."""

@@ -10,10 +10,11 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from kgroup.cli.admin_client import ClusterError
+from kgroup.cli.admin_client import ClusterError, LoginRefusedError
 from kgroup.cli.cluster_options import LIVE, write_json
 from kgroup.cli.options import Number
 from kgroup.cli.tables import console, plain
+from kgroup.client.error_policy import LOGIN_INTERVAL
 
 __all__ = ["show", "watch_option"]
 
@@ -37,7 +38,9 @@ def show(
 ) -> None:
     """Print what a function fetches, once or until a signal.
 
-    Once it has succeeded, a later failure is printed and the next attempt follows.
+    Once it has succeeded, a later failure is printed and the next attempt follows. If logins are
+    refused, each pause is twice as long as the last one, up to `LOGIN_INTERVAL`: many refusals
+    may lock the user out.
 
     Args:
         fetch: returns the object for JSON, and prints it for people.
@@ -47,26 +50,29 @@ def show(
     Raises:
         ClusterError: the first call failed.
     """
-    first = True
+    first, pause = True, every
     while True:
         shown = console()
         try:
             found, printed = fetch()
         except ClusterError as error:
-            if first:
+            if first or pause is None:
                 raise
             click.echo(plain(f"{_now()}: {error}"), err=True)
+            refused = isinstance(error, LoginRefusedError)
+            pause = max(pause, min(2 * pause, LOGIN_INTERVAL)) if refused else every
         else:
+            pause = every
             if as_json:
                 write_json(found if every is None else {"at": _utc(), **found})
             elif every is None:
                 printed(shown)
             else:
                 _refresh(shown, printed)
-        if every is None:
+        if pause is None:
             return
         first = False
-        time.sleep(every)
+        time.sleep(pause)
 
 
 def _refresh(shown: Console, printed: Callable[[Console], None]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kgroup.cli.admin_client import ClusterError
+from kgroup.cli.admin_client import ClusterError, LoginRefusedError
 from kgroup.cli.watch import show
 
 
@@ -70,6 +70,24 @@ def test_a_later_failure_does_not_end_it(
     assert all(datetime.fromisoformat(one["at"]).tzinfo == UTC for one in shown)
     assert said.err.endswith(": no answer\n")
     assert waits == [2.5] * 3
+
+
+@pytest.mark.parametrize(("every", "waited"), [(2.0, [2, 4, 8]), (200.0, [200, 300, 300])])
+def test_refused_logins_become_rare(waits: list[float], every: float, waited: list[float]) -> None:
+    """A service may lock the account after some of them; the longest wait is that of a group."""
+    refused = [LoginRefusedError("no")] * 2
+    with pytest.raises(EndOfTestError):
+        show(fetches("one", *refused), as_json=True, every=every)
+    assert waits == waited
+
+
+def test_after_an_answer_the_waits_are_short_again(waits: list[float]) -> None:
+    """The same after another failure: the login was not refused."""
+    for then in ("two", ClusterError("no answer")):
+        waits.clear()
+        with pytest.raises(EndOfTestError):
+            show(fetches("one", LoginRefusedError("no"), then), as_json=True, every=2.0)
+        assert waits == [2, 4, 2]
 
 
 def test_each_refresh_has_its_time(capsys: pytest.CaptureFixture[str], waits: list[float]) -> None:
