@@ -226,13 +226,15 @@ class Generation(MembershipView):
             ArgumentError: ``fn`` is not an async function without arguments.
             Exception: the function's own exception.
 
-        Cancellation: the function is cancelled, and the call returns when it has ended.
+        Cancellation: the function is cancelled, and the call ends when it has. If it returns or
+            raises all the same, so does the call.
         """
         self._check_thread("run", waits=True)
         check_task("fn", fn, (), instead=_PLAIN)
         finished = await self._lifecycle.run_within(fn)
         if finished is None:
-            await trio.lowlevel.checkpoint_if_cancelled()
+            # A KeyboardInterrupt in the function ends the generation a moment later.
+            await self._lifecycle.ending.wait()
             assert self.end is not None  # nothing ends without a cause
             reason = f"what ran within the generation was cancelled by its end ({self.end})"
             raise stale_error(self._membership, self.end, reason)

@@ -79,7 +79,7 @@ import trio
 from kgroup.client.lease import Lease
 from kgroup.config import DRAIN_MARGIN
 from kgroup.events import GenerationDraining
-from kgroup.functions import is_program_error, name_of
+from kgroup.functions import name_of, program_errors
 from kgroup.generation.member_context import MemberContext
 from kgroup.generation.states import State, StateMachine
 from kgroup.generation.task_errors import (
@@ -89,7 +89,7 @@ from kgroup.generation.task_errors import (
 )
 from kgroup.interfaces import Task
 from kgroup.notifier import Notifier
-from kgroup.tracebacks import StartedCall, what_raised
+from kgroup.tracebacks import StartedCall, raise_outside, what_raised
 from kgroup.types import Cause, End, Membership
 
 T = TypeVar("T")
@@ -396,7 +396,8 @@ class Lifecycle:
         Raises:
             Exception: what the function raised.
 
-        Cancellation: the function is cancelled, and waited for.
+        Cancellation: the function is cancelled, and waited for. What it returns or raises all the
+            same counts.
         """
         if self.state is State.ENDED or self._nursery is None:
             await trio.lowlevel.checkpoint()
@@ -412,7 +413,8 @@ class Lifecycle:
             while not inner.done.is_set():
                 with trio.move_on_after(_PATIENCE, shield=True):
                     await inner.done.wait()
-            raise
+            if inner.error is None and inner.finished is None:
+                raise
         if inner.error is not None:
             raise inner.error
         return inner.finished
@@ -576,14 +578,12 @@ class Lifecycle:
             with StartedCall(fn, args, self.membership), refusing_stray_cancellations(fn):
                 await fn(*args)
         # Kept, and raised when the others have drained.
-        except BaseException as error:
-            if not is_program_error(error):
-                raise
-            rest = without_stale_errors(error, self.recorded_end)
-            if rest is None:
-                self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
-            else:
-                self._raised(fn, rest)
+        except BaseException as error:  # noqa: BLE001 # what cancels is raised
+            raised, others = program_errors(error)
+            if raised is not None:
+                self._failed(fn, raised)
+            if others is not None:
+                raise_outside(others, others.__context__)
         else:
             self.end(End(Cause.TASK_RETURNED, f"{name_of(fn)} returned"))
         finally:
@@ -595,10 +595,10 @@ class Lifecycle:
         try:
             with inner.scope, refusing_stray_cancellations(inner.fn):
                 inner.finished = Finished(await inner.fn())
-        except BaseException as error:
-            if not is_program_error(error):
-                raise
-            inner.error = error  # the caller raises it
+        except BaseException as error:  # noqa: BLE001 # what cancels is raised
+            inner.error, others = program_errors(error)  # the caller raises them
+            if others is not None:
+                raise_outside(others, others.__context__)
         finally:
             self._working -= 1
             inner.done.set()
@@ -614,6 +614,14 @@ class Lifecycle:
         else:
             if end is not None:
                 self.end(end)
+
+    def _failed(self, fn: Task, error: BaseException) -> None:
+        """A task of the program has raised this, which may only say that the end has come."""
+        rest = without_stale_errors(error, self.recorded_end)
+        if rest is None:
+            self.end(End(Cause.MEMBERSHIP_LOST, str(error), error))
+        else:
+            self._raised(fn, rest)
 
     def _raised(self, fn: Task, error: BaseException) -> None:
         self.errors.append(error)

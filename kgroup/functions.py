@@ -55,6 +55,19 @@ def is_program_error(error: BaseException) -> bool:
     return not isinstance(error, END_ALL) and not is_cancellation(error)
 
 
+def program_errors(
+    error: BaseException,
+) -> tuple[BaseException | None, BaseException | None]:
+    """What of an error `is_program_error`, and the rest; None in place of nothing.
+
+    If a function is cancelled while a task of its own fails, as in its cleanup, its nursery raises
+    the failure and the cancellation in one group.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(is_program_error)
+    return (error, None) if is_program_error(error) else (None, error)
+
+
 def name_of(handle: Callable[..., object]) -> str:
     """The name of a function, for errors and for the end of the generation that it causes."""
     return getattr(handle, "__qualname__", None) or repr(handle)

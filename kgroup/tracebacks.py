@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NoReturn, final
 
 from kgroup.errors import any_repr, short_list
-from kgroup.functions import is_program_error, name_of
+from kgroup.functions import name_of, program_errors
 from kgroup.interfaces import Batch
 from kgroup.running_loop import wrong_loop
 from kgroup.types import Membership, TopicPartition
@@ -111,7 +111,7 @@ class StartedCall:
         _running.set(self)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is not None and is_program_error(error):
+        if error is not None and program_errors(error)[0] is not None:
             last = [_offsets(*batch) for batch in self._last.values()]
             explain(error, str(self), records=f"with {short_list(last)}" if last else "")
 

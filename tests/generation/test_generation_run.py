@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -86,3 +87,72 @@ async def test_next_within_run_is_an_error(autojump_clock: MockClock) -> None:
         generation = await group.next()
         with pytest.raises(UsageError, match="by a task of one of its own"):
             await generation.run(group.next)
+
+
+async def fails_at_its_end() -> None:
+    """Wait until it is cancelled, and fail in the cleanup."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        raise ValueError("cleanup")
+
+
+async def fails_beside_another() -> None:
+    """The same in a nursery, which raises the failure and the cancellation in one group."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fails_at_its_end)
+        nursery.start_soon(trio.sleep_forever)
+
+
+@pytest.mark.parametrize("fn", [fails_at_its_end, fails_beside_another])
+async def test_what_a_cancelled_function_raises_reaches_its_caller(
+    autojump_clock: MockClock, fn: Any
+) -> None:
+    """Whether the caller or the generation has cancelled it, its own exception is raised."""
+    async with harness() as here:
+        with pytest.RaisesGroup(ValueError, allow_unwrapped=True, flatten_subgroups=True):
+            async with here.group() as group:
+                generation = await group.next()
+                with trio.move_on_after(1):
+                    await generation.run(fn)
+        with pytest.RaisesGroup(ValueError, allow_unwrapped=True, flatten_subgroups=True):
+            async with here.group(drain_timeout=1.0) as group:
+                generation = await group.next()
+                group.subscribe(["other"])
+                await generation.run(fn)
+
+
+async def test_what_a_cancelled_function_returns_reaches_its_caller(
+    autojump_clock: MockClock,
+) -> None:
+    """A function that finishes although it was cancelled has done its work: `run` returns."""
+
+    async def finishes() -> int:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(2)
+        return 42
+
+    async with harness() as here, here.group() as group:
+        generation = await group.next()
+        with trio.move_on_after(1) as scope:
+            assert await generation.run(finishes) == 42
+        assert not scope.cancelled_caught
+
+
+async def test_ctrl_c_in_the_function_ends_the_generation_for_the_caller(
+    autojump_clock: MockClock,
+) -> None:
+    """The caller is told of the end, also if it runs before the generation's own task."""
+
+    async def interrupted() -> None:
+        await trio.sleep(1)
+        raise KeyboardInterrupt
+
+    told = 0
+    async with harness() as here:
+        for _ in range(10):  # trio runs the two in a random order
+            with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True):
+                async with here.group() as group:
+                    await refused(await group.next(), interrupted)
+                    told += 1
+    assert told == 10

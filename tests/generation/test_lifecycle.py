@@ -433,6 +433,33 @@ async def test_other_errors_beside_a_stale_error_are_kept(
     assert [type(error) for error in kept.exceptions] == [ValueError]
 
 
+async def test_a_failure_beside_the_cancellation_is_kept(
+    autojump_clock: MockClock, running: Life
+) -> None:
+    """What a cancelled task's nursery raises is a failure as if the task itself had raised it."""
+    life = running.life
+
+    async def fails() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("cleanup")
+
+    async def task() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fails)
+            nursery.start_soon(trio.sleep_forever)
+
+    life.start_work(task, ())
+    await trio.testing.wait_all_tasks_blocked()
+    life.end(LOSS)
+    await life.wait_ended()
+    (kept,) = life.errors
+    assert isinstance(kept, ExceptionGroup)
+    assert [type(error) for error in kept.exceptions] == [ValueError]
+    assert "task raised this in generation" in kept.__notes__[0]
+
+
 @pytest.mark.parametrize("end", [None, End(Cause.REBALANCE)])
 async def test_a_stale_error_of_another_generation_is_a_failure(
     autojump_clock: MockClock, running: Life, end: End | None
