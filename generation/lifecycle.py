@@ -68,7 +68,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, final
@@ -186,6 +186,7 @@ class Lifecycle:
         self._nursery: trio.Nursery | None = None
         self._working = 0
         self._body: trio.lowlevel.Task | None = None
+        self._body_waits = False
         self._work_changed = Notifier()
         self._lease_changed = Notifier()
         self._until_ending: dict[trio.CancelScope, None] = {}
@@ -225,6 +226,11 @@ class Lifecycle:
     def final_end(self) -> End | None:
         """The recorded end, once the state is ENDED and no commit may be sent; None before."""
         return self._machine.end if self.state is State.ENDED else None
+
+    @property
+    def ends_soon(self) -> bool:
+        """Whether it has ended, or waits for the beat to do so because the program wishes it."""
+        return self.ending.is_set() or self._ends_on_beat or self._closing is not None
 
     # The life, from the first task to the end of the last one.
 
@@ -355,17 +361,22 @@ class Lifecycle:
         Returns:
             the recorded end.
         """
-        body = self._body
-        if body is trio.lowlevel.current_task():
-            self.release_body()
-        else:
-            body = None
-        try:
+        in_body = self._body is trio.lowlevel.current_task()
+        with self.body_waits() if in_body else nullcontext():
             await self.ended.wait()
-        finally:
-            self._body = self._body or body
         assert self.recorded_end is not None  # nothing ends without a cause
         return self.recorded_end
+
+    @contextmanager
+    @trio.lowlevel.enable_ki_protection
+    def body_waits(self) -> Iterator[None]:
+        """Do not count the body as work in this block, in which it only waits for the end."""
+        self._body_waits = True
+        self._work_changed.notify()
+        try:
+            yield
+        finally:
+            self._body_waits = False
 
     # Work and services.
 
@@ -552,7 +563,7 @@ class Lifecycle:
 
     @property
     def _is_working(self) -> bool:
-        return self._working > 0 or self._body is not None
+        return self._working > 0 or (self._body is not None and not self._body_waits)
 
     async def _end_on_beat(self, end: Callable[[], End]) -> End:
         await self.wait_for_beat()

@@ -868,8 +868,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             self._ready = None
             self._hold(ready.lifecycle)
             self._emitter.emit(GenerationStarted)
-            # A handler of that event may have closed the group.
-            if not ready.lifecycle.ending.is_set() and self._closing is None:
+            # A handler of that event may have closed the group, or replaced its subscription.
+            if not ready.lifecycle.ends_soon:
                 assert ready.generation is not None  # it was offered
                 return ready.generation
             self.release()

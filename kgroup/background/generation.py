@@ -67,12 +67,8 @@ class GenerationTwin(MembershipView):
 
     async def _wait_ended_in_body(self) -> End:
         # The trio generation does the same for the task that runs the body, which here is outside.
-        life = self._generation._lifecycle  # noqa: SLF001
-        life.release_body()
-        try:
+        with self._generation._lifecycle.body_waits():  # noqa: SLF001
             return await self._generation.wait_ended()
-        finally:
-            life.hold_body()
 
     # Outside.
 

@@ -12,10 +12,11 @@ from trio.testing import MockClock
 from kgroup import member
 from kgroup.client.cluster import Cluster
 from kgroup.errors import ArgumentError, GroupClosedError
-from kgroup.events import GenerationEnded, GenerationStarted, Joined, Left
+from kgroup.events import Event, GenerationEnded, GenerationStarted, Joined, Left
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.status import Phase
+from kgroup.testing.memory import memory_runtime
 from kgroup.types import Cause, TopicPartition
 from tests.group.harness import P0, P1, Harness, harness, values
 
@@ -325,6 +326,21 @@ async def test_a_generation_of_the_old_topics_is_never_returned(autojump_clock: 
                     assert topics(await group.next()) == {"other"}
         started = here.events_of(GenerationStarted)
         assert 60 < len(started) < 120  # both cases were seen
+
+
+async def test_a_handler_of_the_start_may_subscribe(autojump_clock: MockClock) -> None:
+    """next() does not return a generation whose start made an event handler subscribe anew."""
+    async with harness() as here:
+        await other_topic(here)
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, GenerationStarted) and event.epoch == 1:
+                group.subscribe(["other"])
+
+        runtime = memory_runtime(here.broker)
+        group = ConsumerGroup(here.config(), runtime=runtime, on_event=on_event)
+        async with group:
+            assert topics(await group.next()) == {"other"}
 
 
 async def test_cooperative_members_join_once(autojump_clock: MockClock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
+from kgroup.events import GenerationEnded
 from kgroup.generation.states import State
 from kgroup.types import Cause
 from tests.group.harness import P0, harness
@@ -48,3 +49,20 @@ async def test_a_body_counts_as_work_again_after_a_cancelled_wait(
         assert generation.state is State.DRAINING
         await generation.commit({P0: 0})
         assert await here.committed() == {P0: 0}
+
+
+async def test_a_body_that_was_released_meanwhile_does_not_count_again(
+    autojump_clock: MockClock,
+) -> None:
+    """If another task calls next() during a wait that is cancelled, closing waits for nothing."""
+    async with harness() as here:
+        async with here.group(drain_timeout=20.0) as group, trio.open_nursery() as nursery:
+            generation = await group.next()
+            with trio.move_on_after(1):
+                nursery.start_soon(group.next)
+                await generation.wait_ended()
+            nursery.cancel_scope.cancel()
+            closed_at = here.now
+        assert here.now - closed_at < 1
+        (end,) = here.events_of(GenerationEnded)
+        assert not end.cut_short
