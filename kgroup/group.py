@@ -702,22 +702,20 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         try:
             while await self._wait_for_next(member):
                 self._recorder.joins()
-                with self._until_closing() as scope:
-                    with self._until_replaced() as joining:
-                        runner = await member.join()
-                    if joining.cancelled_caught:
-                        continue
-                    # From here on the generation ends by its own drain and not by these scopes.
-                    self._cancelled_by_closing = None
-                    self._lifecycle, self._runner = runner.lifecycle, runner
-                    if joining.cancel_called:  # too late for the JoinGroup
-                        self._lifecycle.end(self._subscription_end())
-                    await member.run(runner, self._offer)
+                with self._until_closing() as closing, self._until_replaced() as joining:
+                    runner = await member.join()
+                if closing.cancelled_caught or joining.cancelled_caught:
+                    continue
+                # From here on the generation ends by its own drain and not by these scopes.
+                self._lifecycle, self._runner = runner.lifecycle, runner
+                if self._closing is not None:  # either may come too late for the JoinGroup
+                    self._lifecycle.close(End(Cause.CLOSED, self._closing))
+                elif joining.cancel_called:
+                    self._lifecycle.end(self._subscription_end())
+                await member.run(runner, self._offer)
                 self._lifecycle = self._ready = self._runner = None
                 if self._closing is not None:
                     self._changed.notify()  # `next()` waits for this end
-                if scope.cancelled_caught:  # the group closed before a generation began
-                    continue
                 if runner.lifecycle.errors:
                     self._errors = list(runner.lifecycle.errors)
                     return

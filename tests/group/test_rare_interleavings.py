@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import ConnectionLostError, GroupClosedError, NoOffsetError
-from kgroup.events import Assigned, Event, GenerationStarted
+from kgroup.events import Assigned, Event, GenerationEnded, GenerationStarted, Joined
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
@@ -321,3 +321,21 @@ async def test_a_group_closed_in_the_event_of_a_generation_hands_none_out(
         async with group:
             with pytest.raises(GroupClosedError):
                 await group.next()
+
+
+async def test_a_group_closed_as_it_joins_ends_by_that(autojump_clock: MockClock) -> None:
+    """If the close comes with the response to JoinGroup, the generation's end says so."""
+    async with harness() as here:
+
+        def close(event: Event) -> None:
+            here.events.append(event)
+            if isinstance(event, Joined):
+                group.shutdown("over")
+
+        runtime = memory_runtime(here.broker)
+        group = ConsumerGroup(here.config(), runtime=runtime, on_event=close)
+        async with group:
+            with pytest.raises(GroupClosedError, match="over"):
+                await group.next()
+        (ended,) = here.events_of(GenerationEnded)
+        assert (ended.end.cause, ended.end.detail) == (Cause.CLOSED, "over")
