@@ -678,8 +678,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 await self._run(member)
             finally:
                 self._watching.cancel()  # before the connections are closed
-                if self._lifecycle is not None:  # cancelled from outside, in a generation
-                    self._errors = list(self._lifecycle.errors)
+                if self._runner is not None:  # cancelled from outside, in a generation
+                    self._keep_program_errors(self._runner)
                 try:
                     await self._leave(member)
                 finally:
@@ -716,11 +716,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 self._lifecycle = self._ready = self._runner = None
                 if self._closing is not None:
                     self._changed.notify()  # `next()` waits for this end
-                if runner.lifecycle.errors:
-                    self._errors = list(runner.lifecycle.errors)
-                    return
-                if runner.fatal is not None:
-                    self._keep_fatal(runner.fatal)
+                self._keep_program_errors(runner)
+                if self._errors or self._fatal is not None:
                     return
                 with self._until_closing():
                     await member.recover(runner)
@@ -746,6 +743,12 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         if body_error is not None or self._fatal is None or self._fatal_raised:
             return body_error
         return self._fatal.with_traceback(self._fatal_traceback)
+
+    def _keep_program_errors(self, runner: GenerationRunner) -> None:
+        """Raise later what the program's functions have raised in a generation."""
+        self._errors = list(runner.lifecycle.errors)
+        if runner.fatal is not None:
+            self._keep_fatal(runner.fatal)
 
     def _keep_fatal(self, error: BaseException) -> None:
         self._fatal, self._fatal_traceback = error, error.__traceback__

@@ -14,7 +14,7 @@ from kgroup.events import Assigned, Event, GenerationEnded, GenerationStarted, J
 from kgroup.generation.generation import Generation
 from kgroup.group import ConsumerGroup
 from kgroup.testing.memory import memory_runtime
-from kgroup.types import Cause
+from kgroup.types import Cause, TopicPartition
 from tests.generation.fakes import FakeGeneration
 from tests.group.harness import P0, P1, harness, values
 from tests.group.test_stale import evict
@@ -339,3 +339,30 @@ async def test_a_group_closed_as_it_joins_ends_by_that(autojump_clock: MockClock
                 await group.next()
         (ended,) = here.events_of(GenerationEnded)
         assert (ended.end.cause, ended.end.detail) == (Cause.CLOSED, "over")
+
+
+async def test_an_exception_of_starts_outlives_a_cancellation_from_outside(
+    autojump_clock: MockClock,
+) -> None:
+    """It surfaces from the block if the cancellation comes before next() has raised it."""
+    async with harness() as here:
+        for ticks in range(20):
+            began = trio.Event()
+
+            def starts(partitions: object, began: trio.Event = began) -> dict[TopicPartition, int]:
+                began.set()
+                raise LookupError(partitions)
+
+            async def cancel(
+                scope: trio.CancelScope, began: trio.Event = began, ticks: int = ticks
+            ) -> None:
+                await began.wait()
+                for _ in range(ticks):
+                    await trio.lowlevel.checkpoint()
+                scope.cancel()
+
+            async with trio.open_nursery() as nursery:
+                with pytest.raises(LookupError), trio.CancelScope() as scope:
+                    nursery.start_soon(cancel, scope)
+                    async with here.group(group_id=f"group-{ticks}", starts=starts) as group:
+                        await group.next()
