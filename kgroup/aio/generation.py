@@ -131,7 +131,8 @@ class Generation(GenerationTwin):
             ArgumentError: ``fn`` is not an async function without arguments.
             Exception: the function's own exception.
 
-        Cancellation: the function is cancelled, and the call returns when it has ended.
+        Cancellation: the function is cancelled, and the call ends when it has. If it returns or
+            raises all the same, so does the call.
         """
         check_task("fn", fn, (), instead=_PLAIN)
         task: ProgramTask[T] = self._task(fn)

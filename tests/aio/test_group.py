@@ -678,10 +678,18 @@ def test_work_beside_the_handlers(kafka: Kafka) -> None:
             async def cancelled() -> None:
                 raise asyncio.CancelledError
 
+            async def fails_when_cancelled() -> None:
+                try:
+                    await forever()
+                finally:
+                    raise LookupError
+
             with pytest.raises(asyncio.CancelledError):
                 await generation.run(cancelled)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(generation.run(forever), 0.01)
+            with pytest.raises(LookupError):
+                await asyncio.wait_for(generation.run(fails_when_cancelled), 0.01)
             assert generation.state is State.RUNNING
             assert await generation.run(work) == "done"
             await group.aclose()
