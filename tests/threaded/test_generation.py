@@ -272,6 +272,19 @@ def test_a_time_out_of_wait_ended(kafka: Kafka) -> None:
     assert not generation.start(int)
 
 
+def test_a_body_that_was_released_while_it_waited_does_not_count_again(kafka: Kafka) -> None:
+    """If another thread has called next(), no drain waits for the body after a time-out."""
+    here, events = Harness(kafka), RecordedEvents()
+    here.create()
+    with here.group(on_event=events, drain_timeout=1.0) as group:
+        generation = group.next(SOON)
+        with thread(lambda: list(group)):
+            with pytest.raises(TimeoutError):
+                generation.wait_ended(0.2)
+            group.shutdown()
+    assert not events.wait(GenerationEnded).cut_short
+
+
 def test_calls_after_the_end(kafka: Kafka) -> None:
     """They say to take the next generation while the group goes on, and that it is closed later."""
     here = Harness(kafka)
