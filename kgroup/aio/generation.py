@@ -112,11 +112,14 @@ class Generation(GenerationTwin):
         wait_for_task.__qualname__ = task.name  # the name in the end that it causes
         try:
             started = self._bridge.call_sync(partial(self._generation.start_soon, wait_for_task))
+            if started:
+                task.start()
+            return started
         except LoopEndedError:
             return False
-        if started:
-            task.start()
-        return started
+        except BaseException:
+            task.drop()  # a signal handler has raised, and the trio task may be there
+            raise
 
     async def run(self, fn: Callable[[], Awaitable[T]]) -> T:
         """Run a function as work of this generation, and wait for it; any task may call this.

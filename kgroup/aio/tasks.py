@@ -192,12 +192,23 @@ class ProgramTask(Generic[T]):
             return  # it was cancelled before
         try:
             self._task = self._context.run(self._create)
-        except Exception as error:  # noqa: BLE001 # a task factory of the program's; raised in trio
-            self._error = error
-            self._drop_call()
-            self._finish()
+        except BaseException as error:
+            # Of the program's task factory, or what ends everything at once: a signal handler's, or
+            # that of an eager task, which takes its first step here.
+            if is_program_error(error):
+                self._error = error  # raised in trio
+            self.drop()
+            if self._error is None:
+                raise
         else:
             self._task.add_done_callback(self._ended)
+
+    def drop(self) -> None:
+        """End without a task, if there is none: the trio task must not wait for it."""
+        if self._task is None:
+            self.cancelled = self._error is None
+            self._drop_call()
+            self._finish()
 
     def _create(self) -> asyncio.Task[None]:
         coroutine = self._run()
@@ -238,8 +249,7 @@ class ProgramTask(Generic[T]):
         if self._task is not None:
             self._task.cancel()
         elif self._call is not None:  # it has not started
-            self._drop_call()
-            self._finish()
+            self.drop()
 
     def _drop_call(self) -> None:
         if self._call is not None and self._unused is not None:

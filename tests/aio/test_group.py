@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 import kgroup
 from kgroup import aio
+from kgroup.aio.bridge import Bridge
 from kgroup.background.group import _OPEN
 from kgroup.errors import (
     GroupClosedError,
@@ -1114,6 +1115,29 @@ def test_an_interrupt_in_a_handler(kafka: Kafka) -> None:
     with pytest.raises(KeyboardInterrupt):
         in_asyncio(main)
     assert len(here.of(Left)) == 1
+
+
+def test_an_interrupt_while_a_task_is_started(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The generation does not wait for the task, which never begins."""
+    here = Here(kafka)
+    call_sync = Bridge.call_sync
+
+    def interrupted(bridge: Bridge, fn: Callable[[], object]) -> object:
+        call_sync(bridge, fn)
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        async with here.group() as group:
+            generation = await group.next()
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(Bridge, "call_sync", interrupted)
+                generation.start_soon(forever)
+            end = await generation.wait_ended()
+            assert end.cause is Cause.TASK_RETURNED
+
+    in_asyncio(main)
 
 
 def test_a_coroutine_that_is_closed_inside_the_block(kafka: Kafka) -> None:

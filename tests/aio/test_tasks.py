@@ -324,6 +324,26 @@ def test_a_task_that_cannot_be_made() -> None:
     in_asyncio(test)
 
 
+def test_an_interrupt_as_a_task_is_made() -> None:
+    """It is raised at once, as that of an eager task's first step; trio waits for no such task."""
+
+    def interrupt(*_: object, **__: object) -> Any:
+        raise KeyboardInterrupt
+
+    async def test(program: Program) -> None:
+        loop = asyncio.get_running_loop()
+        context = contextvars.copy_context()
+        task: ProgramTask[Any] = ProgramTask(program.tasks, context, program.forever)
+        loop.set_task_factory(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            task.start()
+        loop.set_task_factory(None)
+        assert await program.wait(task) is None
+        assert task.cancelled
+
+    in_asyncio(test)
+
+
 def test_tasks_of_a_closed_loop_are_given_up() -> None:
     """When asyncio's loop was closed, trio waits for none of its tasks, nor for later ones."""
     loop = asyncio.new_event_loop()
