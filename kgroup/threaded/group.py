@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Self, final
+from typing import Final, Self, final
 
 import trio
 
@@ -29,6 +29,9 @@ from kgroup.status import GroupStatus
 from kgroup.threaded.generation import Generation
 from kgroup.threaded.generation_threads import GenerationThreads
 from kgroup.threaded.slot import Slot
+
+_EXIT: Final = "the interpreter exits"
+"""Why a group closes whose block was not left."""
 
 
 @final
@@ -127,8 +130,7 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
         if self._loop.forked:
             return  # only the parent process may leave the group
         self._check_entered()
-        self.shutdown(block_left(error), promptly=error is not None)
-        self._wait_until_left()
+        self._wait_until_left(block_left(error), promptly=error is not None)
         self._background.raise_errors(error)
 
     def __iter__(self) -> Self:
@@ -308,14 +310,16 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
 
     # In the thread that leaves the block.
 
-    def _wait_until_left(self) -> None:
-        """Wait until the member has left and the background thread has ended."""
+    def _wait_until_left(self, reason: str, *, promptly: bool) -> None:
+        """Close the group; wait until the member has left and the background thread has ended."""
         try:
+            self.shutdown(reason, promptly=promptly)
             self._background.leave()
             self._loop.join()
         except BaseException:
-            # Interrupted during the drain: end the drain now, and still leave the group.
+            # Interrupted, possibly before anything was done: end the drain now, and still leave.
             self._background.cancel()
+            self._background.leave()
             self._loop.join()
             raise
         finally:
@@ -326,7 +330,7 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
                     self._background.late_errors += self._threads.late_errors()
 
     def _begin_to_exit(self) -> None:
-        self.shutdown("the interpreter exits", promptly=True)
+        self.shutdown(_EXIT, promptly=True)
 
     def _wait_at_exit(self) -> None:
-        self._wait_until_left()
+        self._wait_until_left(_EXIT, promptly=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C while a block is entered, and blocks that cannot be entered: nothing stays behind."""
+"""Ctrl-C while a block is entered or left, and blocks that cannot be entered: nothing stays."""
 
 from __future__ import annotations
 
@@ -373,6 +373,22 @@ def test_a_group_whose_event_loop_cannot_begin(
         assert list(group) == []
     assert group._group.event_file is not None
     assert group._group.event_file._file is None
+
+
+def test_an_interrupt_as_a_block_begins_to_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member leaves nevertheless, and no thread stays, nor an entry for the exit."""
+    before = threads()
+    group = ConsumerGroup(Harness(NOWHERE).config(close_timeout=1.0))
+    shutdown = BackgroundGroup.shutdown
+
+    def interrupted(background: BackgroundGroup, reason: str, *, promptly: bool) -> None:
+        shutdown(background, reason, promptly=promptly)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), group:
+        monkeypatch.setattr(BackgroundGroup, "shutdown", interrupted)
+    wait_for_end_of_others(before)
+    assert group not in background_group._OPEN
 
 
 def test_groups_that_are_left_while_the_interpreter_exits(monkeypatch: pytest.MonkeyPatch) -> None:
