@@ -319,14 +319,6 @@ class Generation(GenerationTwin):
 
     # For ConsumerGroup, in the background loop.
 
-    def _hold_again(self) -> bool:
-        """Count the body as work again; False if the generation does not run any more."""
-        life = self._generation._lifecycle  # noqa: SLF001
-        if life.state is not State.RUNNING:
-            return False
-        self._owner._hold(life)  # noqa: SLF001
-        return True
-
     async def _watch(self) -> None:
         """Pass on to asyncio when the end begins, and when the generation's tasks are cancelled."""
         await self._generation.ending.wait()

@@ -400,7 +400,8 @@ class ConsumerGroup(AsyncBlocks, GroupTwin):
         generation, self._kept = self._kept, None
         if generation is None:  # released meanwhile
             return None
-        runs = self._program_tasks().bridge.call_sync(generation._hold_again)  # noqa: SLF001
+        hold = partial(generation._hold_again, self._group)  # noqa: SLF001
+        runs = self._program_tasks().bridge.call_sync(hold)
         return generation if runs else None
 
     async def _until_left(self) -> asyncio.CancelledError | None:

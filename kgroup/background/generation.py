@@ -10,6 +10,7 @@ from kgroup.background.event_loop import LoopEndedError
 from kgroup.errors import StaleGenerationError
 from kgroup.generation.generation import Generation, MembershipView
 from kgroup.generation.states import State
+from kgroup.group import ConsumerGroup
 from kgroup.types import Assignment, End, TopicPartition
 
 
@@ -64,6 +65,14 @@ class GenerationTwin(MembershipView):
         return repr(self._generation)
 
     # In the loop.
+
+    def _hold_again(self, group: ConsumerGroup) -> bool:
+        """Count the body as work again; False if the generation does not run any more."""
+        life = self._generation._lifecycle  # noqa: SLF001
+        if life.state is not State.RUNNING:
+            return False
+        group._hold(life)  # noqa: SLF001
+        return True
 
     async def _wait_ended_in_body(self) -> End:
         # The trio generation does the same for the task that runs the body, which here is outside.

@@ -21,7 +21,6 @@ from kgroup.config import GroupConfig
 from kgroup.errors import GroupClosedError, UsageError, block_left, without_text
 from kgroup.events import Event, EventHandler
 from kgroup.generation.lifecycle import inside_of
-from kgroup.generation.states import State
 from kgroup.logs import EventLog
 from kgroup.monitors import Monitors
 from kgroup.runtime import Runtime
@@ -258,12 +257,14 @@ class ConsumerGroup(PlainBlocks, GroupTwin):
             await self._threads.stragglers_reported.wait()
 
     def _keep(self, generation: Generation) -> None:
+        # No thread runs the loop's body in it, so its drain does not wait for one.
         self._kept = generation
+        self._group.release()
 
     async def _next_generation(self) -> Generation:
         await trio.lowlevel.checkpoint()
         kept, self._kept = self._kept, None
-        if kept is not None and kept.state is State.RUNNING:
+        if kept is not None and kept._hold_again(self._group):  # noqa: SLF001
             return kept
         if self._threads is not None:
             self._group.release()

@@ -12,7 +12,9 @@ from kgroup.errors import (
 )
 from kgroup.events import (
     Assigned,
+    GenerationDraining,
     GenerationEnded,
+    GenerationStarted,
     HandlerStillRunning,
     Left,
 )
@@ -273,3 +275,32 @@ def test_a_hundred_partitions_have_a_hundred_threads(kafka: Kafka) -> None:
     assert set(processed.counts().values()) == {1}
     assert len(processed.counts()) == partitions * each
     assert {here.committed(number) for number in range(partitions)} == {each}
+
+
+def test_a_generation_that_comes_as_next_times_out(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call returns it; until then no body works in it, and its drain waits for none."""
+    here = Harness(kafka)
+    here.create()
+    recorded = RecordedEvents()
+
+    def give_up_late(lock: threading.Lock, timeout: float | None) -> bool:
+        return lock.acquire(timeout=SOON) and timeout is None
+
+    def time_out(group: ConsumerGroup) -> None:
+        with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+            patch.setattr("kgroup.background.event_loop.acquire", give_up_late)
+            group.next(SOON)
+
+    with here.group(recorded) as group:
+        time_out(group)
+        generation = group.next()
+        assert len(recorded.of(GenerationStarted)) == 1
+        group.unsubscribe()
+        recorded.wait(GenerationDraining)
+        assert generation.state is State.DRAINING  # until the body calls next
+        group.subscribe([here.topic])
+        time_out(group)
+        group.unsubscribe()
+        assert not recorded.wait(GenerationEnded, 2).cut_short
