@@ -11,7 +11,8 @@ lies), the oldest is forgotten: a commit there has no epoch, as one of a client 
 
 INVARIANT: an epoch is given only for an offset up to which all was handed out since it began. What
 a seek has passed over may be of a later epoch, and with too low an epoch a log would look as if it
-had been truncated.
+had been truncated. So may what lies between two records of different epochs, such as the marker of
+a transaction, which is written by another leader than its records: a commit there has no epoch.
 
 A commit that is past the markers of transactions has the epoch of the last one, if the record
 source knows it. They may be of a later one than the record before them.
@@ -62,30 +63,36 @@ class _Epochs:
         """Take the epochs of these records, in place of what was known of the same offsets."""
         kept = bisect_left(self.starts, messages[0].offset())
         del self.starts[kept:], self.epochs[kept:]
-        at = 0
+        at, end = 0, self.end
         while at < len(messages):
             epoch = leader_epoch(messages[at])
-            if not self.epochs or self.epochs[-1] != epoch:
-                self.starts.append(messages[at].offset())
-                self.epochs.append(epoch)
+            self._begin(epoch, messages[at].offset(), end)
             at = bisect_right(messages, epoch, lo=at, key=leader_epoch)
+            end = messages[at - 1].offset() + 1
         self._forget_oldest()
 
     def pass_to(self, end: int, next_offset: int, epoch: int) -> None:
-        """Take the epoch of the last one of the markers that follow the records.
+        """Take the epoch of the last one of the markers that follow the records."""
+        self._begin(epoch, next_offset - 1, end)
+        self._forget_oldest()
 
-        Of those before it, nothing is known, unless it is of the same epoch as the last record:
-        epochs never fall within a log, so that all in between are of that epoch too.
+    def _begin(self, epoch: int, offset: int, end: int) -> None:
+        """Take the epoch of a record or marker that may follow others which were not handed out.
+
+        Of those, nothing is known, unless it is of the same epoch as the record before them: epochs
+        never fall within a log, so that all in between are of that epoch too.
+
+        Args:
+            epoch: its epoch.
+            offset: its offset.
+            end: the offset after the record before it.
         """
-        if epoch == self.epochs[-1]:
-            return
-        if end < next_offset - 1:
+        if self.epochs and self.epochs[-1] not in (epoch, _UNKNOWN) and end < offset:
             self.starts.append(end)
             self.epochs.append(_UNKNOWN)
-        if epoch != self.epochs[-1]:
-            self.starts.append(next_offset - 1)
+        if not self.epochs or self.epochs[-1] != epoch:
+            self.starts.append(offset)
             self.epochs.append(epoch)
-        self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         del self.starts[:-MOST_STRETCHES], self.epochs[:-MOST_STRETCHES]

@@ -53,8 +53,35 @@ def test_a_commit_has_the_epoch_of_the_record_before_it() -> None:
     read = ReadEpochs()
     read.handed_out(batch_of([(5, 2), (6, 2), (8, 3), (9, 3), (10, 7)]))
     read.handed_out(batch_of([(11, 7), (12, 7)]))
-    expected = {5: -1, 6: 2, 7: 2, 8: 2, 9: 3, 10: 3, 11: 7, 12: 7, 13: 7, 14: -1}
+    expected = {5: -1, 6: 2, 7: 2, 8: -1, 9: 3, 10: 3, 11: 7, 12: 7, 13: 7, 14: -1}
     assert {offset: epoch_at(read, offset) for offset in expected} == expected
+
+
+@pytest.mark.parametrize("between", [[(5, 2)], [(5, 2), (6, 2)]])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_what_lies_between_two_epochs_may_be_of_either(
+    between: list[tuple[int, int]], batches: int
+) -> None:
+    """A marker there is mostly of the later one; with the earlier one the log would look cut."""
+    read = ReadEpochs().next((), {P0: 5}, {P0: 2})
+    records, end = [*between, (9, 3), (10, 3)], between[-1][0] + 1
+    if batches == 1:
+        read.handed_out(attrs.evolve(batch_of(records), start_offset=5))
+    else:
+        read.handed_out(batch_of(between))
+        read.handed_out(attrs.evolve(batch_of(records[len(between) :]), start_offset=end))
+    expected = {end: 2, end + 1: -1, 8: -1, 9: -1, 10: 3, 11: 3}
+    assert {offset: epoch_at(read, offset) for offset in expected} == expected
+    again = attrs.evolve(batch_of([(9, 3)]), start_offset=end)
+    read.handed_out(again)  # it was given back
+    assert {offset: epoch_at(read, offset) for offset in (end, 9, 10)} == {end: 2, 9: -1, 10: 3}
+
+
+def test_what_lies_between_a_commit_and_the_first_record_may_be_of_a_later_epoch() -> None:
+    """As for what lies between records."""
+    read = ReadEpochs().next((), {P0: 5}, {P0: 2})
+    read.handed_out(attrs.evolve(batch_of([(7, 3)]), start_offset=5))
+    assert {offset: epoch_at(read, offset) for offset in (5, 6, 7, 8)} == {5: 2, 6: -1, 7: -1, 8: 3}
 
 
 @pytest.mark.parametrize(
