@@ -512,8 +512,9 @@ class PartitionLog:
 
         Cancellation: nothing is left behind.
         """
-        await trio.lowlevel.checkpoint()
+        # No checkpoint before `watch`: a log that is deleted meanwhile never changes again.
         if self.limit(committed=committed) > offset or self._start > offset:
+            await trio.lowlevel.checkpoint()
             return
         changed = trio.Event()
         self.watch(changed)

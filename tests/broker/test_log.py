@@ -358,6 +358,24 @@ async def test_closing_a_log_wakes_waiting_tasks(autojump_clock: trio.testing.Mo
         log.close()
 
 
+async def test_a_log_that_is_closed_at_the_beginning_of_a_wait(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The wait ends, although its task has only begun: nothing would ever wake it later."""
+
+    async def wait(begun: trio.Event) -> None:
+        begun.set()
+        await log.wait_beyond(0, committed=False)
+
+    for _ in range(20):  # which of two tasks trio runs first is random
+        log, begun = log_of(), trio.Event()
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait, begun)
+                await begun.wait()
+                log.close()
+
+
 def test_repr_of_a_log() -> None:
     """The repr has the offsets and the size."""
     assert repr(log_of()) == "<PartitionLog 0..0, 0 bytes>"
