@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, TypeGuard, TypeVar, final
+from typing import Any, Final, TypeAlias, TypeGuard, TypeVar, final
 
 import attrs
 import confluent_kafka
@@ -60,6 +60,9 @@ _POLL: Final = 0.05
 _RETRY_PAUSE: Final = 0.2
 _LEAST_TIMEOUT: Final = 0.1
 """Seconds of the shortest request; librdkafka refuses 0."""
+_FIRST_ATTEMPT: Final = 0.25
+"""The part of the time-out after which a request is sent once more. What any broker can answer, as
+which broker is a coordinator, librdkafka may have sent to one that hangs."""
 _TRANSIENT: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -76,13 +79,13 @@ _TRANSIENT: Final = frozenset(
     }
 )
 """Errors that pass: a broker that fails over, a coordinator that moves or loads."""
-_NO_ANSWER: Final = frozenset(
+_TIMED_OUT: Final = frozenset(
     {
         KafkaError._TIMED_OUT,  # noqa: SLF001
         KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
-        KafkaError._TRANSPORT,  # noqa: SLF001
     }
 )
+_NO_ANSWER: Final = _TIMED_OUT | {KafkaError._TRANSPORT}  # noqa: SLF001
 _REFUSED_LOGIN: Final = frozenset(
     {
         KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -95,6 +98,7 @@ _STATE: Final = re.compile(r" \(after \d+ms in state [^)]*\)")
 
 T = TypeVar("T")
 K = TypeVar("K")
+_Send: TypeAlias = Callable[[AdminClient, Collection[K], float], Mapping[K, Future[T]]]
 
 
 class ClusterError(Exception):
@@ -242,25 +246,34 @@ class AdminConnection:
 
     def __init__(self, bootstrap_servers: str, security: Security, timeout: float) -> None:
         self._servers = bootstrap_servers
+        self._security = security
         self._timeout = timeout
         self._errors = ConnectionErrors(bootstrap_servers, security, timeout)
+        self.connect_again()
+        # A first request whose failure can be explained: that of the topics blocks without errors.
+        self.one(
+            "the cluster", lambda client, limit: client.describe_cluster(request_timeout=limit)
+        )
+
+    def connect_again(self) -> None:
+        """Send what follows on new connections, not behind a request that gets no answer.
+
+        librdkafka keeps a connection for seconds after a request on it has timed out, and may send
+        on it what any broker can answer, such as which broker is a coordinator.
+
+        Raises:
+            ClusterError: librdkafka refuses the settings.
+        """
         try:
-            self._client = self._new_client(security)
+            self._client = self._new_client()
         except KafkaException as error:
             raise ClusterError(one_line_of(error.args[0])) from error
-        # A first request whose failure can be explained: that of the topics blocks without errors.
-        self.one("the cluster", lambda limit: self._client.describe_cluster(request_timeout=limit))
 
     @without_locals()
-    def _new_client(self, security: Security) -> AdminClient:
-        settings = client_settings(self._servers, security)
+    def _new_client(self) -> AdminClient:
+        settings = client_settings(self._servers, self._security)
         settings["error_cb"] = self._errors.note
         return AdminClient(settings)
-
-    @property
-    def client(self) -> AdminClient:
-        """Sends the requests that ``one`` and ``each`` wait for."""
-        return self._client
 
     def topics(self) -> Mapping[str, int]:
         """The topics that the user may see, with their numbers of partitions.
@@ -283,10 +296,13 @@ class AdminConnection:
         return frozenset(self._metadata())
 
     def _metadata(self) -> Mapping[str, Any]:
-        try:
-            return self._client.list_topics(timeout=self._timeout).topics
-        except KafkaException as error:
-            raise self._no_answer(Refusal.of(error.args[0])) from error
+        for part in (_FIRST_ATTEMPT, 1 - _FIRST_ATTEMPT):
+            try:
+                return self._client.list_topics(timeout=self._timeout * part).topics
+            except KafkaException as error:
+                refusal = Refusal.of(error.args[0])
+                self.connect_again()
+        raise self._no_answer(refusal)
 
     def offsets(
         self,
@@ -308,53 +324,49 @@ class AdminConnection:
         """
 
         def send(
-            partitions: Collection[TopicPartition], limit: float
-        ) -> dict[TopicPartition, Future[Any]]:
-            sent = self._client.list_offsets(
+            client: AdminClient, partitions: Collection[TopicPartition], limit: float
+        ) -> Mapping[TopicPartition, Future[Any]]:
+            sent = client.list_offsets(
                 {as_librdkafka(one): _SPECIFICATION(wanted[one]) for one in partitions},
                 isolation_level=_ISOLATION[isolation],
                 request_timeout=limit,
             )
             return {TopicPartition(one.topic, one.partition): it for one, it in sent.items()}
 
-        return self._answered(
-            {
-                partition: self._refused_or(found)
-                for partition, found in self._each(send, wanted).items()
-            }
-        )
+        found = self._each(send, wanted, again=True, read=_offset)
+        return self._answered(found)
 
-    def _refused_or(self, found: Any) -> int | Refusal:
-        if isinstance(found, Refusal):
-            return found
-        if found.offset < NO_OFFSET:  # librdkafka's mark where the leader has not answered
-            return Refusal(KafkaError._TIMED_OUT, "no answer")  # noqa: SLF001
-        return int(found.offset)
-
-    def one(self, what: str, send: Callable[[float], Future[T]]) -> T:
+    def one(
+        self, what: str, send: Callable[[AdminClient, float], Future[T]], *, of_all: bool = False
+    ) -> T:
         """Wait for one request.
 
         Args:
             what: what is requested, for the error.
-            send: sends the request, given its time-out in seconds.
+            send: sends the request by a client, given its time-out in seconds.
+            of_all: whether all brokers have to answer it: then each has the whole time-out.
 
         Raises:
             ClusterError: a broker refused it, or none answered.
         """
-        found = self.each(lambda _, limit: {what: send(limit)}, [what])[what]
+        found: T | Refusal = self._answered(
+            self._each(
+                lambda client, _, limit: {what: send(client, limit)}, [what], again=not of_all
+            )
+        )[what]
         if isinstance(found, Refusal):
             raise ClusterError(f"{what} cannot be requested: {found.explained('DESCRIBE')}")
         return found
 
     def each(
         self,
-        send: Callable[[Collection[K], float], Mapping[K, Future[T]]],
+        send: _Send[K, T],
         keys: Iterable[K],
     ) -> dict[K, T | Refusal]:
         """Wait for a request about several things, and repeat it for those whose error passes.
 
         Args:
-            send: sends the request about some of them, given its time-out in seconds.
+            send: sends the request about some of them by a client, given its time-out in seconds.
             keys: the things.
 
         Returns:
@@ -364,8 +376,7 @@ class AdminConnection:
         Raises:
             ClusterError: no broker answered.
         """
-        found = self._each(send, keys)
-        return self._answered(found)
+        return self._answered(self._each(send, keys, again=True))
 
     def _answered(self, found: Mapping[K, T | Refusal]) -> dict[K, T | Refusal]:
         """One broker that hangs hides nothing of what the others have answered."""
@@ -377,7 +388,7 @@ class AdminConnection:
 
     def change(
         self,
-        send: Callable[[Collection[K], float], Mapping[K, Future[T]]],
+        send: _Send[K, T],
         keys: Iterable[K],
         outcome: str,
     ) -> dict[K, T | Refusal]:
@@ -394,7 +405,7 @@ class AdminConnection:
         Raises:
             ClusterError: the login was refused.
         """
-        found = self._each(send, keys)
+        found: dict[K, T | Refusal] = self._each(send, keys, again=False)
         reason = ""
         for key, answer in found.items():
             if unanswered(answer):
@@ -404,30 +415,51 @@ class AdminConnection:
 
     def _each(
         self,
-        send: Callable[[Collection[K], float], Mapping[K, Future[T]]],
+        send: _Send[K, Any],
         keys: Iterable[K],
+        *,
+        again: bool,
+        read: Callable[[Any], T | Refusal] = lambda answer: answer,
     ) -> dict[K, T | Refusal]:
+        """Wait for a request about several things, and repeat it for those whose error passes.
+
+        Args:
+            send: as for `each`.
+            keys: the things.
+            again: whether a request without an answer is sent once more. Not one that changes
+                something.
+            read: returns what an answer says.
+        """
         wanted = list(keys)
         found: dict[K, T | Refusal] = {}
         left = wanted
         deadline = time.monotonic() + self._timeout
+        first = again
         while left:
             limit = max(_LEAST_TIMEOUT, deadline - time.monotonic())
+            if first:
+                limit = max(_LEAST_TIMEOUT, self._timeout * _FIRST_ATTEMPT)
+            until = time.monotonic() + limit
             try:
-                sent = send(left, limit)
+                sent = send(self._client, left, limit)
             except KafkaException as error:
                 raise ClusterError(one_line_of(error.args[0])) from error
             for key, future in sent.items():
-                answer: T | Refusal = self._wait(future, deadline)
-                found[key] = answer
-            left = [key for key in left if _passes(found[key])]
+                answer = self._wait(future, until)
+                found[key] = answer if isinstance(answer, Refusal) else read(answer)
+            left = [
+                key for key in left if _passes(found[key]) or (first and unanswered(found[key]))
+            ]
+            first = False
+            if any(_timed_out(found[key]) for key in sent):
+                self.connect_again()
             if time.monotonic() + _RETRY_PAUSE > deadline:
                 break
             if left:
                 time.sleep(_RETRY_PAUSE)
         return {key: found[key] for key in wanted}
 
-    def _wait(self, future: Future[T], deadline: float) -> T | Refusal:
+    def _wait(self, future: Future[Any], deadline: float) -> Any | Refusal:
         while True:
             self._client.poll(0)  # calls the error_cb
             self._errors.raise_refusal()
@@ -463,8 +495,19 @@ def as_librdkafka(
     return confluent_kafka.TopicPartition(partition.topic, partition.partition, offset)
 
 
+def _offset(found: Any) -> int | Refusal:
+    """The offset in an answer of librdkafka, which marks what a leader has not answered."""
+    if found.offset < NO_OFFSET:
+        return Refusal(KafkaError._TIMED_OUT, "no answer")  # noqa: SLF001
+    return int(found.offset)
+
+
 def _passes(answer: object) -> bool:
     return isinstance(answer, Refusal) and answer.code in _TRANSIENT
+
+
+def _timed_out(answer: object) -> bool:
+    return isinstance(answer, Refusal) and answer.code in _TIMED_OUT
 
 
 def unanswered(answer: object) -> TypeGuard[Refusal]:

@@ -90,15 +90,18 @@ class GroupCluster:
         Raises:
             ClusterError: no broker answered.
         """
-        client = self.connection.client
         found = self.connection.one(
-            "the list of groups", lambda limit: client.list_consumer_groups(request_timeout=limit)
+            "the list of groups",
+            lambda client, limit: client.list_consumer_groups(request_timeout=limit),
+            of_all=True,
         )
         listings = (
             Listing(one.group_id, _STATES.get(one.state, UNKNOWN), _protocol(one.type))
             for one in found.valid
         )
         errors = tuple(map(self._hiding, found.errors))
+        if errors:
+            self.connection.connect_again()
         return tuple(sorted(listings, key=lambda one: one.group_id)), errors
 
     def _hiding(self, error: KafkaException | KafkaError) -> str:
@@ -149,9 +152,10 @@ class GroupCluster:
         Raises:
             ClusterError: no broker answered.
         """
-        client = self.connection.client
         described = self.connection.each(
-            lambda ids, limit: client.describe_consumer_groups(list(ids), request_timeout=limit),
+            lambda client, ids, limit: client.describe_consumer_groups(
+                list(ids), request_timeout=limit
+            ),
             group_ids,
         )
         groups: dict[str, Group | None] = {}
@@ -232,12 +236,13 @@ class GroupCluster:
         Raises:
             ClusterError: the group refuses all of it.
         """
-        client = self.connection.client
         request = ConsumerGroupTopicPartitions(
             group_id, [as_librdkafka(one, offset) for one, offset in offsets.items()]
         )
         found = self.connection.change(
-            lambda _, limit: client.alter_consumer_group_offsets([request], request_timeout=limit),
+            lambda client, _, limit: client.alter_consumer_group_offsets(
+                [request], request_timeout=limit
+            ),
             [group_id],
             "the offset may have been set: see `kgroup groups lag`",
         )[group_id]
@@ -264,9 +269,10 @@ class GroupCluster:
         Raises:
             ClusterError: the login was refused.
         """
-        client = self.connection.client
         outcomes = self.connection.change(
-            lambda ids, limit: client.delete_consumer_groups(list(ids), request_timeout=limit),
+            lambda client, ids, limit: client.delete_consumer_groups(
+                list(ids), request_timeout=limit
+            ),
             group_ids,
             "the group may have been deleted: see `kgroup groups list`",
         )
