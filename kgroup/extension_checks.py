@@ -27,7 +27,7 @@ SOURCE_METHODS: Final = (
     "revoke",
 )
 """The methods that a ``RecordSource`` must have."""
-_OPTIONAL_SOURCE_METHODS: Final = ("prepare", "use_addresses")
+_OPTIONAL_SOURCE_METHODS: Final = ("prepare", "use_addresses", "use_topic_ids")
 """The methods that a ``RecordSource`` may have in addition."""
 _MISSING: Final = object()
 

@@ -279,6 +279,10 @@ class RecordSource(Protocol):
     and the bootstrap servers among them; any thread may call it. A source that opens connections
     later needs them where all brokers have got new addresses meanwhile.
 
+    A method ``use_topic_ids(known)`` is called once, too. ``known()`` returns the ids of topics as
+    the member knows them when it calls ``assign``: another one than before says that the topic was
+    deleted and created again.
+
     From further optional members `Generation.lag` and metrics learn how far the source is. Any
     thread may use them, and they must return at once:
 

@@ -106,6 +106,8 @@ class Member:
         )
         if (use_addresses := getattr(source, "use_addresses", None)) is not None:
             use_addresses(lambda: self._cluster.known_addresses)
+        if (use_topic_ids := getattr(source, "use_topic_ids", None)) is not None:
+            use_topic_ids(lambda: self._cluster.topic_ids)
         self._context = MemberContext(
             config=config,
             runtime=runtime,

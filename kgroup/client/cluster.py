@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from itertools import count, zip_longest
 from typing import Any, Final, TypeAlias, TypeVar, final
+from uuid import UUID
 
 import attrs
 import trio
@@ -79,6 +80,8 @@ class Cluster:
     Attributes:
         known_addresses: the bootstrap servers, and the brokers that they have named, as
             ``host:port``; any thread may read it.
+        topic_ids: the ids of topics, as the last Metadata response that had them says; a topic that
+            is deleted and created again gets another one.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Cluster:
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._bootstrap = [split_address(server) for server in config.bootstrap_servers]
         self.known_addresses = frozenset(config.bootstrap_servers)
+        self.topic_ids: Mapping[str, UUID] = {}
         self._leaders = PartitionLeaders()
         self._failed: dict[tuple[str, int], int] = {}
         """The addresses that did not respond to their last request; the last one has the greatest
@@ -432,6 +436,10 @@ class Cluster:
             metadata.leaders,
             metadata.leader_epochs,
         )
+        ids = {name: one.topic_id for name, one in metadata.topics.items() if one.topic_id}
+        before = {} if wanted is None else self.topic_ids
+        kept = {name: one for name, one in before.items() if name not in metadata.missing}
+        self.topic_ids = {**kept, **ids}
         await _close(unused)
         return metadata
 

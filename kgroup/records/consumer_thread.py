@@ -59,6 +59,7 @@ the loop reads it after it has taken them in, and could otherwise miss that it m
   another Consumer.
 - It can lose all its brokers for good, while they are there. The thread then replaces the Consumer
   (``kgroup.records.lost_brokers``).
+- It never forgets the leader epochs of partitions (``replace_consumer``).
 - A Consumer begins with ``bootstrap.servers``. All brokers may have got new addresses since the
   program started, so a Consumer that is made later gets those that are known by then, too.
 
@@ -143,6 +144,11 @@ _WITHOUT_FORMER: Final = (
     f" {MOST_FORMER_TOPICS}; another Consumer without them continues where the last one was"
 )
 
+_CREATED_AGAIN: Final = (
+    "a topic was deleted and created again; another Consumer, without what librdkafka knows of the"
+    " old topic, continues where the last one was"
+)
+
 OpenConsumer = Callable[[dict[str, Any]], confluent_kafka.Consumer]
 """Makes a Consumer from its settings."""
 
@@ -200,6 +206,7 @@ class ConsumerThread:
         self._drained = False
         """Whether the last poll has found nothing in librdkafka's queue."""
         self._active = False
+        self._outdated = False
         self._closing = False
         self._idle_poll_due = 0.0
         self._login: ConsumerLogin | None = None
@@ -258,6 +265,15 @@ class ConsumerThread:
             subscribed: all topics that the members that use the thread may still want.
         """
         self._post(partial(self._fetches.prepare, topics, frozenset(subscribed)))
+
+    def replace_consumer(self) -> None:
+        """Continue in another Consumer, because a topic was deleted and created again.
+
+        librdkafka keeps the leader epochs of partitions that it has fetched. Those of the new topic
+        begin at 0: it would take them for outdated, and fetch with the old one, without an error,
+        until a leader has changed as often as those of the old topic had.
+        """
+        self._post(self._outdate)
 
     def activate(self) -> None:
         """See ``Fetcher``."""
@@ -451,6 +467,7 @@ class ConsumerThread:
 
         Only if ``_can_log_in``.
         """
+        self._outdated = False
         old, self._consumer = self._consumer, self._new_consumer()
         close_consumer(old)
         self._fetches.use(self._consumer)
@@ -486,7 +503,9 @@ class ConsumerThread:
         except Empty:
             changed = self._fetches.apply()
             many = changed and self._fetches.former_topics() > MOST_FORMER_TOPICS
-            if many and self._can_log_in():
+            if self._outdated and self._can_log_in():
+                self._replace_consumer("TOPIC_CREATED_AGAIN", _CREATED_AGAIN)
+            elif many and self._can_log_in():
                 self._replace_consumer("FORMER_TOPICS", _WITHOUT_FORMER)
         for _ in range(count):
             self._unapplied.popleft()
@@ -495,6 +514,9 @@ class ConsumerThread:
         if self._may_poll():
             return self._commands.get(block=False)
         return self._commands.get(timeout=max(0.0, self._idle_poll_due - monotonic()))
+
+    def _outdate(self) -> None:
+        self._outdated = True
 
     def _set_active(self, *, active: bool) -> None:
         self._active = active

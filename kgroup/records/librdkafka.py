@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final, final
+from uuid import UUID
 
 import attrs
 import confluent_kafka
@@ -117,6 +118,9 @@ class LibrdkafkaSource(BufferedSource):
         self._open_consumer = open_consumer
         self._close_timeout = config.close_timeout
         self._addresses: Callable[[], Collection[str]] = tuple
+        self._topic_ids: Callable[[], Mapping[str, UUID]] = dict
+        self._fetched_ids: dict[str, UUID] = {}
+        """The ids of the topics that the Consumer has fetched."""
         self._begun = True  # before the entry there is nothing to begin
         self._started = trio.Event()
         self._ended: dict[ConsumerThread, trio.Event] = {}
@@ -167,6 +171,10 @@ class LibrdkafkaSource(BufferedSource):
         """Let each further Consumer connect to these addresses too; see ``RecordSource``."""
         self._addresses = known
 
+    def use_topic_ids(self, known: Callable[[], Mapping[str, UUID]]) -> None:
+        """Compare the ids of topics in each generation; see ``RecordSource``."""
+        self._topic_ids = known
+
     def prepare(self, topics: Collection[str]) -> None:
         """Request the leaders of these topics while the member joins; see ``RecordSource``."""
         self._begin()
@@ -186,7 +194,20 @@ class LibrdkafkaSource(BufferedSource):
     ) -> None:
         """Begin a generation; see `BufferedSource.assign`."""
         self._begin()
+        if self._have_been_created_again({partition.topic for partition in positions}):
+            if isinstance(self._fetcher, SharedFetcher):
+                self._move_out({})
+            else:
+                self._thread.replace_consumer()
         super().assign(epoch, positions, leader_epochs, added)
+
+    def _have_been_created_again(self, topics: Collection[str]) -> bool:
+        """Whether one of these has another id than when it was fetched before."""
+        known = self._topic_ids()
+        ids = {topic: known[topic] for topic in topics if topic in known}
+        again = any(self._fetched_ids.get(topic, one) != one for topic, one in ids.items())
+        self._fetched_ids = {**({} if again else self._fetched_ids), **ids}
+        return again
 
     def _begin(self) -> None:
         """Start the thread, or share one, if that was not done yet."""

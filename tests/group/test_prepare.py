@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast, final
+from uuid import UUID
 
 import attrs
 import pytest
@@ -101,7 +102,7 @@ async def test_a_prepare_that_raises_ends_the_group(autojump_clock: MockClock) -
         assert here.requests_for("join_group") == []
 
 
-@pytest.mark.parametrize("name", ["prepare", "use_addresses"])
+@pytest.mark.parametrize("name", ["prepare", "use_addresses", "use_topic_ids"])
 async def test_a_prepare_that_is_no_method_is_refused(name: str, autojump_clock: MockClock) -> None:
     """An optional method that cannot be called ends the group before it joins, with a reason."""
     async with harness() as here:
@@ -127,3 +128,19 @@ async def test_a_source_learns_the_addresses_that_its_member_knows(
             await here.broker.add_partitions("topic", 2)
             await group.next()
             assert set(known()) == {first, "moved:9093"}
+
+
+async def test_a_source_learns_the_ids_of_topics(autojump_clock: MockClock) -> None:
+    """A topic that was created again has another one when its partitions are assigned."""
+    async with harness() as here:
+        given: list[Callable[[], Mapping[str, UUID]]] = []
+        async with group_with(here, methods={"use_topic_ids": given.append}) as group:
+            await group.next()
+            (known,) = given
+            first = dict(known())
+            assert first.keys() == {"topic"}
+            await here.broker.delete_topic("topic")
+            await here.broker.create_topic("topic", 1)
+            await group.next()
+            assert known().keys() == {"topic"}
+            assert known() != first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -204,3 +205,36 @@ async def test_a_consumer_that_took_another_s_place_requests_for_itself() -> Non
         source.open(2, [A])
         await second.until(lambda: bool(second.requested))
     assert second.requested == [("t", 1)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_topic_that_was_created_again_has_another_consumer(*, again: bool) -> None:
+    """librdkafka would fetch with the old topic's leader epoch, without an error, and get nothing.
+
+    Other topics go on where they were.
+    """
+    opened: list[ScriptedConsumer] = []
+
+    def open_consumer(settings: dict[str, Any]) -> Any:
+        opened.append(ScriptedConsumer())
+        return opened[-1].open(settings)
+
+    consumer: Any = SimpleNamespace(open=open_consumer)
+    other = TopicPartition("other", 1)
+    ids = {"t": UUID(int=1), "other": UUID(int=2), "unread": UUID(int=3)}
+    async with running(consumer) as source:
+        source.use_topic_ids(lambda: ids)
+        for epoch in (1, 2):
+            source.assign(epoch, {A: 0, other: 5})
+            source.open(epoch, [A, other])
+            await obeyed(source)
+        assert len(opened) == 1
+        ids = {"t": UUID(int=9)} if again else {"other": UUID(int=2), "unread": UUID(int=8)}
+        for epoch in (3, 4):
+            source.assign(epoch, {A: 0, other: 5})
+            source.open(epoch, [A, other])
+            await obeyed(source)
+        assert len(opened) == 1 + again
+        opened[-1].feed(record(other, 5), record(A, 0))
+        assert (await source.receive(4, [other], 1)).next_offset == 6
+        assert (await source.receive(4, [A], 1)).next_offset == 1

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import attrs
 import pytest
@@ -547,6 +548,24 @@ async def test_a_shared_consumer_gets_the_addresses_that_its_members_know() -> N
         read(second, A)
         replaced = await opened.second()
         assert replaced.settings["bootstrap.servers"] == "h:1,moved:2,new:3"
+
+
+async def test_a_member_whose_topic_was_created_again_moves_out() -> None:
+    """The other members keep the Consumer that they share."""
+    opened = Opened()
+    async with members(opened, 2) as (first, second):
+        ids = {A.topic: UUID(int=1)}
+        first.use_topic_ids(lambda: ids)
+        read(first, A)
+        read(second, A)
+        ids = {A.topic: UUID(int=2)}
+        first.assign(2, {A: 0})
+        first.open(2, [A])
+        own = await opened.second()
+        own.feed(record(A, 0))
+        assert (await first.receive(2, [A], 1)).next_offset == 1
+        assert first._shared is None
+        assert second._shared is not None
 
 
 class _Shared:
