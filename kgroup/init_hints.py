@@ -6,6 +6,7 @@ belong to another module. It also looks names up as they were before the class e
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -30,3 +31,12 @@ def typed_init(**names: object) -> Callable[[type[T]], type[T]]:
         return kind
 
     return decorate
+
+
+def wraps_init(init: Callable[..., None]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As ``functools.wraps``, for a function that takes the place of an ``__init__``.
+
+    Since Python 3.14 that does not copy annotations that were set after the definition, as attrs
+    and `typed_init` set them.
+    """
+    return functools.wraps(init, assigned=(*functools.WRAPPER_ASSIGNMENTS, "__annotations__"))

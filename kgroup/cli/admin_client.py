@@ -301,6 +301,7 @@ class AdminConnection:
                 return self._client.list_topics(timeout=self._timeout * part).topics
             except KafkaException as error:
                 refusal = Refusal.of(error.args[0])
+                self._client.poll(0)  # calls the error_cb with what may explain it
                 self.connect_again()
         raise self._no_answer(refusal)
 

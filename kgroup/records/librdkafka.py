@@ -194,15 +194,15 @@ class LibrdkafkaSource(BufferedSource):
     ) -> None:
         """Begin a generation; see `BufferedSource.assign`."""
         self._begin()
-        if self._have_been_created_again({partition.topic for partition in positions}):
+        if self._update_ids({partition.topic for partition in positions}):
             if isinstance(self._fetcher, SharedFetcher):
                 self._move_out({})
             else:
                 self._thread.replace_consumer()
         super().assign(epoch, positions, leader_epochs, added)
 
-    def _have_been_created_again(self, topics: Collection[str]) -> bool:
-        """Whether one of these has another id than when it was fetched before."""
+    def _update_ids(self, topics: Collection[str]) -> bool:
+        """Keep the ids of these topics; return whether one has another than at its last fetch."""
         known = self._topic_ids()
         ids = {topic: known[topic] for topic in topics if topic in known}
         again = any(self._fetched_ids.get(topic, one) != one for topic, one in ids.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hmac
 import inspect
 import re
@@ -18,6 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar, final
 import attrs
 
 from kgroup.errors import UsageError
+from kgroup.init_hints import wraps_init
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ def sealed(
         init: Callable[..., None] = kind.__init__
         fields = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
 
-        @functools.wraps(init)
+        @wraps_init(init)
         def sealing(self: T, *args: Any, **kwargs: Any) -> None:
             kwargs = {
                 name: seal(name if name in fields else None, value)
@@ -152,9 +152,7 @@ def sealed(
             args = tuple(map(seal, chain(fields, repeat(None)), args))
             init(self, *args, **kwargs)
 
-        # Since Python 3.14, `wraps` copies only those that a function has of its definition.
-        sealing.__annotations__ = init.__annotations__
-        kind.__init__ = sealing  # type: ignore[method-assign, assignment]
+        kind.__init__ = sealing  # type: ignore[method-assign]
         return kind
 
     return decorate

@@ -10,7 +10,6 @@ kafka-go's ``ConsumerGroupConfig``.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
@@ -18,6 +17,7 @@ import attrs
 
 from kgroup import bounds
 from kgroup.errors import ConfigError
+from kgroup.init_hints import wraps_init
 from kgroup.security.property_table import BY_NAME, Property, PropertyKind
 from kgroup.security.property_values import kilobytes, milliseconds
 from kgroup.security.secret import Hidden
@@ -93,7 +93,7 @@ def names_checked(kind_name: str, security: Collection[str] = ()) -> Callable[[t
         init: Callable[..., None] = kind.__init__
         fields = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
 
-        @functools.wraps(init)
+        @wraps_init(init)
         def checking(self: T, *args: Any, **kwargs: Any) -> None:
             if args:
                 args = ()
@@ -112,9 +112,7 @@ def names_checked(kind_name: str, security: Collection[str] = ()) -> Callable[[t
                 raise ConfigError(unknown[0], Hidden("..."), wanted)
             init(self, *args, **kwargs)
 
-        # Since Python 3.14, `wraps` copies only those that a function has of its definition.
-        checking.__annotations__ = init.__annotations__
-        kind.__init__ = checking  # type: ignore[method-assign, assignment]
+        kind.__init__ = checking  # type: ignore[method-assign]
         return kind
 
     return decorate

@@ -156,7 +156,7 @@ def invoke(*options: str) -> Result:
 def test_output_that_cannot_be_written_is_no_fault_of_the_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If nobody can read that the broker is ready, it ends, and says why."""
+    """If its output cannot be written, the command ends with an error that says so."""
 
     def fail(line: str) -> None:
         del line

@@ -295,7 +295,7 @@ async def test_a_cancelled_waiter_s_own_deadline(autojump_clock: MockClock) -> N
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_cancelled_waiter_with_the_request_s_deadline(seed: int) -> None:
-    """The end of a drain is the deadline of both: the outcome is the request's, whoever runs first.
+    """The end of a drain is the deadline of both: the outcome is the request's, in either order.
 
     The coordinator has answered all that was sent, so that nothing is unknown.
     """

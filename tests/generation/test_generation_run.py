@@ -142,17 +142,17 @@ async def test_what_a_cancelled_function_returns_reaches_its_caller(
 async def test_ctrl_c_in_the_function_ends_the_generation_for_the_caller(
     autojump_clock: MockClock,
 ) -> None:
-    """The caller is told of the end, also if it runs before the generation's own task."""
+    """The call raises the error of the end, also if it continues before the generation's task."""
 
     async def interrupted() -> None:
         await trio.sleep(1)
         raise KeyboardInterrupt
 
-    told = 0
+    raised = 0
     async with harness() as here:
         for _ in range(10):  # trio runs the two in a random order
             with pytest.RaisesGroup(KeyboardInterrupt, flatten_subgroups=True):
                 async with here.group() as group:
                     await refused(await group.next(), interrupted)
-                    told += 1
-    assert told == 10
+                    raised += 1
+    assert raised == 10

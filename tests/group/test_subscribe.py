@@ -329,7 +329,7 @@ async def test_a_generation_of_the_old_topics_is_never_returned(autojump_clock: 
 
 
 async def test_a_handler_of_the_start_may_subscribe(autojump_clock: MockClock) -> None:
-    """next() does not return a generation whose start made an event handler subscribe anew."""
+    """next() does not return a generation if a handler of its start replaced the subscription."""
     async with harness() as here:
         await other_topic(here)
 
