@@ -10,6 +10,11 @@ called
   up for each new connection;
 - once more after a broker has refused what was looked up last.
 
+The first failure at the start is the program's: its function is called once more, and then the
+login has failed for good. A function that has worked before is believed to do so again: an identity
+provider or a vault is away, as a broker may be. Until then no connection can be opened, which is a
+`ConnectionLostError` each time, and what a broker has refused is not sent again.
+
 A function that is not async and hangs, such as a request without a time-out, cannot be cancelled.
 The next attempt calls it again, in another thread, until `MOST_CALLS` of its calls hang.
 
@@ -33,7 +38,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from kgroup.error_codes import ErrorCode, code_name
-from kgroup.errors import AuthenticationError, in_one_line
+from kgroup.errors import AuthenticationError, ConnectionLostError, in_one_line
 from kgroup.interfaces import Compute
 from kgroup.loop_local import loop_local
 from kgroup.security.credentials import Credentials, Token
@@ -50,6 +55,9 @@ MOST_CALLS: Final = 3
 """The most calls of a function that is not async, at a time."""
 SHORTEST_WAIT: Final = 0.25
 """The least seconds between two calls for a token, however short it lives."""
+LONGEST_QUIET: Final = 5.0
+"""The most seconds after a failure in which new connections fail too without another call, if the
+function has worked before. The time doubles from `FIRST_WAIT` to this."""
 PATIENCE: Final = 5.0
 """The most seconds that a new connection waits for user name and password if others are known; it
 waits for half of its own time at most, so that it can log in with these."""
@@ -97,6 +105,10 @@ class Logins:
         """What was looked up last."""
         self._refused: Token | Credentials | None = None
         self._refresh_at = -math.inf
+        self._failure = ""
+        """What the last call failed with. Its exception may have a secret in its frames."""
+        self._quiet = 0.0
+        self._quiet_until = -math.inf
         self._looking_up = trio.Lock()
         self._wanted = trio.Event()
         self._listeners: dict[object, Callable[[], None]] = {}
@@ -124,7 +136,9 @@ class Logins:
         """Look up what a new connection logs in with; a valid token is used again.
 
         Raises:
-            AuthenticationError: there is none, because the program's function fails.
+            AuthenticationError: there is none, because the program's function fails, and has never
+                worked.
+            ConnectionLostError: there is none, because the program's function fails now.
 
         Cancellation: nothing changes.
         """
@@ -220,43 +234,64 @@ class Logins:
         return max(left / 4, SHORTEST_WAIT)
 
     def _state(self) -> str:
+        if self.latest is None:
+            return "there is none yet"
+        if self.latest is self._refused:
+            return "a broker refused what was looked up last"
         if isinstance(self.latest, Token):
             left = self.latest.expires_at - self._now()
             if left > 0:
                 return f"the present token is valid for {left:.0f} s"
             return f"the last token expired {-left:.0f} s ago"
-        return "there is none yet" if self.latest is None else "the last ones are used"
+        return "the last ones are used"
 
     async def _insist(self, refused: Token | Credentials | None) -> Token | Credentials:
-        """Look up, and try once more after a failure."""
+        """Look up; try once more after a failure, if the function has never worked."""
+        if self.latest is None:
+            try:
+                return await self._look_up(refused)
+            except LookupFailedError as error:
+                self._report(f"{error}; the next attempt is in {FIRST_WAIT:.3g} s")
+            await trio.sleep(FIRST_WAIT)
         try:
-            return await self._look_up(refused)
+            return await self._look_up(refused, again=False)
         except LookupFailedError as error:
-            self._report(f"{error}; the next attempt is in {FIRST_WAIT:.3g} s")
-        await trio.sleep(FIRST_WAIT)
-        try:
-            return await self._look_up(refused)
-        except LookupFailedError as error:
+            text = f"there is nothing to log in with: {error}; {self._state()}"
+            if self.latest is not None:
+                raise ConnectionLostError(text) from error.__cause__
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
-            state = self._state() if refused is None else "a broker refused what was known before"
             raise AuthenticationError(
-                code,
-                code_name(code),
-                AuthenticationError.LOOKUP,
-                f"there is nothing to log in with: {error}; {state}",
+                code, code_name(code), AuthenticationError.LOOKUP, text
             ) from error.__cause__
 
     async def _look_up(
-        self, known: Token | Credentials | None, *, only_if_due: bool = False
+        self,
+        known: Token | Credentials | None,
+        *,
+        only_if_due: bool = False,
+        again: bool = True,
     ) -> Token | Credentials:
-        """Call the program's function, unless another task has done so while this one waited."""
+        """Call the program's function, unless another task has done so while this one waited.
+
+        If not `again`, a call that failed a short time ago counts, where the function has worked
+        before.
+        """
         async with self._looking_up:
             if only_if_due and self._refresh_at > self._now():
                 assert self.latest is not None  # its lifetime is known
                 return self.latest
             if self.latest is not known and self.usable is not None:
                 return self.usable
-            self._keep(await self._call())
+            if not again and self.latest is not None and trio.current_time() < self._quiet_until:
+                raise LookupFailedError(self._failure)
+            try:
+                found = await self._call()
+            except LookupFailedError as failure:
+                self._failure = str(failure)
+                self._quiet = min(2 * self._quiet or FIRST_WAIT, LONGEST_QUIET)
+                self._quiet_until = trio.current_time() + self._quiet
+                raise
+            self._keep(found)
         assert self.latest is not None  # it was kept
         return self.latest
 
@@ -316,6 +351,7 @@ class Logins:
     def _keep(self, found: Token | Credentials) -> None:
         changed = found != self.latest
         self.latest, self._refused = found, None
+        self._failure, self._quiet, self._quiet_until = "", 0.0, -math.inf
         if isinstance(found, Token):
             now = self._now()
             self._refresh_at = now + (found.expires_at - now) * REFRESH_AT

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kgroup.errors import AuthenticationError
+from kgroup.errors import AuthenticationError, ConnectionLostError
 from kgroup.security.credentials import Credentials, Token
 from kgroup.security.settings import Security
 from kgroup.wire.login import ConnectionSecurity
@@ -20,6 +20,7 @@ from kgroup.wire.logins import (
     _LOGINS,
     FIRST_WAIT,
     LONGEST_LOOKUP,
+    LONGEST_QUIET,
     MOST_CALLS,
     PATIENCE,
     SHORTEST_WAIT,
@@ -99,12 +100,64 @@ async def test_a_provider_that_is_away_is_asked_again_with_a_back_off(
     await trio.sleep(0.1 * LIFETIME)
     assert logins.for_renewal() is None
     with pytest.raises(
-        AuthenticationError, match="nothing to log in with: Security.token raised"
+        ConnectionLostError, match="nothing to log in with: Security.token raised"
     ) as caught:
         await logins.for_new_connection()
-    assert caught.value.request == AuthenticationError.LOOKUP
+    assert not caught.value.sent
     provider.away = False
+    await trio.sleep(LONGEST_QUIET)
     assert await logins.for_new_connection() != old
+
+
+async def test_many_connections_do_not_call_a_provider_that_is_away_in_turn(
+    autojump_clock: MockClock,
+) -> None:
+    """Those of a short time after a failure fail by it, and the time doubles to `LONGEST_QUIET`."""
+    provider = Provider()
+    logins = made(provider)
+    await logins.for_new_connection()
+    await trio.sleep(LIFETIME)
+    provider.away, minute = True, 60
+    provider.calls.clear()
+    for _ in range(10 * minute):
+        with pytest.raises(ConnectionLostError, match="no route to the provider; the last token"):
+            await logins.for_new_connection()
+        await trio.sleep(0.1)
+    assert minute / LONGEST_QUIET <= len(provider.calls) <= minute / LONGEST_QUIET + 3
+    provider.away = False
+    await trio.sleep(LONGEST_QUIET)
+    assert isinstance(await logins.for_new_connection(), Token)
+    await trio.sleep(LIFETIME)
+    provider.away = True
+    provider.calls.clear()
+    for _ in range(2):
+        with pytest.raises(ConnectionLostError):
+            await logins.for_new_connection()
+        await trio.sleep(FIRST_WAIT)
+    assert len(provider.calls) == 2  # the time begins anew with each success
+
+
+async def test_what_a_broker_has_refused_is_not_sent_again_while_the_function_fails(
+    autojump_clock: MockClock,
+) -> None:
+    """A vault that is away during a rotation is waited for: an account may be locked otherwise."""
+    away = False
+
+    async def look_up() -> Credentials:
+        await trio.lowlevel.checkpoint()
+        if away:
+            raise OSError("the vault is sealed")
+        return Credentials("alice", "one" if logins.latest is None else "two")
+
+    logins = with_password(look_up)
+    logins.refuse(await logins.for_new_connection())
+    away = True
+    for _ in range(3):
+        with pytest.raises(ConnectionLostError, match="vault is sealed; a broker refused what was"):
+            await logins.for_new_connection()
+    away = False
+    await trio.sleep(FIRST_WAIT)
+    assert await logins.for_new_connection() == Credentials("alice", "two")
 
 
 async def test_tokens_that_hardly_live_are_not_asked_for_without_a_pause(
