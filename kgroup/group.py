@@ -3,7 +3,8 @@
 Two tasks meet here. The program's task waits in `next()`. The manager task (`_run`) is the loop of
 a member's life: it waits until `next()` is called, joins, runs the generation until its last task
 has ended, recovers, and waits again. The steps from JoinGroup to the last task are in
-``kgroup.generation.runner``; what happens between two generations is in ``kgroup.member``.
+``kgroup.generation.runner``; what happens between two generations is in ``kgroup.member``; which
+exception `next()` and the block raise, in ``kgroup.group_errors``.
 
 Closing has one deadline, `GroupConfig.longest_close` after it began, whatever has failed. It has
 four parts, one after the other. The wait: tasks continue until just before the group's next
@@ -33,8 +34,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, NoReturn, Self, final
+from typing import Any, Final, Self, final
 
 import trio
 
@@ -53,7 +53,6 @@ from kgroup.errors import (
     entered_again,
     in_one_line,
     short_list,
-    without_text,
 )
 from kgroup.event_emitter import EventEmitter
 from kgroup.event_file import EventFile
@@ -63,7 +62,7 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.lifecycle import Lifecycle, inside_of
 from kgroup.generation.runner import GenerationRunner
 from kgroup.generation.states import State
-from kgroup.generation.task_errors import without_effects_of_cancellation
+from kgroup.group_errors import GroupErrors, is_cancellation, raise_cancellation
 from kgroup.health import BLOCKED_AFTER, STUCK_AFTER, Health, judge, limits_of
 from kgroup.interfaces import RecordSource
 from kgroup.logs import EventLog
@@ -75,7 +74,6 @@ from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.running_loop import group_for, replaced_modules, running_library
 from kgroup.runtime import Runtime, default_runtime_factory
 from kgroup.status import GroupStatus, Phase, StatusRecorder
-from kgroup.tracebacks import raise_outside
 from kgroup.types import Cause, End, TopicPartition
 from kgroup.uncopied import MAKE_ANOTHER, Uncopied
 from kgroup.watchers.heartbeat import LATE_PART
@@ -195,13 +193,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         self._logins = trio.CancelScope()
         self._watching = trio.CancelScope()
         self._closing: str | None = None
-        self._fatal: BaseException | None = None
-        self._fatal_traceback: TracebackType | None = None
-        """That of `_fatal` when it was kept: each raise adds to an exception's own."""
-        self._fatal_raised = False
-        self._errors: list[BaseException] = []
-        self._outside: BaseException | None = None
-        """What the program was handling when it entered the block."""
+        self._errors = GroupErrors(config.group_id)
         self._body_runs = True
         self._done = trio.Event()
         # What has ended the manager, if no error of the group and nothing of the program's has.
@@ -253,7 +245,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             raise
         if self._runtime.observer is not None:
             self._runtime.observer.opened(self.shutdown)
-        self._outside = sys.exception()
+        self._errors.outside = sys.exception()
         self._loop_thread = LoopThread()
         self._opened = self._open()
         self._probe = LoopProbe(self._runtime.clock.now)
@@ -268,7 +260,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         try:
             return await opened.__aexit__(*details)  # type: ignore[arg-type]
         finally:
-            self._outside = None  # its traceback may have this object
+            self._errors.outside = None  # its traceback may have this object
             if self.event_file is not None:
                 self.event_file.close()
 
@@ -553,7 +545,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
 
     def _phase(self, runner: GenerationRunner | None, *, loop_ended: bool) -> tuple[Phase, str]:
         """What the member is doing, and why, or what fails; from any thread."""
-        error = self._fatal or next(iter(self._errors), None)
+        error = self._errors.first
         phase, detail = Phase.IDLE, self._recorder.failure
         parent = None if self._probe is None else self._probe.forked_from
         if self._opened is None:
@@ -613,7 +605,7 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                     with self._body:
                         yield
                 except BaseException as error:  # noqa: BLE001 # it is raised, now or later
-                    _raise_cancellation(error)
+                    raise_cancellation(error)
                     # Kept until the generation has drained and the member has left.
                     body_error = error
                 self._body_runs = False
@@ -624,11 +616,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                     self.release()
                     self.shutdown(block_left(body_error), promptly=body_error is not None)
         except BaseException as error:  # noqa: BLE001 # it is raised, or what it has cut short
-            self._raise_cut_short(error, body_error)
-        if self._errors:
-            self._raise_errors(body_error)
-        if (own := self._own_error(body_error)) is not None:
-            raise own
+            self._errors.raise_cut_short(error, body_error)
+        self._errors.raise_closed(body_error)
 
     @trio.lowlevel.enable_ki_protection
     async def _manage(self, nursery: trio.Nursery) -> None:
@@ -638,13 +627,13 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 with self._until_closing() as around:
                     await self._run_member(around, nursery)
         except BaseException as error:
-            if not _is_cancellation(error):
+            if not is_cancellation(error):
                 self._crash = in_one_line(error)
             elif _trio_fails():
                 self._crash = _LOOP_ENDED
             raise
         finally:
-            if self._errors:
+            if self._errors.tasks:
                 self._body.cancel()
             self._logins.cancel()
             self._done.set()
@@ -717,41 +706,17 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 if self._closing is not None:
                     self._changed.notify()  # `next()` waits for this end
                 self._keep_program_errors(runner)
-                if self._errors or self._fatal is not None:
+                if self._errors.first is not None:
                     return
                 with self._until_closing():
                     await member.recover(runner)
         except KgroupError as error:
-            self._keep_fatal(error)
+            self._errors.keep_fatal(error)
         except UserDataError as raised:
-            self._keep_fatal(raised.error)
-
-    def _raise_cut_short(self, error: BaseException, body_error: BaseException | None) -> NoReturn:
-        """Raise what an error from outside, such as a cancellation, does not replace, or itself."""
-        if body_error is not None:
-            body_error = without_effects_of_cancellation(body_error)
-        if self._errors:
-            self._raise_errors(body_error, error)
-        own = self._own_error(body_error)
-        if own is not None and _is_only_cancellation(error):
-            raise_outside(own, self._outside)
-        _show_before(error, body_error)
-        raise error
-
-    def _own_error(self, body_error: BaseException | None) -> BaseException | None:
-        """What the block raises if no task has: the body's, or what no `next` has raised."""
-        if body_error is not None or self._fatal is None or self._fatal_raised:
-            return body_error
-        return self._fatal.with_traceback(self._fatal_traceback)
+            self._errors.keep_fatal(raised.error)
 
     def _keep_program_errors(self, runner: GenerationRunner) -> None:
-        """Raise later what the program's functions have raised in a generation."""
-        self._errors = list(runner.lifecycle.errors)
-        if runner.fatal is not None:
-            self._keep_fatal(runner.fatal)
-
-    def _keep_fatal(self, error: BaseException) -> None:
-        self._fatal, self._fatal_traceback = error, error.__traceback__
+        self._errors.keep(runner.lifecycle.errors, runner.fatal)
 
     @contextmanager
     def _until_closing(self) -> Iterator[trio.CancelScope]:
@@ -843,16 +808,10 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
         self._leave_by = trio.current_time()
         if self._forked:  # it would take its parent out of the group
             return
-        # The broker logs the reason.
-        if self._errors:
-            reason = f"a task raised {without_text(self._errors[0])}"
-        elif self._closing is not None:
+        reason = self._errors.reason_to_leave
+        if not self._errors.tasks and self._closing is not None:
             reason = self._closing
-        elif isinstance(self._fatal, KgroupError):
-            reason = f"the group failed with {without_text(self._fatal)}"
-        elif self._fatal is not None:
-            reason = f"the program raised {without_text(self._fatal)}"
-        else:
+        elif not reason:
             reason = "the program was cancelled"
         self._leave_by += self._config.close_timeout
         with trio.CancelScope(shield=True, deadline=self._leave_by):
@@ -874,10 +833,8 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
                 assert ready.generation is not None  # it was offered
                 return ready.generation
             self.release()
-        if self._fatal is not None:
-            self._fatal_raised = True
-            raise self._fatal.with_traceback(self._fatal_traceback)
-        if self._errors and self._body_runs and not self._done.is_set():
+        self._errors.raise_fatal()
+        if self._errors.tasks and self._body_runs and not self._done.is_set():
             return None  # the block is about to be cancelled, and then raises these errors
         ended = self._lifecycle is None
         if (self._closing is not None and ended) or self._done.is_set():
@@ -898,15 +855,6 @@ class ConsumerGroup(AsyncBlocks, Uncopied):
             " member has one generation at a time"
         )
 
-    def _raise_errors(self, *others: BaseException | None) -> NoReturn:
-        """Raise what tasks raised, and other exceptions with it.
-
-        The body has been cancelled because of them, so that cancellation is not their context.
-        """
-        errors = [*self._errors, *(other for other in others if other is not None)]
-        failed = BaseExceptionGroup(f"tasks of group {self._config.group_id!r} failed", errors)
-        raise_outside(failed, self._outside)
-
 
 def _out_of_reach(parent: int | None) -> tuple[Phase, str]:
     """The phase of a group whose event loop has ended, or is in the parent of this process."""
@@ -925,33 +873,6 @@ def _trio_fails() -> bool:
     except RuntimeError:  # the loop is gone: Python closes the coroutines of its tasks
         return True
     return root is None or any(one.cancel_scope.cancel_called for one in root.child_nurseries)
-
-
-def _raise_cancellation(error: BaseException) -> None:
-    """If it is, or contains, a cancellation from outside, raise it without the effects of that."""
-    if _is_cancellation(error):
-        raise_outside(without_effects_of_cancellation(error) or error, error.__context__)
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """Whether it is, or contains, a cancellation from outside, which does not wait for a drain."""
-    ends_at_once = (trio.Cancelled, GeneratorExit)
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(ends_at_once) is not None
-    return isinstance(error, ends_at_once)
-
-
-def _show_before(error: BaseException, earlier: BaseException | None) -> None:
-    """Let Python print the earlier exception too, if it would print no other."""
-    if error.__context__ is None:
-        error.__context__ = earlier
-
-
-def _is_only_cancellation(error: BaseException) -> bool:
-    """Whether it contains nothing but cancellations of trio, which may be left out."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)[1] is None
-    return isinstance(error, trio.Cancelled)
 
 
 def _check(config: GroupConfig, runtime: Runtime | None, on_event: EventHandler | None) -> None:
