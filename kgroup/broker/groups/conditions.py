@@ -97,7 +97,10 @@ def has_too_many_members(context: EventContext) -> bool:
 
 
 def shares_no_protocol(context: EventContext) -> bool:
-    """The protocol type is not the group's, or no protocol is supported by all members."""
+    """The protocol type is not the group's, or no protocol is supported by all members.
+
+    A protocol that a member names twice does not count.
+    """
     return not context.group.supports(context.event.protocol_type, context.event.protocols)
 
 

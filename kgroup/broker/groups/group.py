@@ -16,7 +16,7 @@ from typing import Final, final
 import attrs
 
 from kgroup.broker.groups.members import ClassicGroupMember, Parked
-from kgroup.broker.groups.protocol_vote import ProtocolVote
+from kgroup.broker.groups.protocol_vote import ProtocolVote, named_once
 from kgroup.broker.groups.record_sizes import group_batch
 from kgroup.broker.groups.records import GroupRecord, MemberRecord
 from kgroup.broker.groups.requests import JoinGroup, MemberAssignment, Protocol
@@ -173,7 +173,7 @@ class ClassicGroup:
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Whether a client with these protocols could be a member."""
         if self.state is EMPTY:
-            return bool(protocol_type and protocols)
+            return bool(protocol_type and named_once(protocols))
         return protocol_type == self.protocol_type and self._vote.any_supported_by_all(protocols)
 
     def elect_protocol(self) -> str:

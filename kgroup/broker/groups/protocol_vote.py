@@ -3,6 +3,10 @@
 Members with the same protocols in the same order vote alike and are counted together, so that a
 vote among a thousand members costs no more than one among ten.
 
+A protocol that a member names twice does not count as supported by it. Kafka counts it twice, and
+compares the count with the number of members: so it is never elected, and a group in which nothing
+else is common never completes a join. Here such a member is refused when it joins.
+
 Source: Kafka's ``ClassicGroup.selectProtocol`` and ``candidateProtocols``.
 """
 
@@ -37,7 +41,7 @@ class ProtocolVote:
 
     def any_supported_by_all(self, protocols: Iterable[Protocol]) -> bool:
         """Whether all members support one of these; true without members."""
-        return any(self._supporters[one.name] == self._members for one in protocols)
+        return any(self._supporters[name] == self._members for name in named_once(protocols))
 
     def elect(self) -> str:
         """The protocol with the most votes, among one member or more; ties end as in Java."""
@@ -50,11 +54,17 @@ class ProtocolVote:
         return next(name for name in names if self._supporters[name] == self._members)
 
     def _count(self, protocols: Iterable[Protocol], by: int) -> None:
-        names = tuple(protocol.name for protocol in protocols)
+        names = named_once(protocols)
         self._members += by
         _add(self._preferences, names, by)
-        for name in dict.fromkeys(names):
+        for name in names:
             _add(self._supporters, name, by)
+
+
+def named_once(protocols: Iterable[Protocol]) -> tuple[str, ...]:
+    """The names of these protocols in their order, without those that occur more than once."""
+    counts = Counter(protocol.name for protocol in protocols)
+    return tuple(name for name, count in counts.items() if count == 1)
 
 
 def _add(counter: Counter[Key], key: Key, by: int) -> None:

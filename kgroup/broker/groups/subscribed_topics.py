@@ -18,6 +18,8 @@ MOST_TOPICS: Final = 1_000_000
 two bytes takes as long as any other, so the bytes of a request do not limit that."""
 _VERSION_AND_COUNT: Final = struct.Struct(">hi")
 _LENGTH: Final = struct.Struct(">h")
+_USER_DATA_LENGTH: Final = struct.Struct(">i")
+"""Below zero if there are none."""
 
 
 def subscribed_topics(metadata: bytes, most: int = MOST_TOPICS) -> tuple[str, ...] | None:
@@ -38,6 +40,10 @@ def subscribed_topics(metadata: bytes, most: int = MOST_TOPICS) -> tuple[str, ..
             position += _LENGTH.size
             topics.append(_text(metadata, position, length))
             position += length
+        # Kafka reads the user data too, so a subscription that ends within them is none.
+        (user_data,) = _USER_DATA_LENGTH.unpack_from(metadata, position)
+        if user_data > len(metadata) - position - _USER_DATA_LENGTH.size:
+            return None
     except (struct.error, ValueError):
         return None
     return tuple(topics)

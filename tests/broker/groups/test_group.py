@@ -99,6 +99,14 @@ def test_support_depends_on_who_is_there() -> None:
     assert not group.supports("consumer", some[1:])
 
 
+def test_protocol_that_a_client_names_twice_is_not_supported() -> None:
+    """An empty group refuses such a client too: no protocol could ever be elected."""
+    group = ClassicGroup("g")
+    twice = (Protocol("range", b"1"), Protocol("range", b"2"))
+    assert not group.supports("consumer", twice)
+    assert group.supports("consumer", (*twice, Protocol("roundrobin", b"")))
+
+
 def test_subscribed_topics() -> None:
     """They are known after a join of consumers, unknown for other types or without a protocol."""
     group = ClassicGroup("g")

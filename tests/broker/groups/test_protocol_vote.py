@@ -29,11 +29,13 @@ def vote(*members: str) -> ProtocolVote:
         (["range roundrobin", "roundrobin range", "roundrobin range"], "roundrobin"),
         (["roundrobin range", "range roundrobin"], "range"),
         (["cooperative-sticky range", "range cooperative-sticky"], "range"),
+        (["range roundrobin range"], "roundrobin"),
+        (["range roundrobin range", "range roundrobin"], "roundrobin"),
         (["x range roundrobin", "y range roundrobin", "roundrobin range"], "range"),
     ],
 )
 def test_most_first_choices_among_common_protocols_win(members: list[str], elected: str) -> None:
-    """A protocol that some member lacks gets no vote; ties are decided as Java's HashMap does."""
+    """What a member lacks or names twice gets no vote; Java's HashMap decides ties."""
     assert vote(*members).elect() == elected
 
 
@@ -50,3 +52,13 @@ def test_without_members_every_protocol_is_known_to_all() -> None:
     """As in Kafka: a group without members supports any protocol, but not a missing one."""
     assert vote().any_supported_by_all(protocols("range"))
     assert not vote().any_supported_by_all(())
+
+
+def test_protocol_that_a_member_names_twice_is_not_common() -> None:
+    """It is neither supported by that member nor by a group in which it counts for another."""
+    assert not vote("range").any_supported_by_all(protocols("range range"))
+    assert not vote().any_supported_by_all(protocols("range range"))
+    some = vote("range roundrobin range", "roundrobin", "roundrobin range")
+    assert not some.any_supported_by_all(protocols("range"))
+    some.remove(protocols("range roundrobin range"))
+    assert some.any_supported_by_all(protocols("roundrobin"))

@@ -39,6 +39,9 @@ def test_version_does_not_matter(version: int) -> None:
         b"\0\0\0\0\0\1\0\5abc",
         b"\0\0\0\0\0\1\0\1\xff",
         subscription("t1", "t2")[:-8],
+        subscription("t1")[:-4],
+        subscription("t1")[:-1],
+        subscription("t1", user_data="abc")[:-1],
     ],
 )
 def test_other_bytes_are_no_subscription(metadata: bytes) -> None:
