@@ -25,11 +25,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, final
+from typing import Final, final
 
 import attrs
 
 from kgroup.interfaces import Batch, Message
+from kgroup.records.fetcher import epoch_of
 from kgroup.types import OffsetAndMetadata, TopicPartition
 
 MOST_STRETCHES: Final = 100
@@ -65,9 +66,9 @@ class _Epochs:
         del self.starts[kept:], self.epochs[kept:]
         at, end = 0, self.end
         while at < len(messages):
-            epoch = leader_epoch(messages[at])
+            epoch = epoch_of(messages[at])
             self._begin(epoch, messages[at].offset(), end)
-            at = bisect_right(messages, epoch, lo=at, key=leader_epoch)
+            at = bisect_right(messages, epoch, lo=at, key=epoch_of)
             end = messages[at - 1].offset() + 1
         self._forget_oldest()
 
@@ -137,7 +138,7 @@ class ReadEpochs:
 
     def handed_out(self, batch: Batch) -> None:
         """Take the epochs of a batch."""
-        last = leader_epoch(batch.messages[-1]) if batch.messages else _UNKNOWN
+        last = epoch_of(batch.messages[-1]) if batch.messages else _UNKNOWN
         known = self._known.get(batch.partition)
         if last == _UNKNOWN:
             self._known.pop(batch.partition, None)
@@ -161,10 +162,3 @@ class ReadEpochs:
             return position
         epoch = known.at(position.offset)
         return position if epoch == _UNKNOWN else attrs.evolve(position, leader_epoch=epoch)
-
-
-def leader_epoch(message: Message) -> int:
-    """The leader epoch of a record; -1 if its source does not know it."""
-    read: Any = getattr(message, "leader_epoch", None)
-    epoch = None if read is None else read()
-    return _UNKNOWN if epoch is None else int(epoch)

@@ -14,6 +14,8 @@ Any thread may look up a high watermark.
   were deleted long ago. So the thread replaces a Consumer with many former topics
   (`ConsumerFetches.former_topics`).
 - ``pause`` throws away what librdkafka has fetched ahead of a partition.
+- It compares a log with the leader epoch of what is before a fetch when the leader changes, and in
+  ``seek``, but not when a fetch begins (`ConsumerFetches.begin_again`).
 
 Source: confluent-kafka 2.16's ``Consumer.c``.
 """
@@ -21,10 +23,12 @@ Source: confluent-kafka 2.16's ``Consumer.c``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import final
 
 import attrs
 import confluent_kafka
+from confluent_kafka import KafkaException
 
 from kgroup.records.fetcher import NO_EPOCH, FetchStart
 from kgroup.records.topic_requests import request_leaders
@@ -43,6 +47,8 @@ class PartitionFetch:
         leader_epoch: the leader epoch of that record, or of the one before the start.
         high_watermark: the partition's, as far as it is known.
         verifying: whether it was restarted to verify that the offset is out of range.
+        compared: whether its log was compared with the leader epoch since librdkafka began it.
+        comparing: whether it is about to be restarted for that; what arrives before is dropped.
         waits_at: the offset at which it waited at the last reading of its watermark, though the log
             goes on.
         waits: for how many readings in a row.
@@ -54,6 +60,8 @@ class PartitionFetch:
     leader_epoch: int
     high_watermark: int | None = None
     verifying: bool = False
+    compared: bool = False
+    comparing: bool = False
     waits_at: int = -1
     waits: int = 0
 
@@ -165,9 +173,20 @@ class ConsumerFetches:
             self.consumer.resume([to_confluent(partition) for partition in held])
 
     def begin_again(self, partition: TopicPartition, fetch: PartitionFetch) -> None:
-        """Fetch once more from where this fetch is, unless another one has taken its place."""
-        if self.by_partition.get(partition) is fetch:
-            self._begin_again({partition: fetch})
+        """Fetch once more from where this fetch is, unless another one has taken its place.
+
+        If the leader epoch of what is before that is known, librdkafka compares the log with it.
+        Otherwise it would do so only when the leader changes, which may have happened before the
+        fetch began.
+        """
+        if self.by_partition.get(partition) is not fetch:
+            return
+        self._begin_again({partition: fetch})
+        if fetch.leader_epoch != NO_EPOCH:
+            # Without it, reading goes on as if the log had not been cut.
+            with suppress(KafkaException):
+                self.consumer.seek(to_confluent(partition, fetch.next_offset, fetch.leader_epoch))
+        fetch.compared, fetch.comparing = True, False
 
     def begin_all_again(self) -> None:
         """Begin every fetch again after the last record that arrived."""
@@ -185,6 +204,8 @@ class ConsumerFetches:
 
     def _assign(self, fetches: Mapping[TopicPartition, PartitionFetch]) -> None:
         """Let the Consumer, which has none of them, fetch from where each fetch is."""
+        for fetch in fetches.values():
+            fetch.compared = False
         if fetches:
             self._assigned_topics.update(name.topic for name in fetches)
             self.consumer.incremental_assign(

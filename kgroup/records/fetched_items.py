@@ -21,9 +21,12 @@ INVARIANT: only who holds the lock of the ``ConsumerThread`` uses it, because it
   second such error.
 - It finds out that a log was truncated when the leader changes, and only if it knows the leader
   epoch of the record before its position: by the records of the fetch, or because the fetch began
-  with it. INVARIANT: an error is verified only by a request that can fail in the same way. Another
-  fetch would begin under the new leader and not ask again, so this error is believed at once. What
-  librdkafka names with it shows whether it belongs to an earlier fetch.
+  with it. If the leader had changed before the fetch began, it does not compare the log by itself.
+  So if what comes first has a later epoch, or the offset is out of range, the fetch begins again
+  with a comparison (``ConsumerFetches.begin_again``).
+- INVARIANT: an error is verified only by a request that can fail in the same way. Not every fetch
+  compares, so that a log was truncated is believed at once. What librdkafka names with it shows
+  whether it belongs to an earlier fetch.
 - Errors arrive as messages, but some only in the error callback, with the partition named in the
   text.
 - Its own position is past what was handed out, so no fetch starts there: the source says where each
@@ -171,6 +174,8 @@ class ItemConverter:
             fetch = self._fetches.by_partition.get(partition) if partition else None
             if partition is None or fetch is None:
                 continue  # the partition was stopped
+            if self._must_compare(partition, fetch, _known(messages[0].leader_epoch())):
+                continue
             first, last = messages[0].offset() or 0, messages[-1].offset() or 0
             if first < fetch.next_offset or last - first < len(messages) - 1:
                 items += self._out_of_order(partition, fetch, messages)
@@ -217,7 +222,7 @@ class ItemConverter:
         passed: list[FetchedItem] = []
         for name, (offset, epoch) in self._positions(partitions).items():
             fetch = self._fetches.by_partition[name]
-            if offset > fetch.next_offset:
+            if offset > fetch.next_offset and not self._must_compare(name, fetch, epoch):
                 fetch.next_offset, fetch.leader_epoch = offset, epoch
                 passed.append(PassedTo(name, fetch.fetch_id, offset, epoch))
         return passed
@@ -249,6 +254,15 @@ class ItemConverter:
             return  # reading must not end for want of a number that is only reported
         if high >= 0:  # negative before the first Fetch response
             fetch.high_watermark = high
+
+    def _must_compare(self, partition: TopicPartition, fetch: PartitionFetch, epoch: int) -> bool:
+        """Whether the log has to be compared first, because the next thing in it has this epoch."""
+        if not fetch.compared:
+            fetch.compared = True
+            if NO_EPOCH < fetch.leader_epoch < epoch:
+                fetch.comparing = True
+                self._post(partial(self._fetches.begin_again, partition, fetch))
+        return fetch.comparing
 
     # Faults.
 

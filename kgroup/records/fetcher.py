@@ -13,7 +13,7 @@ sides can work in different threads without ever waiting for each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import attrs
 
@@ -197,6 +197,13 @@ class FetcherBroken:
 
 
 FetchedItem = FetchedRun | PassedTo | OutOfRange | Unreadable | FetchFailure | FetcherBroken
+
+
+def epoch_of(message: Message) -> int:
+    """The leader epoch of a record; `NO_EPOCH` if its source does not know it."""
+    read: Any = getattr(message, "leader_epoch", None)
+    epoch = None if read is None else read()
+    return NO_EPOCH if epoch is None else int(epoch)
 
 
 def count_records(items: Iterable[FetchedItem]) -> tuple[int, int]:

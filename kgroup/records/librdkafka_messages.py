@@ -145,8 +145,8 @@ def action_for(error: KafkaError) -> ErrorAction:
 def truncation_in(error: KafkaError) -> Truncation | None:
     """What an error says of a log that was truncated; None if it is another error.
 
-    Another fetch cannot verify it: librdkafka compares logs when the leader changes, and not when a
-    fetch begins.
+    Another fetch cannot verify it: librdkafka compares logs when the leader changes and when it is
+    made to (``ConsumerFetches.begin_again``), and not when a fetch begins.
     """
     text = text_of(error)
     if error.code() != KafkaError._LOG_TRUNCATION and _TRUNCATED not in text:

@@ -23,7 +23,13 @@ reader gets only what follows its own last record. A member that starts far behi
 and moves out. So does one that starts ahead of the fetch: only a fetch from its own offset can find
 that the log does not have that offset. A fault of the fetch is for the readers that have not read
 past it; the others' fetch begins again at their own offsets. All get one that is true wherever they
-read: the permission is missing, or the log was truncated.
+read: the permission is missing, or the log was truncated after they had read it.
+
+**Truncations.** librdkafka compares the log with the leader epoch of the one offset at which the
+fetch is. A member that is ahead of it may have read records that were cut off further on. It moves
+out as soon as that shows: something before its offset has a later epoch than what it has read last.
+The Consumer of its own then compares the log at its own offset. So does that of a member whose
+epoch, as it starts, does not fit those of the other readers.
 
 **Back-pressure.** The shared thread is never stopped for a member, because that would stop it for
 all; its limits only count deliveries that the event loop has not taken in yet. A member's own
@@ -60,6 +66,7 @@ import trio
 
 from kgroup.records.buffer import BufferLimits
 from kgroup.records.fetcher import (
+    NO_EPOCH,
     FetchedItem,
     FetchedRun,
     FetcherBroken,
@@ -69,6 +76,7 @@ from kgroup.records.fetcher import (
     PassedTo,
     Unreadable,
     count_records,
+    epoch_of,
 )
 from kgroup.types import TopicPartition
 
@@ -133,17 +141,31 @@ class _SharedFetch:
     Attributes:
         fetch_id: its id in the thread.
         next_offset: the offset after the last record that it has brought.
+        leader_epoch: the leader epoch of what is before that; `NO_EPOCH` if it is not known.
         readers: the members that read it.
     """
 
     fetch_id: int
     next_offset: int
+    leader_epoch: int
     readers: dict[SharedFetcher, _Reader]
 
-    def admits(self, member: SharedFetcher, offset: int) -> bool:
-        """Whether a member that starts at this offset can be a reader, or the only one."""
-        others = len(self.readers) - (member in self.readers)
-        return not others or 0 <= self.next_offset - offset <= BUSY_RECORDS
+    def admits(self, member: SharedFetcher, start: FetchStart) -> bool:
+        """Whether a member that starts there can be a reader, or the only one."""
+        others = [reader for one, reader in self.readers.items() if one is not member]
+        return not others or (
+            0 <= self.next_offset - start.offset <= BUSY_RECORDS
+            and all(_same_log(start, reader) for reader in others)
+        )
+
+    def disproves(self, item: FetchedRun | PassedTo, reader: _Reader) -> bool:
+        """Whether what this has brought shows that a reader has read another log."""
+        if isinstance(item, PassedTo):
+            epoch = item.leader_epoch if item.offset <= reader.next_offset else NO_EPOCH
+        else:
+            before = _count_before(item, reader.next_offset)
+            epoch = epoch_of(item.messages[before - 1]) if before else NO_EPOCH
+        return NO_EPOCH < reader.leader_epoch < epoch
 
 
 @final
@@ -203,7 +225,7 @@ class SharedConsumer:
         """Fetch for a member; False if it has to move out, and then nothing is started."""
         for partition, start in starts.items():
             fetch = self._fetches.get(partition)
-            if fetch is not None and not fetch.admits(member, start.offset):
+            if fetch is not None and not fetch.admits(member, start):
                 return False
         new = {}
         for partition, start in starts.items():
@@ -211,7 +233,7 @@ class SharedConsumer:
             alone = fetch is None or fetch.readers.keys() <= {member}
             if fetch is None or alone or start.offset < fetch.next_offset:
                 readers = {} if fetch is None else fetch.readers
-                fetch = self._begin(partition, start.offset, readers)
+                fetch = self._begin(partition, start, readers)
                 new[partition] = attrs.evolve(start, fetch_id=fetch.fetch_id)
             fetch.readers[member] = _Reader(start.fetch_id, start.offset, start.leader_epoch)
         if new:
@@ -236,17 +258,20 @@ class SharedConsumer:
             )
             # Only the one that leaves wanted what lies between.
             if fetch.next_offset < lowest.next_offset:
-                fetch = self._begin(partition, lowest.next_offset, fetch.readers)
-                again[partition] = lowest.continued(fetch.fetch_id)
+                start = lowest.continued(lowest.fetch_id)
+                fetch = self._begin(partition, start, fetch.readers)
+                again[partition] = attrs.evolve(start, fetch_id=fetch.fetch_id)
         if unread:
             self.thread.stop(unread)
         if again:
             self.thread.start(again)
 
     def _begin(
-        self, partition: TopicPartition, offset: int, readers: dict[SharedFetcher, _Reader]
+        self, partition: TopicPartition, start: FetchStart, readers: dict[SharedFetcher, _Reader]
     ) -> _SharedFetch:
-        fetch = self._fetches[partition] = _SharedFetch(next(self._fetch_ids), offset, readers)
+        fetch = self._fetches[partition] = _SharedFetch(
+            next(self._fetch_ids), start.offset, start.leader_epoch, readers
+        )
         return fetch
 
     def deliver(self, items: Sequence[FetchedItem]) -> None:
@@ -255,6 +280,8 @@ class SharedConsumer:
         for item in items:
             if isinstance(item, FetchedRun):
                 self._limits.count_removed(len(item.messages), item.size)
+            if isinstance(item, FetchedRun | PassedTo):
+                self._move_disproved(item)
             for member, share in self._share_out(item):
                 shares.setdefault(member, []).append(share)
         if self._limits.stopped and self._limits.is_low():
@@ -264,6 +291,15 @@ class SharedConsumer:
                 member.take_in(share_of_all)
             elif member.moved:
                 member.take_in_late(share_of_all)
+
+    def _move_disproved(self, item: FetchedRun | PassedTo) -> None:
+        """Move out the readers whose log was truncated, before they get any of the other log."""
+        fetch = self._fetches.get(item.partition)
+        if fetch is None or fetch.fetch_id != item.fetch_id:
+            return
+        for member, reader in list(fetch.readers.items()):
+            if fetch.disproves(item, reader):
+                member.move_out()
 
     def _share_out(self, item: FetchedItem) -> list[tuple[SharedFetcher, FetchedItem]]:
         """The members that get an item, each with its own version of it."""
@@ -289,9 +325,9 @@ def _divide(run: FetchedRun, fetch: _SharedFetch) -> list[tuple[SharedFetcher, F
     """For each reader what it does not have yet, in a list of its own: the program gets that."""
     shares: list[tuple[SharedFetcher, FetchedItem]] = []
     fetch.next_offset = (run.messages[-1].offset() or 0) + 1
+    fetch.leader_epoch = run.leader_epoch
     for member, reader in fetch.readers.items():
-        new = bisect_left(run.messages, reader.next_offset, key=lambda message: message.offset())
-        if messages := run.messages[new:]:
+        if messages := run.messages[_count_before(run, reader.next_offset) :]:
             reader.next_offset, reader.leader_epoch = fetch.next_offset, run.leader_epoch
             size = run.size * len(messages) // len(run.messages)
             share = attrs.evolve(run, fetch_id=reader.fetch_id, messages=messages, size=size)
@@ -302,7 +338,7 @@ def _divide(run: FetchedRun, fetch: _SharedFetch) -> list[tuple[SharedFetcher, F
 def _pass(item: PassedTo, fetch: _SharedFetch) -> list[tuple[SharedFetcher, FetchedItem]]:
     """The same for all readers that are not further on."""
     shares: list[tuple[SharedFetcher, FetchedItem]] = []
-    fetch.next_offset = item.offset
+    fetch.next_offset, fetch.leader_epoch = item.offset, item.leader_epoch
     for member, reader in fetch.readers.items():
         if reader.next_offset < item.offset:
             reader.next_offset, reader.leader_epoch = item.offset, item.leader_epoch
@@ -318,8 +354,29 @@ def _fail(
         (member, attrs.evolve(fault, fetch_id=reader.fetch_id))
         for member, reader in fetch.readers.items()
         # What lies ahead of the offset may be in the log, and sound.
-        if fault.for_all or reader.next_offset <= fault.offset
+        if reader.next_offset <= fault.offset
+        # A refusal has no epoch. What was read after a truncation was read in the new log.
+        or (fault.for_all and not NO_EPOCH < _compared(fault, fetch) < reader.leader_epoch)
     ]
+
+
+def _compared(fault: OutOfRange | Unreadable, fetch: _SharedFetch) -> int:
+    """The leader epoch with which the log was compared; `NO_EPOCH` if it was not, or not known."""
+    return fetch.leader_epoch if isinstance(fault, OutOfRange) else NO_EPOCH
+
+
+def _same_log(start: FetchStart, reader: _Reader) -> bool:
+    """Whether the leader epoch of a start fits that of a reader that is not behind it."""
+    if NO_EPOCH in (start.leader_epoch, reader.leader_epoch):
+        return True
+    if start.offset == reader.next_offset:
+        return start.leader_epoch == reader.leader_epoch
+    return start.leader_epoch <= reader.leader_epoch
+
+
+def _count_before(run: FetchedRun, offset: int) -> int:
+    """How many records of a run are before an offset."""
+    return bisect_left(run.messages, offset, key=lambda message: message.offset())
 
 
 @final
@@ -393,6 +450,10 @@ class SharedFetcher:
         if not self._consumer.start(self, starts):
             self._consumer.stop(self, starts)
             self._leave_for(starts)
+
+    def move_out(self) -> None:
+        """Move out, and continue every fetch where it is."""
+        self._leave_for({})
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """See ``Fetcher``."""

@@ -14,10 +14,16 @@ from kgroup.records.fetcher import NO_EPOCH, FetchedItem, FetchedRun, FetchStart
 from kgroup.types import TopicPartition
 
 
-def record(partition: TopicPartition, offset: int, value: bytes = b"v") -> Message:
+def record(
+    partition: TopicPartition, offset: int, value: bytes = b"v", leader_epoch: int = NO_EPOCH
+) -> Message:
     """A record as librdkafka returns it."""
     message: Message = Message(
-        topic=partition.topic, partition=partition.partition, offset=offset, value=value
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=offset,
+        value=value,
+        leader_epoch=leader_epoch,
     )
     return message
 
@@ -51,7 +57,8 @@ def run_of(
     partition: TopicPartition, fetch_id: int, offsets: Sequence[int], leader_epoch: int = NO_EPOCH
 ) -> FetchedRun:
     """A run of records of one byte each."""
-    messages = cast("Sequence[interfaces.Message]", [record(partition, at) for at in offsets])
+    records = [record(partition, at, leader_epoch=leader_epoch) for at in offsets]
+    messages = cast("Sequence[interfaces.Message]", records)
     return FetchedRun(partition, fetch_id, messages, len(offsets), leader_epoch)
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from kgroup.config import GroupConfig
 from kgroup.errors import FetchError, StaleGenerationError
 from kgroup.records import consumer_thread, lost_brokers
-from kgroup.records.fetcher import FetcherBroken
+from kgroup.records.fetcher import NO_EPOCH, FetcherBroken
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record, run_of
@@ -35,6 +35,9 @@ class ScriptedConsumer:
         self.calls: list[tuple[str, Any]] = []
         self.epochs: list[int | None] = []
         """The leader epoch of each partition that was assigned."""
+        self.compared: list[tuple[int, int, int | None]] = []
+        """Each partition whose log was compared, with the offset and the epoch."""
+        self.seeks_fail = False
         self.threads: set[int] = set()
         self.changed = threading.Condition()
         self.messages: list[Message] = []
@@ -45,6 +48,7 @@ class ScriptedConsumer:
         """The high watermark of each partition, as far as a Fetch response has said it."""
         self.positions: dict[int, int] = {}
         """The position of each partition of which the last message was a marker."""
+        self.position_epoch = NO_EPOCH
         self.fail_with: BaseException | None = None
         self.let_close = threading.Event()
         self.let_close.set()
@@ -123,6 +127,7 @@ class ScriptedConsumer:
                 one.topic,
                 one.partition,
                 self.positions.get(one.partition, confluent_kafka.OFFSET_INVALID),
+                leader_epoch=self.position_epoch,
             )
             for one in partitions
         ]
@@ -146,6 +151,12 @@ class ScriptedConsumer:
     def incremental_unassign(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Do what the real one does."""
         self._note("unassign", [each.partition for each in partitions])
+
+    def seek(self, partition: confluent_kafka.TopicPartition) -> None:
+        """As the real one, which compares the log with the leader epoch."""
+        self.compared.append((partition.partition, partition.offset, partition.leader_epoch))
+        if self.seeks_fail:
+            raise KafkaException(KafkaError(KafkaError._STATE))
 
     def pause(self, partitions: list[confluent_kafka.TopicPartition]) -> None:
         """Do what the real one does."""

@@ -18,10 +18,12 @@ from kgroup.errors import FetchError, OffsetOutOfRangeError
 from kgroup.events import Event, OffsetReset
 from kgroup.generation.record_stream import RecordStream
 from kgroup.group import ConsumerGroup
+from kgroup.records.librdkafka import CONSUMERS, Consumers, LibrdkafkaSource
+from kgroup.testing import admin
 from kgroup.types import OffsetAndMetadata, TopicPartition
 from tests.broker.record_batches import append, batch
 from tests.records import environments
-from tests.records.environments import PATIENCE, value_of
+from tests.records.environments import PATIENCE, receive_values, value_of
 
 P = TopicPartition("t", 0)
 CUT, END = 50, 100
@@ -96,6 +98,51 @@ async def test_reading_goes_on_where_a_log_was_cut(rule: str, count: int) -> Non
         assert [(event.partition, event.offset, event.skipped) for event in resets] == (
             [] if rule == "error" else [(P, CUT, True)]
         )
+
+
+@pytest.mark.parametrize("count", [30, 80], ids=["shorter than before", "longer"])
+async def test_a_log_that_was_cut_before_its_stream_was_opened(count: int) -> None:
+    """librdkafka knows the new leader by then, and is made to compare the log all the same."""
+    async with old_log() as cluster:
+        other = TopicPartition("t", 1)
+        await trio.to_thread.run_sync(admin.add_partitions, cluster.bootstrap_servers, "t", 2)
+        async with environments.Environment(
+            cluster.bootstrap_servers, LibrdkafkaSource
+        ).source() as source:
+            source.assign(1, {P: END, other: 0}, {P: 0}, [P, other])
+            source.open(1, [other])
+            for _ in range(2):
+                await cluster.append("t", 1, [b"v"])
+                assert len(await source.receive(1, [other], 10)) == 1
+                if cluster._log_and_replicas(P)[1].epoch:
+                    break
+                elect_uncleanly(cluster, numbered(count))
+                await cluster.move_leader(other, 3 - (cluster.leader_of(other) or 0))
+            source.open(1, [P])
+            with pytest.raises(OffsetOutOfRangeError, match="truncated to offset 50"):
+                await source.receive(1, [P], 10)
+            source.seek(1, P, CUT)
+            values = await receive_values(source, 1, [P], count)
+            assert values[P] == numbered(count)
+
+
+@pytest.mark.parametrize("count", [30, 80], ids=["shorter than before", "longer"])
+async def test_a_log_that_was_cut_while_another_group_read_it_further_back(count: int) -> None:
+    """They share a Consumer: the one ahead gets the error, and the other one reads on."""
+    CONSUMERS.set(Consumers(most_own=0))
+    async with old_log() as cluster:
+        here = environments.Environment(cluster.bootstrap_servers, LibrdkafkaSource)
+        async with here.source() as ahead, here.source() as behind:
+            ahead.assign(1, {P: END - 1}, {P: 0}, [P])
+            ahead.open(1, [P])
+            assert len(await ahead.receive(1, [P], 10)) == 1
+            behind.assign(1, {P: CUT - 5}, {}, [P])
+            elect_uncleanly(cluster, numbered(count))
+            behind.open(1, [P])
+            values = await receive_values(behind, 1, [P], count + 5)
+            assert values[P][5:] == numbered(count)
+            with pytest.raises(OffsetOutOfRangeError, match="truncated to offset 50"):
+                await ahead.receive(1, [P], 10)
 
 
 @pytest.mark.parametrize("rule", ["earliest", "latest", "error"])

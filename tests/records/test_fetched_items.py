@@ -108,6 +108,61 @@ async def test_a_truncation_is_believed_at_once() -> None:
         assert consumer.calls == [("assign", [(0, 0)]), ("unassign", [0])]
 
 
+@pytest.mark.parametrize("seeks_fail", [False, True])
+async def test_a_fetch_that_begins_behind_a_later_epoch_compares_the_log(
+    seeks_fail: bool,
+) -> None:
+    """Nothing is handed out before that; afterwards all is, whether or not it could be compared."""
+    consumer = ScriptedConsumer()
+    consumer.seeks_fail = seeks_fail
+    async with running(consumer) as source:
+        source.assign(1, {A: 10, B: 10}, {A: 2, B: 3})
+        source.open(1, [A, B])
+        consumer.feed(*(record(one, at, leader_epoch=3) for one in (A, B) for at in (10, 11)))
+        assert (await source.receive(1, [A, B], 10)).partition == B
+        await consumer.until(lambda: len(consumer.calls) == 3)
+        assert consumer.calls[1:] == [("unassign", [0]), ("assign", [(0, 10)])]
+        await consumer.until(lambda: consumer.compared == [(0, 10, 2)])
+        await obeyed(source)
+        consumer.feed(*(record(A, at, leader_epoch=3) for at in (10, 11)))
+        assert (await source.receive(1, [A], 10)).next_offset == 12
+        consumer.feed(record(A, 12, leader_epoch=4))  # librdkafka compares when a leader changes
+        assert (await source.receive(1, [A], 10)).next_offset == 13
+        assert len(consumer.calls) == 3
+
+
+async def test_a_fetch_that_begins_behind_a_marker_of_a_later_epoch_compares_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log may have been cut there as well as where records follow."""
+    monkeypatch.setattr(fetched_items, "WATERMARKS", 0.0)
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 10}, {A: 2})
+        source.open(1, [A])
+        await obeyed(source)
+        consumer.position_epoch = 3
+        consumer.watermarks = consumer.positions = {0: 11}
+        await consumer.until(lambda: consumer.compared == [(0, 10, 2)])
+        consumer.positions = {}
+        consumer.feed(truncation(A, 10, 4))
+        with pytest.raises(OffsetOutOfRangeError, match="truncated to offset 4"):
+            await source.receive(1, [A], 10)
+
+
+async def test_an_offset_past_the_end_is_verified_by_a_comparison() -> None:
+    """A log that was cut and has not grown past the offset yet was cut, and is not another one."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 50}, {A: 2})
+        source.open(1, [A])
+        consumer.feed(failure(A, KafkaError._AUTO_OFFSET_RESET, 50))
+        await consumer.until(lambda: consumer.compared == [(0, 50, 2)])
+        consumer.feed(truncation(A, 50, 30))
+        with pytest.raises(OffsetOutOfRangeError, match="truncated to offset 30"):
+            await source.receive(1, [A], 1)
+
+
 async def test_a_log_without_any_known_epoch_leaves_it_to_the_policy() -> None:
     """It is believed at once too, but there is no offset at which reading could go on."""
     consumer = ScriptedConsumer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -309,6 +309,73 @@ async def test_a_refusal_and_a_truncation_concern_every_reader() -> None:
     assert behind == [Unreadable(A, 7, 90, "r", refused=True), OutOfRange(A, 7, 90, "r", 50)]
 
 
+@pytest.mark.parametrize("marker", [False, True])
+async def test_a_reader_whose_log_was_cut_ahead_of_the_fetch_moves_out(
+    marker: bool,
+) -> None:
+    """What comes before its offset has a later epoch than what it has read there."""
+    shared = _Shared()
+    ahead, of_ahead = shared.reader(FetchStart(1, 100, 2))
+    behind, of_behind = shared.reader(FetchStart(7, 90, 2))
+    unknown, _ = shared.reader(FetchStart(8, 90))
+    fetch_id = shared.thread.fetches[A].fetch_id
+    kept = run_of(A, fetch_id, [90, 91], 2)
+    cut = PassedTo(A, fetch_id, 100, 3) if marker else run_of(A, fetch_id, [92, 101], 3)
+    shared.consumer.deliver([kept, cut])
+    assert ahead.moved
+    assert shared.continued == {A: FetchStart(1, 100, 2)}
+    assert of_ahead == []
+    assert len(of_behind) == 2
+    assert not behind.moved
+    assert not unknown.moved
+
+
+async def test_a_reader_ahead_of_a_new_leader_stays() -> None:
+    """Its records are in the log, and what follows them is of a later epoch."""
+    shared = _Shared()
+    ahead, of_ahead = shared.reader(FetchStart(1, 100, 2))
+    shared.reader(FetchStart(7, 90, 2))
+    fetch_id = shared.thread.fetches[A].fetch_id
+    shared.consumer.deliver([run_of(A, fetch_id, [98, 99], 2), run_of(A, fetch_id, [100], 3)])
+    assert not ahead.moved
+    assert len(of_ahead) == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "stays"),
+    [
+        (100, 3, True),
+        (100, 2, False),
+        (100, 4, False),
+        (100, -1, True),
+        (99, 2, True),
+        (99, 4, False),
+    ],
+)
+async def test_a_member_that_has_read_another_log_than_the_readers_moves_out(
+    offset: int,
+    epoch: int,
+    stays: bool,
+) -> None:
+    """The leader epochs before two offsets rise with them, if both are of one log."""
+    shared = _Shared()
+    shared.reader(FetchStart(1, 100, 3))
+    member, _ = shared.reader(FetchStart(7, offset, epoch))
+    assert member.moved is not stays
+
+
+async def test_a_truncation_does_not_concern_who_has_read_the_new_log() -> None:
+    """The log was compared with what is before the fetch, which was written before it was cut."""
+    shared = _Shared()
+    _, ahead = shared.reader(FetchStart(1, 100, 3))
+    second, behind = shared.reader(FetchStart(7, 90, 2))
+    fault = OutOfRange(A, shared.thread.fetches[A].fetch_id, 90, "r", 50)
+    shared.consumer.deliver([fault])
+    assert (ahead, behind) == ([], [OutOfRange(A, 7, 90, "r", 50)])
+    second.stop([A])
+    assert attrs.astuple(shared.thread.fetches[A])[1:] == (100, 3)
+
+
 async def test_each_reader_of_a_truncated_log_goes_on_where_it_was_cut() -> None:
     """One that was given nothing that was cut off reads on; another one gets the fault."""
     opened = Opened()
@@ -574,6 +641,8 @@ class _Shared:
     def __init__(self) -> None:
         self.thread = _ScriptedThread(BufferLimits(1000, 10**6))
         self.consumer = SharedConsumer(self.thread, self.thread.limits)
+        self.continued: Mapping[TopicPartition, FetchStart] = {}
+        """What the last member that has moved out was fetching."""
 
     def member(self, got: list[Any]) -> SharedFetcher:
         """One more member, and where its items go."""
@@ -581,7 +650,11 @@ class _Shared:
         def take_in(items: Sequence[FetchedItem]) -> None:
             got.extend(items)
 
-        return SharedFetcher(self.consumer, BufferLimits(1000, 10**6), take_in, lambda _: None)
+        def move_out(_: object) -> None:
+            self.continued = member.leave()
+
+        member = SharedFetcher(self.consumer, BufferLimits(1000, 10**6), take_in, move_out)
+        return member
 
     def reader(self, start: FetchStart) -> tuple[SharedFetcher, list[Any]]:
         """A member that reads partition A, and what it gets."""
