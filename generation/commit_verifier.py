@@ -13,6 +13,9 @@ partitions, the member sends OffsetForLeaderEpoch for every commit, to the leade
 from earlier. A leader that has been replaced since refuses it, because the request has the epoch
 under which that leader was known.
 
+The response has the ids of the topics, too: by another id the record source learns that a topic was
+created again, of which the member may have kept partitions.
+
 A commit may also have a later epoch than the metadata. Then the metadata is out of date, and its
 leader may be deposed without knowing it, or the topic was created again. The request has the
 commit's epoch, so that such a leader refuses it, and the leader is looked up again.
@@ -93,6 +96,14 @@ class CommitVerifier:
         )
         if not (wanted and self._lifecycle.start_service(self._look_up, wanted)):
             self._looked_up.set()
+
+    async def until_looked_up(self) -> None:
+        """Wait until the ids of the topics are known too, unless that takes long.
+
+        Cancellation: nothing changes.
+        """
+        with trio.move_on_at(self._looked_up_at + LONGEST):
+            await self._looked_up.wait()
 
     async def not_in_log(
         self, committed: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]

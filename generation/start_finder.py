@@ -184,7 +184,10 @@ class StartFinder:
 
         Cancellation: the offsets connection may be broken; nothing else.
         """
-        self._verifier.begin({name.topic for name in assignment.added if name not in own})
+        # By the ids, the source learns that a topic was created again, also one that is kept.
+        by_id = hasattr(self._member.source, "use_topic_ids")
+        to_verify = assignment if by_id else [one for one in assignment.added if one not in own]
+        self._verifier.begin({name.topic for name in to_verify})
         stored = await self.requests.committed([name for name in assignment if name not in own])
         self._committer.late.begin(assignment.kept, stored)
         committed = self._committer.late.corrected(stored)
@@ -217,6 +220,8 @@ class StartFinder:
             else:
                 found[name] = self._where_cut(cut.error.offset, cut.end)
                 epochs[name] = cut.end.leader_epoch
+        if by_id:
+            await self._verifier.until_looked_up()
         self.emit(found)
         known |= {name: start.offset for name, start in found.items()}
         self._positions.begin(assignment, known, epochs)
