@@ -270,17 +270,28 @@ class ItemConverter:
         """A fault of each partition of which nothing arrives; nothing waits in librdkafka's queue.
 
         A transaction that is never ended does that, and so do some malformed batches, which
-        librdkafka fetches again and again without an error.
+        librdkafka fetches again and again without an error. It is silent as well while a leader
+        refuses each Fetch because of a leader epoch, a topic's id or a disk, or answers none. That
+        shows if there was no answer yet: the first one has the high watermark.
         """
         faults: list[FetchedItem] = []
         for partition, fetch in self._fetches.by_partition.items():
-            if fetch.left <= 0:
+            unanswered = fetch.high_watermark is None
+            if fetch.left <= 0 and not unanswered:
                 continue
             if partition in self._fetches.held or fetch.waits_at != fetch.next_offset:
                 fetch.waits_at, fetch.waits = fetch.next_offset, 0
                 continue
             fetch.waits += 1
-            if fetch.waits == STANDSTILL:
+            if fetch.waits == STANDSTILL and unanswered:
+                fetch.waits = 0  # once there is an answer, it may stand still
+                reason = (
+                    f"no broker has answered a Fetch from offset {fetch.next_offset} on for some"
+                    " time: the leader refuses each one or does not answer, or there is none."
+                    " kgroup goes on waiting; check the partition's leader and the brokers' logs"
+                )
+                faults.append(FetchFailure(partition, "UNANSWERED", reason))
+            elif fetch.waits == STANDSTILL:
                 open_or = "a transaction is open there, or " if self._committed_only else ""
                 reason = (
                     f"nothing has arrived from offset {fetch.next_offset} on for some time, and"

@@ -503,6 +503,7 @@ async def test_a_thread_that_reads_an_idle_topic_wakes_fifty_times_a_second(
 ) -> None:
     """A minute has 3,000 polls, one request in 10 s, one reading of a watermark a second."""
     consumer = IdleConsumer()
+    consumer.watermarks = {0: 0, 1: 0}
     monkeypatch.setattr(consumer_thread, "monotonic", lambda: consumer.seconds)
     async with running(consumer) as source:
         source.assign(1, {A: 0, B: 0})

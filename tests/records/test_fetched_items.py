@@ -310,6 +310,31 @@ async def test_a_partition_that_stands_still_is_reported_once(
         assert ("a transaction is open there" in reason) == (isolation_level == "read_committed")
 
 
+async def test_a_partition_without_any_answer_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka says nothing of a leader that refuses each Fetch; later it may stand still."""
+    monkeypatch.setattr(fetched_items, "WATERMARKS", 0.0)
+    consumer = ScriptedConsumer()
+    faults: list[tuple[TopicPartition | None, str]] = []
+    consumer.watermarks = {1: 7}
+    async with running(consumer, faults) as source:
+        source.assign(1, {A: 3, B: 7})
+        source.open(1, [A, B])
+        await consumer.until(lambda: consumer.polls > 3 * fetched_items.STANDSTILL)
+        await obeyed(source)
+        ((partition, reason),) = faults
+        assert partition == A
+        assert "no broker has answered a Fetch from offset 3 on" in reason
+        for watermark, reported in ((3, 1), (5, 2)):
+            consumer.watermarks = {0: watermark, 1: 7}
+            polls = consumer.polls
+            await consumer.until(lambda: consumer.polls > polls + 3 * fetched_items.STANDSTILL)  # noqa: B023
+            await obeyed(source)
+            assert len(faults) == reported
+    assert "the log goes on to 5: " in faults[1][1]
+
+
 async def test_between_generations_no_partition_stands_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
