@@ -301,6 +301,29 @@ def check_rules(data: bytes, header: BatchHeader, most: int, rules: RecordRules)
         raise _refused(faults)
 
 
+def timestamps(data: bytes, header: BatchHeader, most: int) -> Iterator[int | None]:
+    """The timestamp of each record of a producer's batch; None for a step without a record.
+
+    Of batches with a codec that this broker cannot read, only the base timestamp is known.
+
+    Args:
+        data: the batch, which ``check_records`` has accepted.
+        header: its header.
+        most: the most bytes that its records may have once they are decompressed.
+
+    Raises:
+        RequestError: INVALID_RECORD: a record cannot be read.
+    """
+    if header.compression not in READABLE:
+        yield header.base_timestamp
+        return
+    try:
+        for record in records_in_steps(data, header, most):
+            yield None if record is None else record.timestamp
+    except CorruptBatchError as error:
+        raise RequestError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
 def _refused(faults: Mapping[int, tuple[ErrorCode, str]]) -> RefusedRecordsError:
     # As in Kafka, one record with a wrong timestamp decides the error of the batch.
     first, (code, reason) = next(

@@ -14,7 +14,7 @@ from kgroup.broker.handlers.partitions import current_leader, leader_log, node_e
 from kgroup.broker.handlers.verification import verification_code
 from kgroup.broker.internal_topics import refuse_writing
 from kgroup.broker.log import PartitionLog
-from kgroup.broker.records import RefusedRecordsError, check_records, check_rules
+from kgroup.broker.records import RefusedRecordsError, check_records, check_rules, timestamps
 from kgroup.broker.request_context import NO_ACKS, RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
@@ -64,6 +64,8 @@ async def _append(
         most = cluster.settings.max_decompressed_bytes
         async for _ in context.work.each(check_records(data, header, most)):
             pass
+        if header.max_timestamp < header.base_timestamp:
+            header, data = await _dated(context, data, header)
         rules = log.record_rules(cluster.now_ms())
         if rules.may_refuse(header):
             async for _ in context.work.each(check_rules(data, header, most, rules)):
@@ -89,6 +91,26 @@ async def _append(
         "log_start_offset": log.start_offset,
         "record_errors": (),
     }
+
+
+async def _dated(
+    context: RequestContext, data: bytes, header: BatchHeader
+) -> tuple[BatchHeader, bytes]:
+    """A batch whose header lacks the greatest timestamp of its records, with it.
+
+    Kafka sets it in every batch, and some clients leave it to Kafka: Go's sarama did until 2025.
+    A search by time relies on it. Here it is set only where it is below the first record's, which
+    no maximum can be: to read the records of every batch would take too long.
+
+    Source: Kafka's ``LogValidator``.
+    """
+    newest = batches.NO_TIMESTAMP
+    most = context.cluster.settings.max_decompressed_bytes
+    async for timestamp in context.work.each(timestamps(data, header, most)):
+        if timestamp is not None:
+            newest = max(newest, timestamp)
+    data = batches.with_max_timestamp(data, newest)
+    return batches.header_of(data), data
 
 
 def _refused_records(error: RequestError) -> list[dict[str, Any]]:

@@ -228,6 +228,45 @@ async def test_a_record_without_a_timestamp_is_taken() -> None:
         assert int(done.error_code) == 0
 
 
+@pytest.mark.parametrize(
+    ("data", "newest"),
+    [
+        (batch_of([NewRecord(b"a"), NewRecord(b"b", timestamp=NOW + 5)], NOW), NOW + 5),
+        (compressed(1, b"a", b"b"), NOW),
+        (compressed(3, b"a", b"b"), NOW),
+    ],
+    ids=["plain", "gzip", "unreadable"],
+)
+async def test_a_batch_without_a_maximum_timestamp_gets_it(data: bytes, newest: int) -> None:
+    """A batch whose client left the maximum timestamp to the broker is found by time."""
+    unset = batches.with_max_timestamp(data, batches.NO_TIMESTAMP)
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        assert int((await produce(client, unset)).error_code) == 0
+        log = broker.cluster.topics.log("t", 0)
+        (stored,) = log.read(0, 1, committed=False, at_least_one=True).data
+        assert batches.header_of(stored).max_timestamp == newest
+        batches.check(stored)  # its CRC is right
+        part = {"partition_index": 0, "timestamp": NOW - 1, "current_leader_epoch": -1}
+        answer = await client.request(
+            "list_offsets",
+            7,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[{"name": "t", "partitions": [part]}],
+        )
+        assert answer.topics[0].partitions[0].offset == 0
+
+
+async def test_a_batch_without_a_maximum_timestamp_is_checked() -> None:
+    """A record far ahead of the broker's time is refused in a batch without a maximum, too."""
+    records = [NewRecord(b"a"), NewRecord(b"b", timestamp=NOW + 10 * 3_600_000)]
+    unset = batches.with_max_timestamp(batch_of(records, NOW), batches.NO_TIMESTAMP)
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        assert int((await produce(client, unset)).error_code) == 32
+
+
 async def test_many_refused_records_are_not_listed() -> None:
     """A response lists at most 1,000; without a list, a producer fails all records alike."""
     async with connected() as (broker, client):
