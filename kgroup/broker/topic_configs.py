@@ -26,7 +26,7 @@ LONGEST_VALUE: Final = 2**15 - 1
 _LARGEST_INT: Final = 2**31 - 1
 _LARGEST_LONG: Final = 2**63 - 1
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,30}")
-_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
+_REPLICA: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 

@@ -27,9 +27,10 @@ from kgroup.broker.security.acls import Operation, ResourceType
 from kgroup.broker.topics import Topic
 from kgroup.broker.transaction_coordinator import Transaction, TransactionState
 from kgroup.error_codes import ErrorCode
+from kgroup.types import topic_fault
 
 NO_TIME: Final = dt.datetime.fromtimestamp(0, dt.UTC)
-"""The start time of a transaction that does not exist, as in Kafka."""
+"""The start time of a transaction that does not exist. As in Kafka, all its numbers are 0."""
 LOG_DIR: Final = "memory"
 """The log dir of a broker that keeps its logs in memory."""
 _UNKNOWN_SIZE: Final = -1
@@ -107,6 +108,8 @@ async def describe_producers(context: RequestContext) -> ResponseFields:
 
 async def _producers(context: RequestContext, name: str, number: int) -> dict[str, Any]:
     try:
+        if (fault := topic_fault(name)) is not None:
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name!r} {fault}")
         log: PartitionLog = leader_log(context, name, number)
     except RequestError as error:
         return {
@@ -202,8 +205,8 @@ async def _transaction(context: RequestContext, transactional_id: str) -> dict[s
             "transaction_state": "",
             "transaction_timeout": dt.timedelta(0),
             "transaction_start_time": NO_TIME,
-            "producer_id": -1,
-            "producer_epoch": -1,
+            "producer_id": 0,
+            "producer_epoch": 0,
             "topics": (),
         }
     topics: dict[str, list[int]] = {}

@@ -169,13 +169,13 @@ def topic_configs(context: RequestContext, own: Mapping[str, str]) -> dict[str, 
     configs: dict[str, Config] = {}
     for name, default in sorted(context.cluster.topics.config_defaults().items()):
         config = TOPIC_CONFIGS[name]
+        value = config.normalize(own[name]) if name in own else default
         sources: list[tuple[str, str, int]] = []
         if name in own:
-            sources.append((name, own[name], _FROM_TOPIC))
+            sources.append((name, value, _FROM_TOPIC))
         if config.broker_property:
             source = _FROM_BROKER if config.broker_property in given else _FROM_DEFAULT
             sources.append((config.broker_property, default, source))
-        value = config.normalize(own[name]) if name in own else default
         source = sources[0][2] if sources else _FROM_DEFAULT
         configs[name] = Config(value, config.config_type, source, tuple(sources))
     return configs

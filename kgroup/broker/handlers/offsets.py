@@ -77,6 +77,7 @@ async def list_offsets(context: RequestContext) -> ResponseFields:
 async def _offset(context: RequestContext, name: str, part: Any) -> dict[str, Any]:
     committed = getattr(context.request, "isolation_level", 0) == _READ_COMMITTED
     try:
+        _check_meaning(part.timestamp, context.version)
         epoch = getattr(part, "current_leader_epoch", NO_EPOCH)
         log = leader_log(context, name, part.partition_index, epoch)
         found = await _find(context, log, part.timestamp, committed=committed)
@@ -93,22 +94,25 @@ async def _offset(context: RequestContext, name: str, part: Any) -> dict[str, An
     }
 
 
+def _check_meaning(timestamp: int, version: int) -> None:
+    never: tuple[int, _Special] = (version + 1, _nothing)
+    since, _ = (0, _nothing) if timestamp >= 0 else _SPECIAL.get(timestamp, never)
+    if version < since:
+        raise RequestError(
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in this version"
+        )
+
+
 async def _find(
     context: RequestContext, log: PartitionLog, timestamp: int, *, committed: bool
 ) -> tuple[int, int] | None:
     limit = log.limit(committed=committed)
-    never: tuple[int, _Special] = (context.version + 1, _nothing)
-    since, special = (0, _nothing) if timestamp >= 0 else _SPECIAL.get(timestamp, never)
-    if context.version < since:
-        raise RequestError(
-            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in this version"
-        )
     if timestamp >= 0:
         found = await log.offset_for_time(timestamp, context.work)
     elif timestamp == _NEWEST:
         found = await log.offset_of_max_time(context.work)
     else:
-        return special(log, limit)
+        return _SPECIAL[timestamp][1](log, limit)
     return None if found is None or found[0] >= limit else found
 
 

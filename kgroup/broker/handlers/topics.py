@@ -95,7 +95,9 @@ async def _create(context: RequestContext, requested: Any, times: int) -> dict[s
         "configs": [
             {
                 "name": name,
-                "value": config.value,
+                "value": topic.configs.get(
+                    name, config.value
+                ),  # as given, unlike in DescribeConfigs
                 "read_only": False,
                 "config_source": config.source,
                 "is_sensitive": False,
@@ -132,11 +134,17 @@ async def delete_topics(context: RequestContext) -> ResponseFields:
     await context.work.spend(len(requested))
     times = Counter(requested)
     by_id = {topic_id for name, topic_id in times if name is None}
-    found = {name: context.cluster.topics.get(name) for name, _ in times if name is not None}
+    # A name that is refused, with an id or twice, names no topic: its topic's own id still counts.
+    named_once = [
+        name
+        for (name, topic_id), named in times.items()
+        if name is not None and topic_id is None and named == 1
+    ]
+    found = {name: context.cluster.topics.get(name) for name in named_once}
     by_name = {topic.topic_id for topic in found.values() if topic is not None}
     responses = []
     async for (name, topic_id), named in context.work.each(times.items()):
-        topic = None if name is None else found[name]
+        topic = None if name is None else found.get(name)
         if (name is None) is (topic_id is None):
             wrong = _refused_deletion(name, topic_id, "it needs either a name or an id")
             responses += [wrong] * named

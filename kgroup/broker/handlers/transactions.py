@@ -17,6 +17,7 @@ from kgroup.broker.groups import requests, responses
 from kgroup.broker.handlers.grouping import seconds
 from kgroup.broker.handlers.groups import offsets_of, results
 from kgroup.broker.handlers.verification import verification_code
+from kgroup.broker.internal_topics import INTERNAL_TOPICS
 from kgroup.broker.request_context import RequestContext
 from kgroup.broker.request_error import RequestError
 from kgroup.broker.response_versions import ResponseFields
@@ -69,10 +70,12 @@ async def init_producer_id(context: RequestContext) -> ResponseFields:
 async def add_partitions_to_txn(context: RequestContext) -> ResponseFields:
     """Answer AddPartitionsToTxn: all of the partitions, or none."""
     request = context.request
+    # As in Kafka, no user may add a coordinator's topic: AddOffsetsToTxn adds groups.
     refused = {
         name
         async for name in context.work.each({topic.name for topic in request.v3_and_below_topics})
-        if not await may(context, Operation.WRITE, ResourceType.TOPIC, name)
+        if name in INTERNAL_TOPICS
+        or not await may(context, Operation.WRITE, ResourceType.TOPIC, name)
     }
     wanted = [
         TopicPartition(topic.name, number)

@@ -65,6 +65,9 @@ async def test_producers_of_a_partition_are_listed() -> None:
         assert (fenced.producer_epoch, fenced.last_sequence) == (1, -1)
         assert (fenced.last_timestamp, fenced.coordinator_epoch) == (NOW + 5, 0)
         assert (int(unknown.error_code), unknown.active_producers) == (3, ())
+        topics = [{"name": "no name", "partition_indexes": [0]}]
+        (topic,) = (await client.request("describe_producers", 0, topics=topics)).topics
+        assert int(topic.partitions[0].error_code) == 17
 
 
 async def test_too_many_producers_are_counted_and_not_collected(
@@ -167,6 +170,7 @@ async def test_a_transaction_is_described() -> None:
         started = known.transaction_start_time.timestamp() * 1000
         assert 0 <= broker.cluster.now_ms() - started < 60_000
         assert int(unknown.error_code) == 105
+        assert (unknown.producer_id, unknown.producer_epoch) == (0, 0)
         assert int(nameless.error_code) == 42
         coordinator.transactions.end("a", producer_id, 0, committed=False)
         answer = await client.request("describe_transactions", 0, transactional_ids=["a"])

@@ -96,6 +96,16 @@ async def test_resources_without_configs_are_refused(kind: int, name: str, code:
         assert int((await described(client, kind, name)).error_code) == code
 
 
+async def test_synonyms_have_the_value_as_it_is_read() -> None:
+    """The value that the topic has set is the same in the config and among its synonyms."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"message.timestamp.type": " LogAppendTime "})
+        (one,) = (
+            await described(client, TOPIC, "t", "message.timestamp.type", synonyms=True)
+        ).configs
+        assert (one.value, one.synonyms[0].value) == ("LogAppendTime", "LogAppendTime")
+
+
 async def test_synonyms_are_listed_on_request() -> None:
     """The topic's config comes first, then the broker's, then the default."""
     async with connected(message_max_bytes=77) as (broker, client):

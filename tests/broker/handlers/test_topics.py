@@ -153,6 +153,26 @@ async def test_a_topic_that_is_named_twice_is_not_deleted() -> None:
         assert await delete(("t", None)) == [("t", topic_id, 0)]
 
 
+@pytest.mark.parametrize("refused", [("t", UUID(int=5)), ("t", None)])
+async def test_a_refused_name_does_not_hide_its_topics_id(refused: tuple[str, UUID | None]) -> None:
+    """A topic that is named by its id is deleted, though its name is refused beside it."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        topic_id = broker.log.topic_id("t")
+        named = [refused, *([refused] if refused[1] is None else []), (None, topic_id)]
+        answer = await client.request(
+            "delete_topics",
+            6,
+            topics=[{"name": name, "topic_id": one} for name, one in named],
+            timeout=PATIENCE,
+        )
+        assert [(one.name, one.topic_id, int(one.error_code)) for one in answer.responses] == [
+            (*refused, 42),
+            ("t", topic_id, 0),
+        ]
+        assert broker.log.topic_id("t") is None
+
+
 async def test_a_coordinators_topic_is_neither_deleted_nor_extended() -> None:
     """It is listed, so the error is that it may not be, not that there is none."""
     name = "__consumer_offsets"

@@ -42,7 +42,7 @@ class Producer:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return int(answer.error_code)
 
-    async def add(self, *partitions: int, version: int = 3) -> list[int]:
+    async def add(self, *partitions: int, version: int = 3, topic: str = "t") -> list[int]:
         """Send AddPartitionsToTxn; return each partition's error."""
         answer = await self._client.request(
             "add_partitions_to_txn",
@@ -50,10 +50,10 @@ class Producer:
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[{"name": "t", "partitions": partitions}],
+            v3_and_below_topics=[{"name": topic, "partitions": partitions}],
         )
-        (topic,) = answer.results_by_topic_v3_and_below
-        return [int(one.partition_error_code) for one in topic.results_by_partition]
+        (found,) = answer.results_by_topic_v3_and_below
+        return [int(one.partition_error_code) for one in found.results_by_partition]
 
     async def add_group(self, group_id: str, version: int = 3) -> int:
         """Send AddOffsetsToTxn; return the error."""
@@ -200,6 +200,12 @@ async def test_all_partitions_are_added_or_none(parts: Parts) -> None:
     _, _, producer = parts
     assert await producer.add(0, 9) == [55, 3]
     assert await producer.end(committed=True) == 48
+
+
+async def test_a_coordinators_partitions_cannot_be_added(parts: Parts) -> None:
+    """They are refused to every user; groups are added by AddOffsetsToTxn."""
+    _, _, producer = parts
+    assert await producer.add(0, topic="__consumer_offsets") == [29]
 
 
 async def test_a_group_needs_a_name(parts: Parts) -> None:
