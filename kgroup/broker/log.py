@@ -117,6 +117,7 @@ class LogSettings:
         append_time: whether records get the broker's time.
         retention_bytes: the size past which the oldest batches are deleted, or None.
         needs_keys: whether a record without a key is refused, because the topic is compacted.
+        deletes: whether records may be deleted; not those of a topic that is only compacted.
         timestamp_before_max: how far behind the broker's time a timestamp may be, in milliseconds.
         timestamp_after_max: how far ahead of it.
     """
@@ -125,6 +126,7 @@ class LogSettings:
     append_time: bool = False
     retention_bytes: int | None = None
     needs_keys: bool = False
+    deletes: bool = True
     timestamp_before_max: int = INT64_MAX
     timestamp_after_max: int = 3_600_000
 
@@ -302,8 +304,14 @@ class PartitionLog:
         """Move the start to an offset, -1 for the end, and return the new start.
 
         Raises:
-            RequestError: OFFSET_OUT_OF_RANGE for one past the end, or below -1.
+            RequestError: POLICY_VIOLATION if the topic is only compacted;
+                OFFSET_OUT_OF_RANGE for an offset past the end, or below -1.
         """
+        if not self._settings.deletes:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                "the topic is only compacted: cleanup.policy does not include delete",
+            )
         if offset == -1:
             offset = self._end
         if not 0 <= offset <= self._end:

@@ -298,6 +298,8 @@ class Topics:
             append_time=append_time,
             retention_bytes=retention_bytes,
             needs_keys="compact" in policies,
+            # An empty policy keeps all records of its own accord, and lets a client delete them.
+            deletes="delete" in policies or "compact" not in policies,
             timestamp_before_max=int(
                 values.get("message.timestamp.before.max.ms", own.timestamp_before_max)
             ),

@@ -337,7 +337,8 @@ def _changed_list(before: str | None, one: Any) -> str:
             f"Can't {word} to key {one.name} because its type is not LIST.",
         )
     items = dict.fromkeys(items_of(config.default if before is None else before))
-    for item in items_of(one.value):
+    # As in Kafka, an empty text is one empty item, which few lists may have.
+    for item in items_of(one.value) or [""]:
         if one.config_operation == _APPEND:
             items[item] = None
         else:

@@ -200,6 +200,15 @@ async def test_lists_are_added_to_and_taken_from() -> None:
         assert "its type is not LIST" in refused.error_message
 
 
+async def test_an_empty_text_is_an_item_that_a_list_may_refuse() -> None:
+    """An empty item cannot be appended to a cleanup policy; to subtract it changes nothing."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t")
+        for operation, code in ((APPEND, 40), (SUBTRACT, 0)):
+            answer = await altered(client, ("cleanup.policy", operation, ""))
+            assert int(answer.error_code) == code
+
+
 @pytest.mark.parametrize(
     ("configs", "resource", "code"),
     [

@@ -178,6 +178,26 @@ async def test_records_of_an_internal_topic_cannot_be_deleted(topic: str) -> Non
         assert int(answer.topics[0].partitions[0].error_code) == 17
 
 
+@pytest.mark.parametrize(("policy", "code"), [("compact", 44), ("compact,delete", 0), ("", 0)])
+async def test_records_of_a_topic_that_is_only_compacted_cannot_be_deleted(
+    policy: str, code: int
+) -> None:
+    """DeleteRecords needs a topic that is not compacted, or whose policy deletes too."""
+    async with connected() as (broker, client):
+        await broker.create_topic("t", configs={"cleanup.policy": policy})
+        log = broker.cluster.topics.log("t", 0)
+        append(log, batch(b"a"))
+        parts = [{"partition_index": 0, "offset": 1}]
+        answer = await client.request(
+            "delete_records",
+            2,
+            topics=[{"name": "t", "partitions": parts}],
+            timeout=timedelta(seconds=1),
+        )
+        assert int(answer.topics[0].partitions[0].error_code) == code
+        assert log.start_offset == (0 if code else 1)
+
+
 async def test_a_partition_that_is_named_twice_is_refused() -> None:
     """As in Kafka it is answered once, with INVALID_REQUEST, and others are answered."""
     async with connected() as (broker, client):
