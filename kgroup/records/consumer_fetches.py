@@ -22,9 +22,9 @@ Source: confluent-kafka 2.16's ``Consumer.c``.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
-from typing import final
+from typing import Final, final
 
 import attrs
 import confluent_kafka
@@ -33,6 +33,11 @@ from confluent_kafka import KafkaException
 from kgroup.records.fetcher import NO_EPOCH, FetchStart
 from kgroup.records.topic_requests import request_leaders
 from kgroup.types import TopicPartition
+
+SEEK_INTERVAL: Final = 0.001
+MOST_SEEKS: Final = 1000
+"""Seconds between attempts to seek in a fetch that is being started, and how many there are. One or
+two are enough, if librdkafka's thread has the processor."""
 
 
 @final
@@ -181,12 +186,30 @@ class ConsumerFetches:
         """
         if self.by_partition.get(partition) is not fetch:
             return
-        self._begin_again({partition: fetch})
-        if fetch.leader_epoch != NO_EPOCH:
-            # Without it, reading goes on as if the log had not been cut.
-            with suppress(KafkaException):
-                self.consumer.seek(to_confluent(partition, fetch.next_offset, fetch.leader_epoch))
+        start = to_confluent(partition, fetch.next_offset, fetch.leader_epoch)
+        if fetch.leader_epoch == NO_EPOCH:
+            self._begin_again({partition: fetch})
+        elif not self._seek(start):
+            # After an error librdkafka fetches the partition no more. A fetch that began before the
+            # comparison could fail in the same way.
+            held = partition in self.held
+            self.hold([partition])
+            self._begin_again({partition: fetch})
+            for _ in range(MOST_SEEKS):  # librdkafka first stops the fetch before
+                if self._seek(start):
+                    break
+                time.sleep(SEEK_INTERVAL)
+            if not held:
+                self.release([partition])
         fetch.compared, fetch.comparing = True, False
+
+    def _seek(self, start: confluent_kafka.TopicPartition) -> bool:
+        """Whether librdkafka accepts a seek, which it does of a partition that it fetches."""
+        try:
+            self.consumer.seek(start)
+        except KafkaException:
+            return False
+        return True
 
     def begin_all_again(self) -> None:
         """Begin every fetch again after the last record that arrived."""

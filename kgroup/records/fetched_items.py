@@ -260,9 +260,13 @@ class ItemConverter:
         if not fetch.compared:
             fetch.compared = True
             if NO_EPOCH < fetch.leader_epoch < epoch:
-                fetch.comparing = True
-                self._post(partial(self._fetches.begin_again, partition, fetch))
+                self._compare(partition, fetch)
         return fetch.comparing
+
+    def _compare(self, partition: TopicPartition, fetch: PartitionFetch) -> None:
+        """Begin the fetch again soon, and drop what arrives of it before."""
+        fetch.comparing = True
+        self._post(partial(self._fetches.begin_again, partition, fetch))
 
     # Faults.
 
@@ -314,6 +318,8 @@ class ItemConverter:
     def _out_of_range(
         self, partition: TopicPartition, fetch: PartitionFetch, error: KafkaError
     ) -> list[FetchedItem]:
+        if fetch.comparing:
+            return []
         truncation = truncation_in(error)
         if truncation is None:
             # The error may belong to an earlier fetch, or be outdated: fetch once more from the
@@ -322,7 +328,7 @@ class ItemConverter:
         else:
             believed = truncation.concerns(fetch.start_offset, fetch.next_offset)
         if not believed:
-            self._post(partial(self._fetches.begin_again, partition, fetch))
+            self._compare(partition, fetch)
             return []
         divergent = truncation.end if truncation else None
         reason = describe_error(error)

@@ -37,7 +37,8 @@ class ScriptedConsumer:
         """The leader epoch of each partition that was assigned."""
         self.compared: list[tuple[int, int, int | None]] = []
         """Each partition whose log was compared, with the offset and the epoch."""
-        self.seeks_fail = False
+        self.seeks_fail = 0
+        """How many seeks fail before one succeeds."""
         self.threads: set[int] = set()
         self.changed = threading.Condition()
         self.messages: list[Message] = []
@@ -155,7 +156,7 @@ class ScriptedConsumer:
     def seek(self, partition: confluent_kafka.TopicPartition) -> None:
         """As the real one, which compares the log with the leader epoch."""
         self.compared.append((partition.partition, partition.offset, partition.leader_epoch))
-        if self.seeks_fail:
+        if len(self.compared) <= self.seeks_fail:
             raise KafkaException(KafkaError(KafkaError._STATE))
 
     def pause(self, partitions: list[confluent_kafka.TopicPartition]) -> None:

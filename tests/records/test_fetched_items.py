@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 from confluent_kafka import KafkaError, Message
 
 from kgroup.errors import FetchError, OffsetOutOfRangeError
-from kgroup.records import consumer_thread, fetched_items
+from kgroup.records import consumer_fetches, consumer_thread, fetched_items
 from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record, truncation
 from tests.records.test_consumer_thread import A, B, Clock, ScriptedConsumer, obeyed, running
@@ -108,11 +110,22 @@ async def test_a_truncation_is_believed_at_once() -> None:
         assert consumer.calls == [("assign", [(0, 0)]), ("unassign", [0])]
 
 
-@pytest.mark.parametrize("seeks_fail", [False, True])
+AGAIN: Final = [
+    ("pause", [0]),
+    ("unassign", [0]),
+    ("assign", [(0, 10)]),
+    ("pause", [0]),
+    ("resume", [0]),
+]
+"""The calls for a fetch that librdkafka has ended: it is paused until the log is compared."""
+
+
+@pytest.mark.parametrize("seeks_fail", [0, 1, 3, 1000])
 async def test_a_fetch_that_begins_behind_a_later_epoch_compares_the_log(
-    seeks_fail: bool,
+    monkeypatch: pytest.MonkeyPatch, seeks_fail: int
 ) -> None:
     """Nothing is handed out before that; afterwards all is, whether or not it could be compared."""
+    monkeypatch.setattr(consumer_fetches, "MOST_SEEKS", 5)
     consumer = ScriptedConsumer()
     consumer.seeks_fail = seeks_fail
     async with running(consumer) as source:
@@ -120,15 +133,15 @@ async def test_a_fetch_that_begins_behind_a_later_epoch_compares_the_log(
         source.open(1, [A, B])
         consumer.feed(*(record(one, at, leader_epoch=3) for one in (A, B) for at in (10, 11)))
         assert (await source.receive(1, [A, B], 10)).partition == B
-        await consumer.until(lambda: len(consumer.calls) == 3)
-        assert consumer.calls[1:] == [("unassign", [0]), ("assign", [(0, 10)])]
-        await consumer.until(lambda: consumer.compared == [(0, 10, 2)])
+        tries = 1 + min(seeks_fail, 5)
+        await consumer.until(lambda: consumer.compared == tries * [(0, 10, 2)])
         await obeyed(source)
+        assert consumer.calls[1:] == (AGAIN if seeks_fail else [])
         consumer.feed(*(record(A, at, leader_epoch=3) for at in (10, 11)))
         assert (await source.receive(1, [A], 10)).next_offset == 12
         consumer.feed(record(A, 12, leader_epoch=4))  # librdkafka compares when a leader changes
         assert (await source.receive(1, [A], 10)).next_offset == 13
-        assert len(consumer.calls) == 3
+        assert len(consumer.compared) == tries
 
 
 async def test_a_fetch_that_begins_behind_a_marker_of_a_later_epoch_compares_the_log(
@@ -153,11 +166,12 @@ async def test_a_fetch_that_begins_behind_a_marker_of_a_later_epoch_compares_the
 async def test_an_offset_past_the_end_is_verified_by_a_comparison() -> None:
     """A log that was cut and has not grown past the offset yet was cut, and is not another one."""
     consumer = ScriptedConsumer()
+    consumer.seeks_fail = 1  # librdkafka has ended the fetch
     async with running(consumer) as source:
         source.assign(1, {A: 50}, {A: 2})
         source.open(1, [A])
         consumer.feed(failure(A, KafkaError._AUTO_OFFSET_RESET, 50))
-        await consumer.until(lambda: consumer.compared == [(0, 50, 2)])
+        await consumer.until(lambda: consumer.compared == 2 * [(0, 50, 2)])
         consumer.feed(truncation(A, 50, 30))
         with pytest.raises(OffsetOutOfRangeError, match="truncated to offset 30"):
             await source.receive(1, [A], 1)
