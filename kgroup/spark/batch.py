@@ -149,8 +149,8 @@ class MicroBatch:
             StaleGenerationError: the generation ended before or during the run.
             FetchError: a topic was deleted and created again meanwhile; nothing was committed.
             BrokerError: a broker refused the request for the topics' ids.
-            UsageError: the batch runs already, or was committed or skipped; or the function
-                returned work that is not done, such as a coroutine or a generator.
+            UsageError: the batch runs already, is being committed, or was committed or skipped; or
+                the function returned work that is not done, such as a coroutine or a generator.
             ArgumentError: ``fn`` is async, a generator function, or takes other arguments.
             Exception: raised by the function; run the batch again, `skip` it, or let the
                 exception end the generation.

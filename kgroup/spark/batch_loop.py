@@ -55,7 +55,7 @@ from kgroup.spark.engine import BatchEngine, Frame
 from kgroup.spark.offset_poller import OffsetPoller
 from kgroup.spark.offset_ranges import batch_id
 from kgroup.spark.planning import BatchPlan
-from kgroup.spark.size_estimates import SizeEstimates
+from kgroup.spark.size_estimates import LEAST, SizeEstimates
 from kgroup.types import TopicPartition
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Batches:
             poll_interval=pace.poll_interval,
             sizes=SizeEstimates()
             if engine.counts_reads
-            else SizeEstimates(unknown=pace.record_bytes),
+            else SizeEstimates(unknown=max(LEAST, pace.record_bytes)),
         )
         self._plan: BatchPlan | None = None
         self._open_batches: list[MicroBatch] = []
@@ -105,6 +105,8 @@ class Batches:
         self._runs = 0
         self._waiting = False
         self._committing = trio.StrictFIFOLock()
+        self._in_request: tuple[MicroBatch, ...] = ()
+        """The batches whose ends are being committed now."""
         self._changed = Notifier()
         self._details: dict[MicroBatch, _Details] = {}
         self._closed = False
@@ -157,6 +159,11 @@ class Batches:
 
     async def run_batch(self, batch: MicroBatch, fn: Callable[..., T], args: tuple[Any, ...]) -> T:
         """Run a function as the batch's job; see `MicroBatch.run`."""
+        if batch in self._in_request:
+            raise UsageError(
+                f"{batch}: run() is refused, because its offsets are being committed; wait until"
+                " the commit has ended"
+            )
         self._runs += 1
         # Each run has a job group of its own: a cancelled group never accepts another job. Epochs
         # and runs are counted anew in each ConsumerGroup and loop, on one Spark session.
@@ -210,7 +217,11 @@ class Batches:
                     for part in later.ranges:
                         if (name := part.topic_partition) in offsets:
                             offsets[name] = min(offsets[name], part.start)
-            await self._generation.commit(offsets)
+            self._in_request = together
+            try:
+                await self._generation.commit(offsets)
+            finally:
+                self._in_request = ()
             for one in before:
                 one.set_stage(BatchStage.COMMITTED)
             self._open_batches = [one for one in self._open_batches if one not in together]
@@ -275,6 +286,9 @@ class Batches:
             if room or self._generation.end is not None:
                 return
             await self._changed.wait()
+            # A task that raises what failed its batch cancels this one now, as a rule: that error
+            # is the cause, and the failed batch no mistake of the program's.
+            await trio.lowlevel.checkpoint()
 
     async def _wait_until_processed(self, batch: MicroBatch, before: list[MicroBatch]) -> None:
         """Wait until the earlier batches are processed.

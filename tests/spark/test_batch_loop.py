@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import pytest
 import trio
@@ -19,6 +19,7 @@ from trio.testing import MockClock
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     ArgumentError,
+    CommitUnknownError,
     ConfigError,
     FetchError,
     KgroupError,
@@ -37,10 +38,11 @@ from kgroup.generation.generation import Generation
 from kgroup.generation.states import State
 from kgroup.group import ConsumerGroup
 from kgroup.spark import api, threaded
-from kgroup.spark.batch import ALLOWED, BatchStage, MicroBatch
+from kgroup.spark.batch import ALLOWED, DONE, BatchStage, MicroBatch
 from kgroup.spark.batch_limits import BatchPace, Limits
 from kgroup.spark.batch_loop import MOST_BEHIND, Batches
 from kgroup.spark.offset_ranges import OffsetRange, batch_id
+from kgroup.spark.size_estimates import LEAST
 from kgroup.types import Cause, TopicPartition
 from tests.group.harness import Harness, harness
 from tests.group.test_stale import evict
@@ -442,6 +444,90 @@ async def run_once(engine: FakeEngine, batch: MicroBatch, run: Run) -> bool:
     except (LookupError, StaleGenerationError):
         return False
     return True
+
+
+@pytest.mark.parametrize("method", ["commit", "skip"])
+@pytest.mark.parametrize("later_one", [False, True])
+async def test_a_batch_is_not_run_while_it_is_committed(
+    autojump_clock: MockClock, method: str, later_one: bool
+) -> None:
+    """A run that would begin while the commit is sent is refused, also of a batch taken along."""
+    async with harness() as here:
+        await here.append(4)
+        engine = FakeEngine(lasts=10.0)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), engine, Limits(max_records=2), in_flight=2)
+            one, two = await anext(loop), await anext(loop)
+            for batch in (one, two):
+                await batch.run(len)
+            committed = two if later_one else one
+            here.broker.slow(3.0, "offset_commit", 1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(getattr(committed, method))
+                await trio.sleep(1)
+                with pytest.raises(UsageError, match=r"batch 1 .*offsets are being committed"):
+                    await one.run(len)
+            assert one.stage in DONE
+            assert len(engine.groups) == 2
+        assert await here.committed() == {P0: 4 if later_one else 2}
+
+
+async def test_a_batch_whose_commit_failed_can_run_again(autojump_clock: MockClock) -> None:
+    """Once the commit has ended without success, the batch is the program's again."""
+    async with harness() as here:
+        await here.append(2)
+        async with here.group(commit_timeout=2.0, request_timeout=1.0) as group:
+            batch = await anext(loop_of(await group.next(), FakeEngine()))
+            await batch.run(len)
+            slow = here.broker.slow(30.0, "offset_commit")
+            with pytest.raises(CommitUnknownError):
+                await batch.commit()
+            slow.cancel()
+            assert await batch.run(len) == 1
+            await batch.commit()
+        assert await here.committed() == {P0: 2}
+
+
+async def test_a_batch_that_fails_its_task_is_no_misuse(autojump_clock: MockClock) -> None:
+    """The nursery of a program with several batches in flight raises what the sink raised only."""
+    async with harness() as here:
+        await here.append(3)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(), Limits(max_records=1), in_flight=2)
+
+            def fail(_: object) -> None:
+                raise LookupError("the sink is away")
+
+            with pytest.raises(ExceptionGroup) as raised:
+                async with trio.open_nursery() as nursery:
+                    async for batch in loop:
+                        nursery.start_soon(batch.run, fail)
+            assert {type(error) for error in raised.value.exceptions} == {LookupError}
+
+
+@pytest.mark.parametrize("size", [1, LEAST])
+async def test_records_of_any_allowed_size_are_estimated(
+    autojump_clock: MockClock, size: int
+) -> None:
+    """Without counts a record is assumed to be as large as the program says, but not tiny."""
+
+    class Uncounted:
+        counts_reads = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine, name)
+
+    engine = FakeEngine()
+    async with harness() as here:
+        await here.append(10)
+        async with here.group() as group:
+            loop = loop_of(
+                await group.next(),
+                cast("FakeEngine", Uncounted()),
+                Limits(max_bytes=4 * LEAST),
+                record_bytes=size,
+            )
+            assert (await anext(loop)).span == 4
 
 
 ENDS: Final[Mapping[str, Callable[[Harness, ConsumerGroup, Generation], Awaitable[object]]]] = {
