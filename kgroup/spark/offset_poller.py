@@ -168,6 +168,8 @@ class OffsetPoller:
         )
         self._record_beyond(planned.beyond, now)
         if not planned.ranges:
+            if not planned.lag:  # a reset may have passed the records that waited for more
+                self._new_since = None
             return None
         if self._new_since is None:
             self._new_since = now

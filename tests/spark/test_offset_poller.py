@@ -48,6 +48,27 @@ async def test_retention_passes_a_position_while_it_is_read(autojump_clock: Mock
             assert (reset.partition, reset.offset) == (P0, 8)
 
 
+async def test_records_that_are_lost_while_they_wait_for_more(autojump_clock: MockClock) -> None:
+    """The poller goes on at its usual pace, and the next record waits for as long as any."""
+    async with harness() as here:
+        await here.append(3)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(), max_wait=30.0, poll_interval=1.0)
+            with trio.move_on_after(5):
+                await anext(loop)
+            here.broker.cluster.topics.log("topic", 0).delete_before(3)
+            with trio.move_on_after(60):
+                await anext(loop)
+            since = here.now
+            with trio.move_on_after(10):
+                await anext(loop)
+            assert len(here.requests_for("list_offsets", since=since)) <= 15
+            await here.append(1)
+            began = trio.current_time()
+            assert (await anext(loop)).span == 1
+            assert trio.current_time() - began >= 29
+
+
 async def delete_records(here: Harness) -> None:
     """Retention deletes the records that the first batch had, and more."""
     await here.append(10)
