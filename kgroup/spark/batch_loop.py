@@ -211,12 +211,7 @@ class Batches:
             for one in together:
                 moves = self._details[one].moves
                 offsets.update(self._poller.offsets_to_commit(one.offsets, moves))
-            # A reset may have moved a position into a later batch.
-            for later in self._open_batches[len(together) :]:
-                if later.stage not in PROCESSED:
-                    for part in later.ranges:
-                        if (name := part.topic_partition) in offsets:
-                            offsets[name] = min(offsets[name], part.start)
+            self._keep_before(self._open_batches[len(together) :], offsets)
             self._in_request = together
             try:
                 await self._generation.commit(offsets)
@@ -289,6 +284,26 @@ class Batches:
             # A task that raises what failed its batch cancels this one now, as a rule: that error
             # is the cause, and the failed batch no mistake of the program's.
             await trio.lowlevel.checkpoint()
+
+    def _keep_before(
+        self, following: Iterable[MicroBatch], offsets: dict[TopicPartition, int]
+    ) -> None:
+        """Keep the offsets of a commit from passing later batches that are not processed."""
+        moves = self._poller.moves(offsets)
+        for later in following:
+            if later.stage in PROCESSED:
+                continue
+            planned = self._details[later].moves
+            for part in later.ranges:
+                name = part.topic_partition
+                if part.start >= offsets.get(name, 0):
+                    continue
+                if planned[name] == moves[name]:  # a reset has moved the position into it
+                    offsets[name] = part.start
+                else:
+                    # A reset has moved the position past it, and nothing before that can be
+                    # committed any more. The commit of that batch includes this one's.
+                    del offsets[name]
 
     async def _wait_until_processed(self, batch: MicroBatch, before: list[MicroBatch]) -> None:
         """Wait until the earlier batches are processed.

@@ -112,6 +112,28 @@ async def test_a_batch_from_before_a_reset_commits_where_reading_goes_on(
             assert await here.committed() == {P0: end}
 
 
+async def test_a_reset_that_passes_a_batch_in_flight(autojump_clock: MockClock) -> None:
+    """A batch before one that is not processed is committed with that one, at the new position."""
+    async with harness() as here:
+        await here.append(30)
+        async with here.group() as group:
+            loop = loop_of(await group.next(), FakeEngine(), Limits(max_records=5), in_flight=2)
+            first, second = await anext(loop), await anext(loop)
+            await first.run(len)
+            here.broker.cluster.topics.log("topic", 0).delete_before(20)
+            await trio.sleep(LOSS_CHECK_INTERVAL)
+            third = await anext(loop)
+            assert [(part.start, part.end) for part in third.ranges] == [(20, 25)]
+            await first.commit()
+            assert await here.committed() == {}
+            await second.run(len)
+            await second.commit()
+            assert await here.committed() == {P0: 20}
+            await third.run(len)
+            await third.commit()
+            assert await here.committed() == {P0: 25}
+
+
 async def test_a_batch_that_is_committed_before_its_log_is_known_to_be_lost(
     autojump_clock: MockClock,
 ) -> None:
