@@ -33,6 +33,9 @@ class OffsetStream(PartitionStream):
         super().__init__(parts, partitions, open_streams)
         self._requests = parts.starts.requests
         self._stream_positions = StreamPositions(parts, partitions, fetched=False)
+        self._pauses = parts.pauses
+        self._seeks: dict[TopicPartition, int] = {}
+        """How often the program had sought in each partition when that was last asked."""
 
     @property
     def config(self) -> GroupConfig:
@@ -73,7 +76,21 @@ class OffsetStream(PartitionStream):
         self._stream_positions.raise_failure()
         # If the stream was closed meanwhile, some are not known.
         located = sorted(self.partitions - self._positions.unlocated)
+        self._seeks = {name: self._positions.seeks[name] for name in located}
         return {name: self._positions.lower_bound(name) for name in located}
+
+    def sought(self) -> Mapping[TopicPartition, int]:
+        """Where the program has sought since `begin`, or since the last call."""
+        found = {}
+        for name, before in self._seeks.items():
+            if (seeks := self._positions.seeks[name]) != before:
+                self._seeks[name] = seeks
+                found[name] = self._positions.lower_bound(name)
+        return found
+
+    def is_paused(self, partition: TopicPartition) -> bool:
+        """Whether the program has paused a partition."""
+        return self._pauses.is_paused(partition)
 
     def reset(
         self,

@@ -98,6 +98,7 @@ class Batches:
             else SizeEstimates(unknown=max(LEAST, pace.record_bytes)),
         )
         self._plan: BatchPlan | None = None
+        self._plan_moves: Mapping[TopicPartition, int] = {}
         self._open_batches: list[MicroBatch] = []
         self._batch_count = 0
         self._token = uuid4().hex[:12]
@@ -230,6 +231,9 @@ class Batches:
     async def _next(self) -> MicroBatch | None:
         if self._plan is None:
             self._plan = await self._poller.next()
+            if self._plan is not None:
+                parts = [part.topic_partition for part in self._plan.ranges]
+                self._plan_moves = self._poller.moves(parts)
         if self._plan is None:
             return None
         began = trio.current_time()
@@ -249,7 +253,7 @@ class Batches:
         )
         self._open_batches.append(batch)
         self._details[batch] = _Details(
-            frame, self._poller.moves(batch.offsets), planning=trio.current_time() - began
+            frame, self._plan_moves, planning=trio.current_time() - began
         )
         return batch
 

@@ -3,9 +3,10 @@
 It polls the end offsets of all partitions together, also while a batch runs, so that the next
 batch can be planned at once. Without new records there is no plan, and so no Spark job.
 
-INVARIANTS: a position changes only when a plan is returned, or when ``auto_offset_reset`` moves it
-because the log has lost it (an event reports that); no plan is returned once the generation drains,
-nor without a valid lease.
+INVARIANTS: a position changes only when a plan is returned, when the program seeks, or when
+``auto_offset_reset`` moves it because the log has lost it (an event reports that); no plan is
+returned once the generation drains, nor without a valid lease; a plan has no partition that is
+paused.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class OffsetPoller:
             await trio.sleep_forever()
 
     def moves(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """How often ``auto_offset_reset`` has moved each position; a batch keeps those numbers."""
+        """How often seeks and resets have moved each position; a batch keeps those numbers."""
         return {name: self._moves[name] for name in partitions}
 
     def offsets_to_commit(
@@ -140,12 +141,14 @@ class OffsetPoller:
         If ``auto_offset_reset`` has moved a position since, that position is committed, whether it
         is further or behind: the log has lost the batch's end. After retention the records before
         the position no longer exist. After a truncation, or if the topic was created again, the
-        batch's end would skip records of the new log.
+        batch's end would skip records of the new log. The same holds if the program has sought: it
+        wants the records from there on.
 
         Args:
             offsets: the ends of the batch.
             moves: what `moves` returned when it was planned.
         """
+        self._follow_seeks()
         return {
             name: end if moves[name] == self._moves[name] else self._reset_positions[name]
             for name, end in offsets.items()
@@ -162,9 +165,15 @@ class OffsetPoller:
 
     def _ready(self) -> BatchPlan | None:
         """The plan of a batch, if one should begin now."""
+        self._follow_seeks()
         now = trio.current_time()
+        positions = {
+            name: position
+            for name, position in self._positions.items()
+            if not self._offsets.is_paused(name)
+        }
         planned = plan_batch(
-            self._positions, self._ends, self._limiter.budget(now), self._sizes, self._turn
+            positions, self._ends, self._limiter.budget(now), self._sizes, self._turn
         )
         self._record_beyond(planned.beyond, now)
         if not planned.ranges:
@@ -209,6 +218,7 @@ class OffsetPoller:
         if now - self._loss_checked_at >= LOSS_CHECK_INTERVAL:
             self._loss_checked_at = now
             first = await self._offsets.first()
+            self._follow_seeks()
             self._reset([name for name in sorted(first) if self._positions[name] < first[name]])
         lost = [
             name for name, since in self._beyond_since.items() if now - since >= BEYOND_END_TIMEOUT
@@ -218,6 +228,7 @@ class OffsetPoller:
             # not answered since. And under read_committed it is the last stable offset: a position
             # can be past it and still within the log. So the high watermark of now decides.
             ends = await self._offsets.end(IsolationLevel.READ_UNCOMMITTED)
+            self._follow_seeks()
             lost = [name for name in lost if ends.get(name, 2**63) < self._positions[name]]
         self._reset(sorted(lost))
         try:
@@ -228,6 +239,10 @@ class OffsetPoller:
 
     def _reset(self, lost: Collection[TopicPartition]) -> None:
         self._offsets.reset({name: self._positions[name] for name in lost}, self._found)
+
+    def _follow_seeks(self) -> None:
+        for name, position in self._offsets.sought().items():
+            self._found(name, position)
 
     def _found(self, name: TopicPartition, position: int) -> None:
         self._beyond_since.pop(name, None)

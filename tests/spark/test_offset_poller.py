@@ -134,6 +134,45 @@ async def test_a_reset_that_passes_a_batch_in_flight(autojump_clock: MockClock) 
             assert await here.committed() == {P0: 25}
 
 
+@pytest.mark.parametrize("offset", [2, 20])
+async def test_the_program_seeks(autojump_clock: MockClock, offset: int) -> None:
+    """The next plan begins there, and the batch from before commits that offset."""
+    async with harness() as here:
+        await here.append(30)
+        async with here.group() as group:
+            generation = await group.next()
+            loop = loop_of(generation, FakeEngine(), Limits(max_records=5))
+            first = await anext(loop)
+            await first.run(len)
+            generation.seek(P0, offset)
+            await first.commit()
+            assert await here.committed() == {P0: offset}
+            second = await anext(loop)
+            assert [(part.start, part.end) for part in second.ranges] == [(offset, offset + 5)]
+            await second.run(len)
+            await second.commit()
+            assert await here.committed() == {P0: offset + 5}
+
+
+async def test_the_program_pauses_a_partition(autojump_clock: MockClock) -> None:
+    """No batch has it until the program resumes it."""
+    async with harness(2) as here:
+        await here.append(3, 0)
+        await here.append(3, 1)
+        async with here.group() as group:
+            generation = await group.next()
+            generation.pause(P0)
+            loop = loop_of(generation, FakeEngine())
+            batch = await anext(loop)
+            assert batch.offsets == {P1: 3}
+            await batch.run(len)
+            with trio.move_on_after(60) as waiting:
+                await anext(loop)
+            assert waiting.cancelled_caught
+            generation.resume(P0)
+            assert (await anext(loop)).offsets == {P0: 3}
+
+
 async def test_a_batch_that_is_committed_before_its_log_is_known_to_be_lost(
     autojump_clock: MockClock,
 ) -> None:
