@@ -158,7 +158,9 @@ class Generation(MembershipView):
     def lease(self) -> float:
         """The seconds for which no other member can own the partitions; 0 if there are none left.
 
-        A handler can check it before a side effect that must not happen twice.
+        A handler can check it before a side effect that must not happen twice. It does not cover
+        another process with the same ``group_instance_id``, nor the removal of the member by an
+        administrator: the next heartbeat reports those.
         """
         return 0.0 if self.state is State.ENDED else max(0.0, self._lifecycle.lease.left)
 

@@ -3,12 +3,12 @@
 Theory of operation
 ===================
 
-A coordinator assigns a member's partitions to another member in two ways only. It evicts a member
-from which it has heard nothing for the session time-out; or it completes a rebalance without a
-member that has not joined within the rebalance time-out. It answers no question about either in
-advance: a member that was suspended (SIGSTOP, a paused virtual machine, a closed laptop) finds out
-with its next request, after its handler has already processed records that another member may be
-reading. So each member measures for itself how long it is safe, and stops by itself.
+By itself, a coordinator assigns a member's partitions to another member in two ways only. It evicts
+a member from which it has heard nothing for the session time-out; or it completes a rebalance
+without a member that has not joined within the rebalance time-out. It answers no question about
+either in advance: a member that was suspended (SIGSTOP, a paused virtual machine, a closed laptop)
+finds out with its next request, after its handler has already processed records that another member
+may be reading. So each member measures for itself how long it is safe, and stops by itself.
 
 The lease is the earlier of two times:
 
@@ -45,6 +45,9 @@ or after a change; both are safe.
   and its session timeout starts again when the group is loaded. After the lease, the coordinator
   may have evicted the member before the loading began. Only a request that a loading coordinator
   refuses can show that; see ``kgroup.watchers.heartbeat``.
+- The lease covers what a coordinator does by itself. Another process that joins with the same
+  ``group_instance_id``, and an administrator who removes the member, give its partitions away at
+  once. No clock foretells that; the next heartbeat reports it.
 - A lease that is over is not the end of the generation. The coordinator may have been away for all
   members alike; only its refusal, or the heartbeat loop, ends the generation.
 
