@@ -55,6 +55,11 @@ _HINTS: Final[Mapping[tuple[Request, int], str]] = {
     (Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): (
         "the topic was deleted, or the coordinator does not know it yet"
     ),
+    (Request.FETCH_OFFSETS, ErrorCode.UNSTABLE_OFFSET_COMMIT): (
+        "a transaction that is still open has added offsets of this partition. Its producer ends"
+        " it, or else the brokers do, up to 10 s after its transaction.timeout.ms. If it lasts"
+        " longer, it hangs in the brokers: `kafka-transactions` can find and end it"
+    ),
     (Request.JOIN, ErrorCode.GROUP_MAX_SIZE_REACHED): (
         "the group has as many members as the broker's group.max.size allows; stop a member, or"
         " raise the limit on the broker"

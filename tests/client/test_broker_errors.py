@@ -23,6 +23,9 @@ def test_an_error_says_what_failed_and_what_to_do() -> None:
     assert "grant the user READ (it implies DESCRIBE) on the topic, or correct its name" in str(
         denied
     )
+    unstable = broker_error(Request.FETCH_OFFSETS, ErrorCode.UNSTABLE_OFFSET_COMMIT, "t-0")
+    assert "a transaction that is still open" in str(unstable)
+    assert "`kafka-transactions` can find and end it" in str(unstable)
     plain = broker_error(Request.JOIN, 9999, hint="odd")
     assert type(plain) is BrokerError
     assert str(plain) == "JoinGroup was answered with ERROR_9999 (9999): odd"
