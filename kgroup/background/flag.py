@@ -7,11 +7,16 @@ event, both wait for ever. Here no thread holds a lock that another one needs.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
-from typing import NoReturn, final
+from typing import Final, NoReturn, final
 
 from kgroup.errors import UsageError
+
+SIGNAL_INTERVAL: Final = 0.5
+"""The longest time after which the main thread handles a signal that another thread received."""
 
 
 @final
@@ -72,7 +77,20 @@ class Flag(threading.Event):
 
 
 def acquire(lock: threading.Lock, timeout: float | None) -> bool:
-    """Acquire a lock within a timeout; None means no timeout, a negative one means 0."""
-    if timeout is None:
-        return lock.acquire()
-    return lock.acquire(timeout=min(max(0.0, timeout), threading.TIMEOUT_MAX))
+    """Acquire a lock within a timeout; None means no timeout, a negative one means 0.
+
+    Python runs signal handlers in the main thread only, and the operating system may deliver a
+    signal to any thread, as it does with one that was sent while the process was stopped. That
+    wakes no main thread that waits for a lock. So the main thread waits for short times.
+    """
+    if threading.get_ident() != threading.main_thread().ident:
+        if timeout is None:
+            return lock.acquire()
+        return lock.acquire(timeout=min(max(0.0, timeout), threading.TIMEOUT_MAX))
+    end = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        left = max(0.0, end - time.monotonic())
+        if lock.acquire(timeout=min(left, SIGNAL_INTERVAL)):
+            return True
+        if left <= SIGNAL_INTERVAL:
+            return False

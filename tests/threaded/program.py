@@ -220,6 +220,16 @@ def run_in_threads(group: ConsumerGroup) -> None:
     run(group.config, handle, threads=2, on_event=print_events_and_drain)
 
 
+def signalled_in_a_handler(group: ConsumerGroup) -> None:
+    """A worker whose handler thread receives the signal that closes it."""
+
+    def handle(_: object, __: Batch) -> None:
+        say("holding")
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    run(group.config, handle, on_event=print_event)
+
+
 def run_on_asyncio(group: ConsumerGroup) -> None:
     """A worker by ``kgroup.aio.run``, whose function never returns by itself."""
 
@@ -383,6 +393,7 @@ PROGRAMS: Final[dict[str, Callable[[ConsumerGroup], None]]] = {
     "run on trio": run_on_trio,
     "run in threads": run_in_threads,
     "run on asyncio": run_on_asyncio,
+    "signalled in a handler": signalled_in_a_handler,
     "cut on trio": run_on_trio,
     "cut in threads": run_in_threads,
     "cut on asyncio": run_on_asyncio,

@@ -86,6 +86,17 @@ def test_close_in_a_signal_handler(kafka: Kafka, name: str) -> None:
     assert here.committed() == 1
 
 
+@once
+def test_a_signal_that_another_thread_receives(kafka: Kafka) -> None:
+    """It closes a worker of threads, too: Python's handler runs in the main thread, in next()."""
+    here = Harness(kafka)
+    here.create(1, 1)
+    with program("signalled in a handler", here) as running:
+        assert running.ends() == 0
+    assert "left True" in running.said
+    assert here.committed() == 1
+
+
 def test_close_in_a_signal_handler_before_a_join() -> None:
     """SIGTERM during the lookup of a broker that does not respond ends the program at once."""
     nowhere = Harness(Kafka("nobody", "127.0.0.1:1"))
