@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import ClassVar, Final
 
 import trio
 
@@ -36,17 +36,24 @@ from kgroup.uncopied import SEND_ADDRESS, Uncopied
 class BrokerAdmin(Uncopied, ABC):
     """The methods that ``EmbeddedBroker`` and ``EmbeddedCluster`` have in common.
 
+    All methods are called in the event loop in which the broker runs; elsewhere they raise a
+    ``UsageError`` and do nothing. ``EmbeddedKafka.call`` calls them there. Properties, and methods
+    that only say who leads or coordinates what, may be used anywhere.
+
     Attributes:
         log: reads records, for tests and in-memory consumers.
         cluster: the state that all brokers share.
     """
 
     _in_its_place = SEND_ADDRESS
+    _variable: ClassVar[str]
+    """What errors call it in an example."""
 
     def __init__(self, cluster: ClusterState, endpoints: Mapping[int, Endpoint]) -> None:
         self.cluster: Final = cluster
         self.log: Final = LogReader(cluster.topics)
         self._endpoints = endpoints
+        self._loop = trio.lowlevel.current_trio_token()
 
     @property
     @abstractmethod
@@ -82,6 +89,7 @@ class BrokerAdmin(Uncopied, ABC):
         Raises:
             ConfigError: the name or the password cannot be used.
         """
+        self._check_loop("set_user")
         check_user(name, secret(password))
         self.cluster.security.users.put(name, password)
 
@@ -94,6 +102,7 @@ class BrokerAdmin(Uncopied, ABC):
         Raises:
             ArgumentError: the name is no str.
         """
+        self._check_loop("remove_user")
         arguments.instance("name", name, str)
         return self.cluster.security.users.remove(name)
 
@@ -103,6 +112,7 @@ class BrokerAdmin(Uncopied, ABC):
         Raises:
             UsageError: the broker was made without ``BrokerSecurity.acls``: it allows everything.
         """
+        self._check_loop("add_acl")
         self._authorizer().add(acl)
 
     def remove_acl(self, acl: Acl) -> bool:
@@ -111,6 +121,7 @@ class BrokerAdmin(Uncopied, ABC):
         Raises:
             UsageError: as ``add_acl``.
         """
+        self._check_loop("remove_acl")
         return self._authorizer().remove(acl)
 
     def _authorizer(self) -> Authorizer:
@@ -121,10 +132,12 @@ class BrokerAdmin(Uncopied, ABC):
 
     def end_sessions(self, user: str | None = None) -> int:
         """Cut the connections of a user, or of all clients, and return how many."""
+        self._check_loop("end_sessions")
         return sum(endpoint.end_sessions(user) for endpoint in self._endpoints.values())
 
     def set_session_lifetime(self, seconds: float | None) -> None:
         """Change the lifetime of sessions that begin from now on; None for no end."""
+        self._check_loop("set_session_lifetime")
         self.cluster.security.session_lifetime = arguments.seconds("seconds", seconds)
 
     # Topics and records.
@@ -151,6 +164,7 @@ class BrokerAdmin(Uncopied, ABC):
             ConfigError: a value of ``configs`` has no text.
             UsageError: Kafka would refuse it; the text says why.
         """
+        self._check_loop("create_topic")
         number = _set_or_checked("partitions", partitions)
         replicas = _set_or_checked("replication_factor", replication_factor)
         given: object = {} if configs is None else configs
@@ -166,8 +180,10 @@ class BrokerAdmin(Uncopied, ABC):
 
         Raises:
             ArgumentError: the name is no str, or the number no int.
-            UsageError: there is no such topic, or it already has that many partitions.
+            UsageError: there is no such topic, it already has that many partitions, or fewer
+                brokers are up than it has replicas.
         """
+        self._check_loop("add_partitions")
         arguments.instance("name", name, str)
         number = arguments.whole("partitions", partitions, 1)
         await trio.lowlevel.checkpoint()
@@ -181,6 +197,7 @@ class BrokerAdmin(Uncopied, ABC):
             ArgumentError: the name is no str.
             UsageError: there is no such topic.
         """
+        self._check_loop("delete_topic")
         arguments.instance("name", name, str)
         await trio.lowlevel.checkpoint()
         topic = self.cluster.topics.get(name)
@@ -202,6 +219,7 @@ class BrokerAdmin(Uncopied, ABC):
             ArgumentError: a value is not bytes, the records are not a list or there is none, or
                 ``topic`` or ``partition`` is of a wrong type.
         """
+        self._check_loop("append")
         arguments.instance("topic", topic, str)
         number = arguments.whole("partition", partition, 0)
         await trio.lowlevel.checkpoint()
@@ -228,6 +246,7 @@ class BrokerAdmin(Uncopied, ABC):
         Raises:
             ArgumentError: the id is no str.
         """
+        self._check_loop("committed")
         arguments.instance("group_id", group_id, str)
         await trio.lowlevel.checkpoint()
         return {
@@ -241,6 +260,7 @@ class BrokerAdmin(Uncopied, ABC):
 
         Groups that have no coordinator, or whose coordinator is loading, are left out.
         """
+        self._check_loop("groups")
         await trio.lowlevel.checkpoint()
         described: list[DescribedGroup] = []
         for node in self.cluster.brokers.values():
@@ -261,6 +281,7 @@ class BrokerAdmin(Uncopied, ABC):
             ArgumentError: an argument is no str.
             UsageError: there is no such member, or its coordinator cannot say so now.
         """
+        self._check_loop("remove_member")
         arguments.instance("group_id", group_id, str)
         arguments.instance("member_id", member_id, str)
         await trio.lowlevel.checkpoint()
@@ -296,10 +317,28 @@ class BrokerAdmin(Uncopied, ABC):
 
         Cancellation: the coordinator is loaded at once.
         """
+        self._check_loop("restart_coordinator")
         arguments.delay("away", away)
         arguments.delay("loading", loading)
         shards = self.cluster.shards
         await shards.load_after(shards.restart(), away=away, loading=loading)
+
+    def _check_loop(self, call: str) -> None:
+        """Check that a call is made in the broker's event loop.
+
+        Elsewhere it would wake tasks that another loop runs: it would end half-way, and the broker
+        with it, or wait for ever.
+
+        Raises:
+            UsageError: it is made in another event loop or thread.
+        """
+        if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._loop:
+            return
+        raise UsageError(
+            f"{self!r}: {call}() was called outside of the event loop in which the broker runs, and"
+            f" nothing was done; with the fixture embedded_kafka, or an EmbeddedKafka, write"
+            f" kafka.call({self._variable}.{call}, ...) (docs/testing.md)"
+        )
 
 
 def _set_or_checked(name: str, number: int) -> int:

@@ -36,6 +36,8 @@ class EmbeddedBroker(BrokerAdmin):
         cluster: the state that it shares with the other brokers.
     """
 
+    _variable = "broker"
+
     def __init__(
         self,
         cluster: ClusterState,
@@ -91,6 +93,7 @@ class EmbeddedBroker(BrokerAdmin):
             ArgumentError: the time is no number of seconds.
             OSError: the address cannot be listened on.
         """
+        self._check_loop("start")
         arguments.delay("loading", loading)
         if self._endpoint.is_listening:
             await trio.lowlevel.checkpoint()
@@ -117,6 +120,7 @@ class EmbeddedBroker(BrokerAdmin):
 
         Cancellation: connections are cut at once; the broker is stopped.
         """
+        self._check_loop("stop")
         arguments.delay("loading", loading)
         if not self.is_up:
             await trio.lowlevel.checkpoint()
@@ -139,6 +143,7 @@ class EmbeddedBroker(BrokerAdmin):
         Raises:
             ArgumentError: the time is no number of seconds.
         """
+        self._check_loop("kill")
         arguments.delay("loading", loading)
         if not self.is_up:
             return
@@ -155,12 +160,14 @@ class EmbeddedBroker(BrokerAdmin):
         It still leads its partitions and coordinates its groups, and their timers continue, as
         after a failure of the network.
         """
+        self._check_loop("disconnect")
         self.close()
         self.cut_connections()
         await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
         """Stop listening; connections stay."""
+        self._check_loop("close")
         self._endpoint.close()
 
     def accept(self, stream: trio.abc.Stream, client_host: str) -> None:
@@ -173,6 +180,7 @@ class EmbeddedBroker(BrokerAdmin):
         Raises:
             OSError: the broker does not listen.
         """
+        self._check_loop("accept")
         self._endpoint.accept(stream, client_host)
 
     def cut_connections(self, client_id: str | None = None) -> int:
@@ -181,6 +189,7 @@ class EmbeddedBroker(BrokerAdmin):
         A request that is parked on one has been handled: a member whose JoinGroup was parked
         stays in its group until its timers expire.
         """
+        self._check_loop("cut_connections")
         return self._endpoint.cut_connections(client_id)
 
     # Faults.
@@ -200,6 +209,7 @@ class EmbeddedBroker(BrokerAdmin):
             ArgumentError: an argument is of a wrong type, or ``times`` is less than 1.
             ValueError: there is no such API or error.
         """
+        self._check_loop("inject")
         arguments.instance("api", api, str)
         return self._endpoint.faults.plan(
             api, error_code=code_of(error_code), times=times, match=match
@@ -218,6 +228,7 @@ class EmbeddedBroker(BrokerAdmin):
             ArgumentError: as for `inject`, or ``seconds`` is no number of seconds.
             ValueError: there is no such API.
         """
+        self._check_loop("slow")
         return self._endpoint.faults.plan(api, delay=seconds, times=times, match=match)
 
     def fail_coordinator_writes(self, error_code: int | str, times: int | None = 1) -> None:
@@ -236,6 +247,7 @@ class EmbeddedBroker(BrokerAdmin):
             ArgumentError: ``times`` is neither None nor a whole number.
             ValueError: there is no such error, or no write fails with it.
         """
+        self._check_loop("fail_coordinator_writes")
         if times is not None:
             arguments.whole("times", times, 0)
         self._endpoint.coordinator.fail_writes(code_of(error_code), times)
@@ -245,4 +257,5 @@ class EmbeddedBroker(BrokerAdmin):
 
         The broker still leads its partitions and coordinates its groups.
         """
+        self._check_loop("set_reachable")
         self._endpoint.faults.set_reachable(reachable=reachable)

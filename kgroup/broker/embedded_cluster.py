@@ -37,6 +37,8 @@ class EmbeddedCluster(BrokerAdmin):
         cluster: the state that all brokers share.
     """
 
+    _variable = "kafka.cluster"
+
     def __init__(
         self,
         cluster: ClusterState,
@@ -111,6 +113,7 @@ class EmbeddedCluster(BrokerAdmin):
             ArgumentError: ``partition`` is no `TopicPartition`.
             UsageError: there is no such partition or broker, or the broker is stopped.
         """
+        self._check_loop("move_leader")
         await trio.lowlevel.checkpoint()
         log, replicas = self._log_and_replicas(partition)
         self._check_up(node_id)
@@ -140,6 +143,7 @@ class EmbeddedCluster(BrokerAdmin):
 
         Cancellation: the coordinator is loaded at once.
         """
+        self._check_loop("move_coordinator")
         arguments.delay("away", away)
         arguments.delay("loading", loading)
         await trio.lowlevel.checkpoint()
@@ -169,6 +173,7 @@ class EmbeddedCluster(BrokerAdmin):
 
         Cancellation: coordinators are loaded at once.
         """
+        self._check_loop("rebalance_leaders")
         arguments.delay("loading", loading)
         await self.cluster.shards.load_after(self.cluster.rebalance_leaders(), loading=loading)
 
@@ -180,11 +185,13 @@ class EmbeddedCluster(BrokerAdmin):
         Raises:
             OSError: an address cannot be listened on.
         """
+        self._check_loop("start")
         for node in self.nodes.values():
             await node.start()
 
     def close(self) -> None:
         """Stop listening; connections stay."""
+        self._check_loop("close")
         for node in self.nodes.values():
             node.close()
 

@@ -75,8 +75,8 @@ class EmbeddedKafka(Uncopied):
         if self._entered:
             raise UsageError("an EmbeddedKafka can be entered only once; make another one")
         self._entered = True
-        self._loop.start()
         try:
+            self._loop.start()
             self._loop.run(self._ready.wait)
         except LoopEndedError:
             self._loop.join()
@@ -94,10 +94,15 @@ class EmbeddedKafka(Uncopied):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._loop.forked:
-            return  # only the parent process may stop the broker
-        self._loop.post(self._stopping.set)
-        self._loop.join()
+        try:
+            if self._loop.forked:
+                return  # only the parent process may stop the broker
+            self._loop.post(self._stopping.set)
+            self._loop.join()
+        except BaseException:
+            # Interrupted, possibly before anything was done: the broker still ends, by itself.
+            self._loop.post(self._stopping.set)
+            raise
         self._cluster = None
         if self._error is None:
             return

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import threading
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
+import trio
 from confluent_kafka import Consumer, Producer
 
 import kgroup
+from kgroup.background.event_loop import BackgroundLoop
 from kgroup.broker import Acl, BrokerSecurity, NewRecord
 from kgroup.errors import ArgumentError, AuthorizationError, ConfigError, UsageError
 from kgroup.testing.embedded import EmbeddedKafka
@@ -50,6 +56,47 @@ def test_calls_in_the_broker_s_thread(embedded_kafka: EmbeddedKafka) -> None:
     embedded_kafka.call(embedded_kafka.cluster.create_topic, "called", 1)
     with pytest.raises(ValueError, match="no API 'nope'"):
         embedded_kafka.call(broker.slow, 1.0, "nope")
+
+
+OUTSIDE: Final[Sequence[Callable[[EmbeddedKafka], object]]] = [
+    lambda kafka: kafka.cluster.nodes[1].kill(),
+    lambda kafka: kafka.cluster.nodes[1].cut_connections(),
+    lambda kafka: kafka.cluster.nodes[1].set_reachable(reachable=False),
+    lambda kafka: kafka.cluster.nodes[1].inject("Heartbeat", "NOT_COORDINATOR"),
+    lambda kafka: kafka.cluster.end_sessions(),
+    lambda kafka: kafka.cluster.close(),
+    lambda kafka: trio.run(kafka.cluster.nodes[1].stop),
+    lambda kafka: trio.run(kafka.cluster.restart_coordinator),
+    lambda kafka: trio.run(kafka.cluster.append, "orders", 0, [b"first"]),
+    lambda kafka: asyncio.run(kafka.cluster.create_topic("more")),
+    lambda kafka: asyncio.run(kafka.cluster.nodes[1].disconnect()),
+]
+
+
+@pytest.mark.parametrize("call", OUTSIDE)
+def test_a_call_outside_of_the_broker_s_event_loop_is_refused(
+    embedded_kafka: EmbeddedKafka, call: Callable[[EmbeddedKafka], object]
+) -> None:
+    """The error says how to make it, and the broker goes on."""
+    embedded_kafka.create_topic("orders")
+    with pytest.raises(UsageError, match=r"nothing was done; .* write kafka\.call\("):
+        call(embedded_kafka)
+    assert embedded_kafka.append("orders", 0, [b"first"]) == 0
+
+
+def test_what_all_calls_of_a_broker_check(embedded_kafka: EmbeddedKafka) -> None:
+    """Every method that a class of brokers has refuses another event loop, or only reads."""
+    reads = {"leader_of", "coordinator_of", "coordinator_epoch", "open_stream"}
+    for owner in (embedded_kafka.cluster, embedded_kafka.cluster.nodes[1]):
+        methods = inspect.getmembers(type(owner), inspect.isfunction)
+        for name in {name for name, _ in methods if not name.startswith("_")} - reads:
+            call = getattr(owner, name)
+            wanted = inspect.signature(call).parameters.values()
+            given = [Mock() for one in wanted if one.kind == one.POSITIONAL_OR_KEYWORD]
+            named = {one.name: 1.0 for one in wanted if one.kind == one.KEYWORD_ONLY}
+            with pytest.raises(UsageError, match=rf"\b{name}\(\) was called outside"):
+                if inspect.iscoroutine(returned := call(*given, **named)):
+                    asyncio.run(returned)
 
 
 async def _fail() -> None:
@@ -144,6 +191,28 @@ def test_its_thread_ends_with_it() -> None:
     assert "kgroup-embedded-kafka" not in {one.name for one in threading.enumerate()}
     with pytest.raises(UsageError, match="is not running"):
         _ = kafka.bootstrap_servers
+
+
+@pytest.mark.parametrize("method", ["start", "post"], ids=["entered", "left"])
+def test_an_interrupt_as_its_block_is_entered_or_left(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """The brokers and their thread end nevertheless, after an interrupt between two steps, too."""
+    original = getattr(BackgroundLoop, method)
+
+    def interrupted(loop: BackgroundLoop, *args: Any) -> None:
+        monkeypatch.undo()
+        if method == "start":
+            original(loop)
+        raise KeyboardInterrupt
+
+    kafka = EmbeddedKafka()
+    if method == "start":
+        monkeypatch.setattr(BackgroundLoop, method, interrupted)
+    with pytest.raises(KeyboardInterrupt), kafka:
+        monkeypatch.setattr(BackgroundLoop, method, interrupted)
+    kafka._loop.thread.join(30)
+    assert not kafka._loop.thread.is_alive()
 
 
 def test_a_wrong_setting_is_raised_to_the_caller() -> None:
