@@ -206,7 +206,8 @@ class EmbeddedBroker(BrokerAdmin):
             match: takes kio's dataclass of the request and returns whether the fault applies.
 
         Raises:
-            ArgumentError: an argument is of a wrong type, or ``times`` is less than 1.
+            ArgumentError: an argument is of a wrong type, ``error_code`` is NONE or no number of 16
+                bits, or ``times`` is less than 1.
             ValueError: there is no such API or error.
         """
         self._check_loop("inject")

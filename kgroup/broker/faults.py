@@ -7,7 +7,7 @@ applies the faults before it serves a request.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 import trio
@@ -16,8 +16,10 @@ from kgroup import arguments
 from kgroup.bounds import did_you_mean
 from kgroup.broker.apis import APIS
 from kgroup.error_codes import ErrorCode
+from kgroup.errors import ArgumentError
 from kgroup.wire.versions import kafka_name
 
+_INT16_END: Final = 2**15
 Match = Callable[[Any], bool]
 """Takes kio's dataclass of a request."""
 
@@ -42,18 +44,24 @@ def _api_of(name: str) -> str:
 def code_of(error: int | str) -> int:
     """Kafka's number of an error, of this or of its name.
 
+    A number may be one that this release does not know, as a newer broker's may be.
+
     Raises:
+        ArgumentError: a number is that of no error, or cannot be in a response.
         ValueError: there is no error of this name.
     """
-    if isinstance(error, int):
-        return error
-    arguments.instance("error_code", error, str)
-    if error in ErrorCode.__members__:
-        return int(ErrorCode[error])
-    near = did_you_mean(error, ErrorCode.__members__)
-    raise ValueError(
-        f"there is no error {error!r}{near}; name it as Kafka does, such as NOT_COORDINATOR"
-    )
+    number: object = error
+    if isinstance(error, str):
+        if error not in ErrorCode.__members__:
+            near = did_you_mean(error, ErrorCode.__members__)
+            raise ValueError(
+                f"there is no error {error!r}{near}; name it as Kafka does, such as NOT_COORDINATOR"
+            )
+        number = ErrorCode[error].value
+    code = arguments.whole("error_code", number, -_INT16_END, _INT16_END - 1)
+    if code == ErrorCode.NONE:
+        raise ArgumentError("error_code", error, "it must be an error; NONE stands for success")
+    return code
 
 
 @final
@@ -114,10 +122,9 @@ class InjectedFaults:
         """Plan a fault. If several match a request, their delays add up and the first error counts.
 
         Raises:
-            ValueError: the broker does not offer the API, or there is no error of this name or
-                number.
-            ArgumentError: a delay is no number of seconds, ``times`` is neither None nor a whole
-                number from 1 on, or ``match`` is no function.
+            ValueError: the broker does not offer the API, or there is no error of this name.
+            ArgumentError: a delay is no number of seconds, an error is none, ``times`` is neither
+                None nor a whole number from 1 on, or ``match`` is no function.
         """
         arguments.delay("seconds", delay)
         arguments.callback("match", match)

@@ -15,6 +15,7 @@ from typing import Final
 
 import trio
 
+from kgroup import bounds
 from kgroup.addresses import HIGHEST_PORT, host_fault, port_fault
 from kgroup.broker.broker_settings import BrokerSettings
 from kgroup.broker.cluster_state import ClusterState
@@ -227,6 +228,8 @@ async def _running(
     cancelled when the body is done. What the body raises is kept and raised again outside, because
     a nursery would wrap the caller's error in an exception group.
     """
+    if security is not None:
+        bounds.instance(BrokerSecurity, "a BrokerSecurity").check("security", security)
     source = random or random_module.Random()
     hosts = [host for host, _ in addresses]
     state = ClusterState(settings, source, wall_clock, len(addresses), security, hosts)

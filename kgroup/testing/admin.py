@@ -2,16 +2,18 @@
 
 A thin layer over confluent-kafka, whose ``KafkaException`` says what the broker refused. In
 addition, a call returns only when its effect is visible on the broker. From trio use
-``trio.to_thread.run_sync``. A time-out or a number of partitions out of its bounds raises a
-``ConfigError`` that names the bounds. If a permission is missing, a note of the ``KafkaException``
-says what to grant. With ``security`` a call connects and logs in as a group with
-that setting does; what a function of it raises is an ``AuthenticationError`` of the call.
+``trio.to_thread.run_sync``. A wrong argument is refused before anything is sent, by a
+``ConfigError`` or an ``ArgumentError`` that says what it must be. If a permission is missing, a
+note of the ``KafkaException`` says what to grant. With ``security`` a call connects and logs in as
+a group with that setting does; what a function of it raises is an ``AuthenticationError`` of the
+call.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,13 +22,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from kgroup import arguments, bounds
 from kgroup.broker.broker_settings import PARTITIONS
+from kgroup.errors import ArgumentError
 from kgroup.permissions import to_grant
 from kgroup.security.librdkafka import librdkafka_settings
 from kgroup.security.secret import without_locals
 from kgroup.security.settings import Security
 from kgroup.testing.limits import PATIENCE
-from kgroup.types import OffsetAndMetadata, TopicPartition
+from kgroup.types import INT32_MAX, OffsetAndMetadata, TopicPartition
 from kgroup.wire.librdkafka_login import login_settings
 
 Setting = str | int | float | bool
@@ -73,13 +77,15 @@ def create_topic(
         TimeoutError: it was not created in time.
     """
     PATIENCE.check("timeout", timeout)
+    bounds.text().check("topic", topic)
     PARTITIONS.check("partitions", partitions)
     admin = _admin(bootstrap_servers, security)
     new = NewTopic(topic, partitions, replication_factor=1, config=dict(config or {}))
     with _noting("CREATE", topic=topic):
-        admin.create_topics([new], operation_timeout=timeout)[topic].result(timeout)
+        future = admin.create_topics([new], operation_timeout=timeout)[topic]
+        _wait_for(future, f"topic {topic!r} was not created", bootstrap_servers, timeout)
     _wait_until(
-        lambda: _leaders(admin, topic) == partitions,
+        lambda: _leaders(admin, topic, timeout) == partitions,
         f"topic {topic!r} has no leader for each of {partitions} partitions",
         timeout,
     )
@@ -100,13 +106,15 @@ def add_partitions(
         TimeoutError: they were not created in time.
     """
     PATIENCE.check("timeout", timeout)
+    bounds.text().check("topic", topic)
     PARTITIONS.check("total", total)
     admin = _admin(bootstrap_servers, security)
     more = NewPartitions(topic, total)
     with _noting("ALTER", topic=topic):
-        admin.create_partitions([more], operation_timeout=timeout)[topic].result(timeout)
+        future = admin.create_partitions([more], operation_timeout=timeout)[topic]
+        _wait_for(future, f"topic {topic!r} got no partitions", bootstrap_servers, timeout)
     _wait_until(
-        lambda: _leaders(admin, topic) == total,
+        lambda: _leaders(admin, topic, timeout) == total,
         f"topic {topic!r} has no leader for each of {total} partitions",
         timeout,
     )
@@ -126,19 +134,23 @@ def delete_topic(
         TimeoutError: it still exists.
     """
     PATIENCE.check("timeout", timeout)
+    bounds.text().check("topic", topic)
     admin = _admin(bootstrap_servers, security)
     with _noting("DELETE", topic=topic):
-        admin.delete_topics([topic], operation_timeout=timeout)[topic].result(timeout)
-    _wait_until(lambda: _leaders(admin, topic) is None, f"topic {topic!r} still exists", timeout)
+        future = admin.delete_topics([topic], operation_timeout=timeout)[topic]
+        _wait_for(future, f"topic {topic!r} was not deleted", bootstrap_servers, timeout)
+    _wait_until(
+        lambda: _leaders(admin, topic, timeout) is None, f"topic {topic!r} still exists", timeout
+    )
 
 
 def produce(
     bootstrap_servers: str,
     topic: str,
-    values: Iterable[str | bytes],
+    values: Iterable[str | bytes | None],
     *,
     partition: int | None = None,
-    keys: Sequence[str | bytes] | None = None,
+    keys: Sequence[str | bytes | None] | None = None,
     timeout: float = TIMEOUT,
     security: Security | None = None,
 ) -> list[tuple[TopicPartition, int]]:
@@ -147,7 +159,7 @@ def produce(
     Args:
         bootstrap_servers: ``host:port`` of the broker.
         topic: an existing topic.
-        values: the values, in order.
+        values: a list of the values, in order; None is a tombstone.
         partition: the partition; without it, one chosen by key or at random.
         keys: for each value its key; no keys by default.
         timeout: seconds until ``TimeoutError``.
@@ -157,10 +169,17 @@ def produce(
         For each value its partition and offset.
 
     Raises:
+        ArgumentError: a value is neither str, bytes nor None, or there is not a key for each value.
         KafkaException: the broker refused a record.
         TimeoutError: not all were acknowledged in time.
     """
     PATIENCE.check("timeout", timeout)
+    bounds.text().check("topic", topic)
+    values = _texts("values", values)
+    keys = [None] * len(values) if keys is None else _texts("keys", keys)
+    if len(keys) != len(values):
+        raise ArgumentError("keys", keys, f"it must have a key for each of {len(values)} values")
+    number = -1 if partition is None else arguments.whole("partition", partition, 0, INT32_MAX)
     producer = Producer(
         {
             **_client(bootstrap_servers, security),
@@ -169,30 +188,21 @@ def produce(
             "message.timeout.ms": int(timeout * 1000),
         }
     )
-    anywhere = -1
     placed: dict[int, tuple[TopicPartition, int]] = {}
     refused: list[KafkaException] = []
 
-    def report_on(number: int) -> Callable[[KafkaError | None, Message], None]:
+    def report_on(place: int) -> Callable[[KafkaError | None, Message], None]:
         def report(error: KafkaError | None, message: Message) -> None:
             where, offset = message.partition(), message.offset()
             if error is not None:
                 refused.append(KafkaException(error))
             elif where is not None and offset is not None:
-                placed[number] = (TopicPartition(topic, where), offset)
+                placed[place] = (TopicPartition(topic, where), offset)
 
         return report
 
-    count = 0
-    for number, value in enumerate(values):
-        count += 1
-        producer.produce(
-            topic,
-            value,
-            None if keys is None else keys[number],
-            anywhere if partition is None else partition,
-            on_delivery=report_on(number),
-        )
+    for place, (value, key) in enumerate(zip(values, keys, strict=True)):
+        producer.produce(topic, value, key, number, on_delivery=report_on(place))
         # librdkafka refuses more than its queue holds; wait for room before the next one.
         while len(producer) > FULL:
             producer.poll(0.1)
@@ -201,11 +211,11 @@ def produce(
     if refused:
         with _noting("WRITE", topic=topic):
             raise refused[0]
-    if len(placed) < count:
+    if len(placed) < len(values):
         raise TimeoutError(
-            f"{count - len(placed)} of {count} records to {topic!r} not acknowledged"
+            f"{len(values) - len(placed)} of {len(values)} records to {topic!r} not acknowledged"
         )
-    return [placed[number] for number in range(count)]
+    return [placed[place] for place in range(len(values))]
 
 
 def committed_offsets(
@@ -224,9 +234,12 @@ def committed_offsets(
         KafkaException: the broker refused, or did not answer in time.
     """
     PATIENCE.check("timeout", timeout)
+    # An empty group id would end the whole process: confluent-kafka 2.16 aborts it.
+    bounds.text().check("group_id", group_id)
+    named = arguments.listed("partitions", partitions, TopicPartition)
     # AdminClient.list_consumer_group_offsets would be the natural call, but in confluent-kafka
     # 2.16.1 it crashes the process if the coordinator is not ready yet.
-    wanted = [confluent_kafka.TopicPartition(p.topic, p.partition) for p in partitions]
+    wanted = [confluent_kafka.TopicPartition(p.topic, p.partition) for p in named]
     consumer = Consumer({**_client(bootstrap_servers, security), "group.id": group_id})
     try:
         with _noting("DESCRIBE", group=group_id):
@@ -257,6 +270,7 @@ def end_offsets(
         KafkaException: the broker refused.
     """
     PATIENCE.check("timeout", timeout)
+    named = arguments.listed("partitions", partitions, TopicPartition)
     consumer = Consumer(
         {
             **_client(bootstrap_servers, security),
@@ -266,7 +280,7 @@ def end_offsets(
     )
     ends = {}
     try:
-        for partition in partitions:
+        for partition in named:
             wanted = confluent_kafka.TopicPartition(partition.topic, partition.partition)
             with _noting("DESCRIBE", topic=partition.topic):
                 ends[partition] = consumer.get_watermark_offsets(wanted, timeout=timeout)[1]
@@ -299,9 +313,13 @@ def _committed(answer: confluent_kafka.TopicPartition) -> OffsetAndMetadata:
 
 
 def _client(bootstrap_servers: str, security: Security | None) -> dict[str, Any]:
-    security = security or Security()
+    servers = bounds.servers(bootstrap_servers)
+    bounds.refuse_servers("bootstrap_servers", servers)
+    security = (
+        Security() if security is None else arguments.instance("security", security, Security)
+    )
     return {
-        "bootstrap.servers": bootstrap_servers,
+        "bootstrap.servers": ",".join(servers),
         "log_level": 0,
         **librdkafka_settings(security),
         **login_settings(security),
@@ -313,12 +331,32 @@ def _admin(bootstrap_servers: str, security: Security | None) -> AdminClient:
     return AdminClient(_client(bootstrap_servers, security))
 
 
-def _leaders(admin: AdminClient, topic: str) -> int | None:
+def _leaders(admin: AdminClient, topic: str, timeout: float) -> int | None:
     """How many partitions of a topic have a leader; None if there is no such topic."""
-    topics = admin.list_topics(timeout=TIMEOUT).topics
+    topics = admin.list_topics(timeout=timeout).topics
     if topic not in topics:
         return None
     return sum(partition.leader >= 0 for partition in topics[topic].partitions.values())
+
+
+def _texts(name: str, given: object) -> list[Any]:
+    """Check the values or keys of records, all of them before the first is sent."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ArgumentError(name, given, "it must be a list, such as ['a', b'b']")
+    texts = list(given)
+    for one in texts:
+        if one is not None and not isinstance(one, str | bytes):
+            raise ArgumentError(name, one, "each of them must be a str, bytes or None")
+    return texts
+
+
+def _wait_for(future: Future[None], otherwise: str, servers: str, timeout: float) -> None:
+    try:
+        future.result(timeout)
+    except TimeoutError:  # it has no text
+        raise TimeoutError(
+            f"{otherwise} within {timeout:g} s by the brokers at {servers!r}; do they run there?"
+        ) from None
 
 
 def _wait_until(holds: Callable[[], bool], otherwise: str, timeout: float) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeVar, final, overload
 
 import trio
 
+from kgroup import arguments
 from kgroup.background.event_loop import BackgroundLoop, LoopEndedError
 from kgroup.broker import (
     BrokerSecurity,
@@ -149,9 +150,11 @@ class EmbeddedKafka(Uncopied):
         ``kafka.call(kafka.cluster.nodes[1].inject, "Heartbeat", "NOT_COORDINATOR")``.
 
         Raises:
+            ArgumentError: ``fn`` is no function, but its result, such as a coroutine.
             UsageError: it is not running.
             Exception: what the method raised.
         """
+        arguments.function("fn", fn)
         if self._cluster is None:
             raise UsageError(_NOT_RUNNING)
         try:

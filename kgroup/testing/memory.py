@@ -7,6 +7,7 @@ import random
 from kgroup.broker.admin import BrokerAdmin
 from kgroup.clocks import TrioClock
 from kgroup.config import GroupConfig
+from kgroup.errors import ArgumentError
 from kgroup.records.memory import MemorySource
 from kgroup.runtime import Runtime
 from kgroup.worker_thread import compute_inline
@@ -23,7 +24,19 @@ def memory_runtime(broker: BrokerAdmin, *, seed: int = 0) -> Runtime:
             group of another event loop, as those of ``kgroup.threaded`` and ``kgroup.aio`` are,
             fails with a UsageError: it needs ``kgroup.testing.embedded.EmbeddedKafka``.
         seed: the seed of the jitter and every other random choice.
+
+    Raises:
+        ArgumentError: ``broker`` is something else, such as an ``EmbeddedKafka``, whose groups need
+            no runtime of their own.
     """
+    given: object = broker
+    if not isinstance(given, BrokerAdmin):
+        raise ArgumentError(
+            "broker",
+            given,
+            "it must be what kgroup.broker.in_memory or in_memory_cluster yields; a group of the"
+            " brokers of an EmbeddedKafka, or of Apache Kafka, is made without runtime=",
+        )
     return Runtime(
         open_stream=broker.open_stream,
         clock=TrioClock(),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kgroup.broker import EmbeddedCluster, NewRecord
+from kgroup.broker import EmbeddedCluster, NewRecord, in_memory
 from kgroup.errors import ArgumentError, ConfigError, UsageError
 from kgroup.types import TopicPartition
 from tests.broker.clusters import T0, three_brokers
@@ -82,6 +82,24 @@ async def test_a_wrong_value_is_refused_by_the_call(call: Call, odd: object) -> 
 async def result_of(returned: object) -> object:
     """What a method returned, once it was awaited if it is async."""
     return await returned if inspect.isawaitable(returned) else returned
+
+
+@pytest.mark.parametrize("error", [0, "NONE", True, 2**15, -(2**15) - 1])
+async def test_an_injected_error_is_one(error: Any) -> None:
+    """NONE, with which a response claims a success, and numbers that no response can have."""
+    async with three_brokers() as cluster:
+        with pytest.raises(ArgumentError, match="error_code="):
+            cluster.nodes[1].inject("Produce", error)
+        assert cluster.nodes[1].inject("Produce", 2**15 - 1).error_code == 2**15 - 1
+
+
+async def test_the_security_of_a_broker_is_of_its_class() -> None:
+    """An empty mapping does not pass for a broker without security."""
+    wrong: Any
+    for wrong in ({}, "SASL_SSL", {"users": {"alice": "secret"}}):
+        with pytest.raises(ConfigError, match="security=.*must be a BrokerSecurity"):
+            async with in_memory(security=wrong):
+                pytest.fail("it runs")
 
 
 async def test_an_empty_list_of_records_is_refused() -> None:

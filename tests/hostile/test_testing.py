@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import attrs
 import pytest
 
-from kgroup.errors import ConfigError
+from kgroup.errors import ArgumentError, ConfigError
 from kgroup.testing import admin
 from kgroup.testing.embedded import EmbeddedKafka
 from kgroup.testing.kafka import RealKafka
@@ -56,6 +56,53 @@ def test_a_number_of_partitions_has_bounds(function: Any) -> None:
     for value in (0, -1, 10_001, 2**31, 10**30, 1.5, True, "1"):
         with pytest.raises(ConfigError, match="whole number from 1 to 10000"):
             function("localhost:1", "t", value)
+
+
+GIVEN: Final[dict[str, Any]] = {**ARGUMENTS, "partitions": [TopicPartition("t", 0)]}
+WRONG_TEXTS: Final[list[Any]] = ["", " ", "a\0", None, 5, ["a"]]
+
+
+@pytest.mark.parametrize("name", ["bootstrap_servers", "topic", "group_id"])
+def test_a_text_of_a_helper_is_checked(name: str) -> None:
+    """An empty group id would abort the process, and without an address a call waits in vain."""
+    for function in FUNCTIONS:
+        parameters = inspect.signature(function).parameters
+        given = {one: GIVEN[one] for one in parameters if one in GIVEN}
+        if "config" in parameters:
+            given["partitions"] = 1
+        for value in WRONG_TEXTS if name in parameters else ():
+            with pytest.raises(ConfigError, match=f"{name}=.* is refused"):
+                function(**{**given, name: value}, timeout=0.1)
+
+
+@pytest.mark.parametrize("value", [TopicPartition("t", 0), "t", [("t", 0)], [None], 5])
+def test_partitions_of_a_helper_are_checked(value: Any) -> None:
+    """One partition, or pairs, are refused by the name of the argument."""
+    with pytest.raises(ArgumentError, match="partitions=.* is refused"):
+        admin.committed_offsets("localhost:1", "g", value)
+    with pytest.raises(ArgumentError, match="partitions=.* is refused"):
+        admin.end_offsets("localhost:1", value)
+
+
+def test_records_are_checked_before_the_first_is_sent() -> None:
+    """A text in place of a list would be a record for each character."""
+    wrong: Any
+    for wrong in ("ab", b"ab", 5, ["a", 5], [["a"]]):
+        with pytest.raises(ArgumentError, match="values=.* is refused"):
+            admin.produce("localhost:1", "t", wrong)
+    for wrong in ("ab", ["a"], ["a", "b", "c"], ["a", 5]):
+        with pytest.raises(ArgumentError, match="keys=.* is refused"):
+            admin.produce("localhost:1", "t", ["a", "b"], keys=wrong)
+    for wrong in (-1, TopicPartition("t", 0), 2**31):
+        with pytest.raises(ArgumentError, match="partition=.* is refused"):
+            admin.produce("localhost:1", "t", ["a"], partition=wrong)
+
+
+def test_a_helper_says_what_was_not_done_in_time() -> None:
+    """The time-out names the topic and the address at which no broker answers."""
+    for function in (admin.create_topic, admin.delete_topic):
+        with pytest.raises(TimeoutError, match=r"topic 't' was not .* within 0.1 s .*localhost:1"):
+            function("localhost:1", "t", timeout=0.1)
 
 
 @pytest.mark.parametrize("argument", ["workers", "cores", "memory"])

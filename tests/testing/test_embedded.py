@@ -19,6 +19,7 @@ from kgroup.background.event_loop import BackgroundLoop
 from kgroup.broker import Acl, BrokerSecurity, NewRecord
 from kgroup.errors import ArgumentError, AuthorizationError, ConfigError, UsageError
 from kgroup.testing.embedded import EmbeddedKafka
+from kgroup.testing.memory import memory_runtime
 from kgroup.types import TopicPartition
 
 P0 = TopicPartition("orders", 0)
@@ -97,6 +98,20 @@ def test_what_all_calls_of_a_broker_check(embedded_kafka: EmbeddedKafka) -> None
             with pytest.raises(UsageError, match=rf"\b{name}\(\) was called outside"):
                 if inspect.iscoroutine(returned := call(*given, **named)):
                     asyncio.run(returned)
+
+
+def test_a_call_takes_a_function(embedded_kafka: EmbeddedKafka) -> None:
+    """A coroutine is refused by what to pass in its place, and Python warns of none."""
+    wrong: Any = embedded_kafka.cluster.groups()
+    with pytest.raises(ArgumentError, match="do not call it"):
+        embedded_kafka.call(wrong)
+
+
+def test_it_needs_no_runtime(embedded_kafka: EmbeddedKafka) -> None:
+    """Given to memory_runtime, it is refused, and the error says how its groups are made."""
+    wrong: Any = embedded_kafka
+    with pytest.raises(ArgumentError, match="made without runtime="):
+        memory_runtime(wrong)
 
 
 async def _fail() -> None:
