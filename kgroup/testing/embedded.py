@@ -151,12 +151,17 @@ class EmbeddedKafka(Uncopied):
 
         Raises:
             ArgumentError: ``fn`` is no function, but its result, such as a coroutine.
-            UsageError: it is not running.
+            UsageError: it is not running, or runs in the process of which this one is a fork.
             Exception: what the method raised.
         """
         arguments.function("fn", fn)
         if self._cluster is None:
             raise UsageError(_NOT_RUNNING)
+        if self._loop.forked:
+            raise UsageError(
+                f"the embedded Kafka runs in process {self._loop.pid}, of which this one is a fork;"
+                " call it there. Clients of any process can connect to its bootstrap_servers"
+            )
         try:
             return self._loop.run(partial(_called, fn, args, named))
         except LoopEndedError:

@@ -248,10 +248,12 @@ def test_it_is_entered_once() -> None:
 
 
 def test_a_block_that_is_left_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends there at once, and the broker goes on in the parent."""
+    """It ends there at once, and the broker goes on in the parent, where alone calls are made."""
     with EmbeddedKafka() as kafka:
         parent = os.getpid()
         with monkeypatch.context() as patch:
             patch.setattr(os, "getpid", lambda: parent + 1)
+            with pytest.raises(UsageError, match=r"a fork; call it there.*bootstrap_servers"):
+                kafka.create_topic("lost")
             kafka.__exit__(None, None, None)
         kafka.create_topic("still-there")
