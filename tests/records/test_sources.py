@@ -331,9 +331,10 @@ async def test_a_topic_made_again_and_longer_is_read_at_the_position(
         try:
             values = await receive_values(source, 2, [partition], 20)
         except OffsetOutOfRangeError as error:
-            assert (error.offset, error.divergent_offset) == (10, 0)
+            found: object = (error.offset, error.divergent_offset)
         else:
-            assert values[partition] == numbered(30, "new")[10:]
+            found = values[partition]
+        assert found in ((10, 0), numbered(30, "new")[10:])
 
 
 async def test_cancelled_receives_lose_nothing(environment: Environment) -> None:
