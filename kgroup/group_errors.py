@@ -54,7 +54,9 @@ class GroupErrors:
     @property
     def first(self) -> BaseException | None:
         """The one that a status names."""
-        return self.fatal or next(iter(self.tasks), None)
+        if self.fatal is not None:  # a program's exception may be false, as an empty list is
+            return self.fatal
+        return next(iter(self.tasks), None)
 
     def keep(self, tasks: Sequence[BaseException], fatal: BaseException | None) -> None:
         """Raise later what the program's tasks and functions have raised in a generation."""

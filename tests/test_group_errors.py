@@ -92,3 +92,17 @@ def test_brokers_learn_no_text_of_the_program() -> None:
     errors.keep([TASK], None)
     assert errors.reason_to_leave == "a task raised ValueError"
     assert errors.first is FATAL
+
+
+def test_an_exception_may_be_false() -> None:
+    """A fatal exception whose class has a length of 0 counts as any other."""
+
+    class EmptyError(Exception):
+        def __len__(self) -> int:
+            return 0
+
+    errors = GroupErrors("group")
+    errors.keep([], fatal := EmptyError())
+    assert errors.first is fatal
+    errors.keep([TASK], None)
+    assert errors.first is fatal
