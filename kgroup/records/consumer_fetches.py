@@ -1,9 +1,10 @@
 """``ConsumerFetches``: the partitions that a Consumer fetches, and how far each fetch is.
 
-Starts and stops are collected while the thread runs commands, and are then applied by one call each
-(`ConsumerFetches.apply`), because a rebalance of a thousand partitions is a thousand commands at
-worst. While the member joins, and as soon as partitions are assigned, the leaders that librdkafka
-may not know are requested (``kgroup.records.topic_requests``); nothing waits for a response.
+Starts, stops and restarts are collected while the thread runs commands, and are then applied by one
+call each (`ConsumerFetches.apply`), because a rebalance of a thousand partitions is a thousand
+commands at worst; so are a thousand commits whose records retention has deleted. While the member
+joins, and as soon as partitions are assigned, the leaders that librdkafka may not know are
+requested (``kgroup.records.topic_requests``); nothing waits for a response.
 
 INVARIANT: only who holds the lock of the ``ConsumerThread`` uses it, because it calls the Consumer.
 Any thread may look up a high watermark.
@@ -36,8 +37,8 @@ from kgroup.types import TopicPartition
 
 SEEK_INTERVAL: Final = 0.001
 MOST_SEEKS: Final = 1000
-"""Seconds between attempts to seek in a fetch that is being started, and how many there are. One or
-two are enough, if librdkafka's thread has the processor."""
+"""Seconds between attempts to seek in fetches that are being started, and how many there are for
+all partitions together. One or two are enough, if librdkafka's thread has the processor."""
 
 
 @final
@@ -92,6 +93,7 @@ class ConsumerFetches:
         self.held: set[TopicPartition] = set()
         self._stops: dict[TopicPartition, None] = {}
         self._starts: dict[TopicPartition, FetchStart] = {}
+        self._again: dict[TopicPartition, PartitionFetch] = {}
         self._assigned_topics: set[str] = set()
         """All topics of which this Consumer has fetched a partition."""
         self._subscribed: frozenset[str] = frozenset()
@@ -128,7 +130,7 @@ class ConsumerFetches:
             self._forget(partition)
 
     def apply(self) -> bool:
-        """Apply all stops by one call, and all starts by another.
+        """Apply all stops by one call, all starts by another, and all restarts by two.
 
         Returns:
             whether a fetch has begun.
@@ -152,6 +154,8 @@ class ConsumerFetches:
             new = {partition.topic: None for partition in starts if partition not in stops}
             request_leaders(self.consumer, new)
             self._assigned_topics.update(new)
+        if self._again:
+            self._apply_again()
         self.topics = len(self._fetched_topics())
         return bool(starts)
 
@@ -178,35 +182,43 @@ class ConsumerFetches:
             self.consumer.resume([to_confluent(partition) for partition in held])
 
     def begin_again(self, partition: TopicPartition, fetch: PartitionFetch) -> None:
-        """Fetch once more from where this fetch is, unless another one has taken its place.
+        """With `apply`, fetch once more from where this is, unless another has taken its place.
 
         If the leader epoch of what is before that is known, librdkafka compares the log with it.
         Otherwise it would do so only when the leader changes, which may have happened before the
         fetch began.
         """
-        if self.by_partition.get(partition) is not fetch:
-            return
-        start = to_confluent(partition, fetch.next_offset, fetch.leader_epoch)
-        if fetch.leader_epoch == NO_EPOCH:
-            self._begin_again({partition: fetch})
-        elif not self._seek(start):
-            # After an error librdkafka fetches the partition no more. A fetch that began before the
-            # comparison could fail in the same way.
-            held = partition in self.held
-            self.hold([partition])
-            self._begin_again({partition: fetch})
-            for _ in range(MOST_SEEKS):  # librdkafka first stops the fetch before
-                if self._seek(start):
-                    break
-                time.sleep(SEEK_INTERVAL)
-            if not held:
-                self.release([partition])
-        fetch.compared, fetch.comparing = True, False
+        self._again[partition] = fetch
 
-    def _seek(self, start: confluent_kafka.TopicPartition) -> bool:
+    def _apply_again(self) -> None:
+        again, self._again = self._again, {}
+        fetches = {
+            name: fetch for name, fetch in again.items() if self.by_partition.get(name) is fetch
+        }
+        ended = {
+            name: fetch
+            for name, fetch in fetches.items()
+            if fetch.leader_epoch == NO_EPOCH or not self._seek(name, fetch)
+        }
+        # After an error librdkafka fetches the partition no more. A fetch that began before the
+        # comparison could fail in the same way.
+        to_compare = [name for name, fetch in ended.items() if fetch.leader_epoch != NO_EPOCH]
+        held = [name for name in to_compare if name not in self.held]
+        self.hold(held)
+        self._begin_again(ended)
+        for _ in range(MOST_SEEKS):  # librdkafka first stops the fetches before
+            to_compare = [name for name in to_compare if not self._seek(name, ended[name])]
+            if not to_compare:
+                break
+            time.sleep(SEEK_INTERVAL)
+        self.release(held)
+        for fetch in fetches.values():
+            fetch.compared, fetch.comparing = True, False
+
+    def _seek(self, partition: TopicPartition, fetch: PartitionFetch) -> bool:
         """Whether librdkafka accepts a seek, which it does of a partition that it fetches."""
         try:
-            self.consumer.seek(start)
+            self.consumer.seek(to_confluent(partition, fetch.next_offset, fetch.leader_epoch))
         except KafkaException:
             return False
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -142,6 +143,31 @@ async def test_a_fetch_that_begins_behind_a_later_epoch_compares_the_log(
         consumer.feed(record(A, 12, leader_epoch=4))  # librdkafka compares when a leader changes
         assert (await source.receive(1, [A], 10)).next_offset == 13
         assert len(consumer.compared) == tries
+
+
+async def test_many_fetches_that_have_ended_begin_again_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One call ends all and one begins them; the attempts to seek are those of one partition."""
+    waits: list[float] = []
+    monkeypatch.setattr(consumer_fetches, "MOST_SEEKS", 5)
+    monkeypatch.setattr(consumer_fetches, "time", SimpleNamespace(sleep=waits.append))
+    consumer = ScriptedConsumer()
+    consumer.seeks_fail = 1000
+    async with running(consumer) as source:
+        source.assign(1, {A: 10, B: 20}, {A: 2, B: 2})
+        source.open(1, [A, B])
+        consumer.feed(*(failure(one, KafkaError._AUTO_OFFSET_RESET, 50) for one in (A, B)))
+        await consumer.until(lambda: len(consumer.compared) == 2 * 6)
+        await obeyed(source)
+        assert consumer.calls[1:] == [
+            ("pause", [0, 1]),
+            ("unassign", [0, 1]),
+            ("assign", [(0, 10), (1, 20)]),
+            ("pause", [0, 1]),
+            ("resume", [0, 1]),
+        ]
+        assert len(waits) == 5
 
 
 async def test_a_fetch_that_begins_behind_a_marker_of_a_later_epoch_compares_the_log(
