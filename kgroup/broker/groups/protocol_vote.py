@@ -4,8 +4,8 @@ Members with the same protocols in the same order vote alike and are counted tog
 vote among a thousand members costs no more than one among ten.
 
 A protocol that a member names twice does not count as supported by it. Kafka counts it twice, and
-compares the count with the number of members: so it is never elected, and a group in which nothing
-else is common never completes a join. Here such a member is refused when it joins.
+compares the count with the number of members: so it is not elected as a rule, and a group in which
+nothing else is common mostly never completes a join. Here such a member is refused when it joins.
 
 Source: Kafka's ``ClassicGroup.selectProtocol`` and ``candidateProtocols``.
 """
