@@ -13,7 +13,8 @@ called
 The first failure at the start is the program's: its function is called once more, and then the
 login has failed for good. A function that has worked before is believed to do so again: an identity
 provider or a vault is away, as a broker may be. Until then no connection can be opened, which is a
-`ConnectionLostError` each time, and what a broker has refused is not sent again.
+`ConnectionLostError` each time, and no new connection of the control plane sends again what a
+broker has refused. librdkafka goes on logging in with it (``kgroup.records.consumer_login``).
 
 A function that is not async and hangs, such as a request without a time-out, cannot be cancelled.
 The next attempt calls it again, in another thread, until `MOST_CALLS` of its calls hang.
