@@ -229,6 +229,8 @@ class Batches:
         self._changed.notify()
 
     async def _next(self) -> MicroBatch | None:
+        if self._plan is not None:  # the program was cancelled before it got its batch
+            self._plan = self._poller.still_wanted(self._plan, self._plan_moves)
         if self._plan is None:
             self._plan = await self._poller.next()
             if self._plan is not None:

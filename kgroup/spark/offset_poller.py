@@ -3,10 +3,10 @@
 It polls the end offsets of all partitions together, also while a batch runs, so that the next
 batch can be planned at once. Without new records there is no plan, and so no Spark job.
 
-INVARIANTS: a position changes only when a plan is returned, when the program seeks, or when
-``auto_offset_reset`` moves it because the log has lost it (an event reports that); no plan is
-returned once the generation drains, nor without a valid lease; a plan has no partition that is
-paused.
+INVARIANTS: a position changes only when a plan is returned, or given back because its partition was
+paused, when the program seeks, or when ``auto_offset_reset`` moves it because the log has lost it
+(an event reports that); no plan is returned once the generation drains, nor without a valid lease;
+a plan has no partition that is paused.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, final
 
+import attrs
 import trio
 
 from kgroup.errors import BrokerError, StaleGenerationError
@@ -132,6 +133,30 @@ class OffsetPoller:
     def moves(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """How often seeks and resets have moved each position; a batch keeps those numbers."""
         return {name: self._moves[name] for name in partitions}
+
+    def still_wanted(
+        self, plan: BatchPlan, moves: Mapping[TopicPartition, int]
+    ) -> BatchPlan | None:
+        """What is left of the last plan, if no batch was made of it; None if nothing is.
+
+        A partition that a seek or a reset has moved is planned again from there, and one that is
+        paused when the program resumes it.
+
+        Args:
+            plan: the plan that `next` returned last.
+            moves: what `moves` returned then.
+        """
+        self._follow_seeks()
+        ranges = []
+        for part in plan.ranges:
+            name = part.topic_partition
+            if moves[name] != self._moves[name]:
+                continue
+            if self._offsets.is_paused(name):
+                self._positions[name] = part.start
+            else:
+                ranges.append(part)
+        return attrs.evolve(plan, ranges=tuple(ranges)) if ranges else None
 
     def offsets_to_commit(
         self, offsets: Mapping[TopicPartition, int], moves: Mapping[TopicPartition, int]

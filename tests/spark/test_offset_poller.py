@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -15,12 +16,14 @@ from kgroup.error_codes import ErrorCode
 from kgroup.errors import BrokerError, OffsetOutOfRangeError
 from kgroup.events import OffsetReset, RequestFailed
 from kgroup.spark.batch_limits import Limits
+from kgroup.spark.engine import Frame
 from kgroup.spark.offset_poller import BEYOND_END_TIMEOUT, LOSS_CHECK_INTERVAL, MAX_PAUSE
+from kgroup.spark.offset_ranges import OffsetRange
 from kgroup.types import TopicPartition
 from tests.group.harness import Harness, harness
 from tests.spark.fakes import FakeEngine, loop_of
 
-P0, P1 = TopicPartition("topic", 0), TopicPartition("topic", 1)
+P0, P1, P2 = (TopicPartition("topic", number) for number in range(3))
 
 
 async def commit(here: Harness, offset: int) -> None:
@@ -152,6 +155,42 @@ async def test_the_program_seeks(autojump_clock: MockClock, offset: int) -> None
             await second.run(len)
             await second.commit()
             assert await here.committed() == {P0: offset + 5}
+
+
+async def test_the_program_seeks_or_pauses_before_a_planned_batch_is_handed_out(
+    autojump_clock: MockClock,
+) -> None:
+    """A plan whose batch a time-out has kept back follows them; the other partitions stay in it."""
+
+    class SlowFrames:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine, name)
+
+        async def frame(self, ranges: Collection[OffsetRange]) -> Frame:
+            await trio.sleep(5)
+            return await engine.frame(ranges)
+
+    engine = FakeEngine()
+    async with harness(3) as here:
+        for number in range(3):
+            await here.append(5, number)
+        async with here.group() as group:
+            generation = await group.next()
+            loop = loop_of(generation, cast("FakeEngine", SlowFrames()))
+            for change in (partial(generation.seek, P0, 3), partial(generation.pause, P1)):
+                with trio.move_on_after(2):
+                    await anext(loop)
+                change()
+            batch = await anext(loop)
+            assert {part.topic_partition: part.start for part in batch.ranges} == {P2: 0}
+            await batch.run(len)
+            await batch.commit()
+            generation.resume(P1)
+            batch = await anext(loop)
+            assert {part.topic_partition: part.start for part in batch.ranges} == {P0: 3, P1: 0}
+            await batch.run(len)
+            await batch.commit()
+        assert await here.committed() == {P0: 5, P1: 5, P2: 5}
 
 
 async def test_the_program_pauses_a_partition(autojump_clock: MockClock) -> None:
