@@ -364,7 +364,7 @@ class AuthenticationError(FatalGroupError):
 
     ``code`` and ``name`` are Kafka's for a refused login, and ``TLS_CODE`` and TLS_REFUSED for
     certificates, which Kafka has no code for. ``request`` is the step that failed: `LOOKUP` if the
-    program's own function has never given anything to log in with.
+    program's own function gave nothing to log in with.
     """
 
     TLS_CODE: Final = -100

@@ -145,8 +145,8 @@ class Connection:
         Raises:
             AuthenticationError: the certificates or the login were not accepted.
             ConfigError: a certificate or key cannot be read.
-            ConnectionLostError: the connection could not be opened, or ended, or there is nothing
-                to log in with now.
+            ConnectionLostError: the connection could not be opened, or ended, or there is no token
+                now.
             RequestTimeoutError: it took longer than `timeout`.
             ProtocolError: the other side does not speak Kafka's protocol.
             UnsupportedVersionError: there is no common version of ApiVersions.

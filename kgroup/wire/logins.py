@@ -10,11 +10,12 @@ called
   up for each new connection;
 - once more after a broker has refused what was looked up last.
 
-The first failure at the start is the program's: its function is called once more, and then the
-login has failed for good. A function that has worked before is believed to do so again: an identity
-provider or a vault is away, as a broker may be. Until then no connection can be opened, which is a
-`ConnectionLostError` each time, and no new connection of the control plane sends again what a
-broker has refused. librdkafka goes on logging in with it (``kgroup.records.consumer_login``).
+A function that fails at the start is probably wrong: it is called once more, and then the login has
+failed for good. One that has returned a token before is believed to do so again: the identity
+provider is away, as a broker may be. Until then no connection can be opened, which is a
+`ConnectionLostError` each time. A password that a broker has refused is another matter: librdkafka
+sends it twice a second until it gets another one, which may lock the account. So if the function
+fails then, the login has failed, as with a wrong password.
 
 A function that is not async and hangs, such as a request without a time-out, cannot be cancelled.
 The next attempt calls it again, in another thread, until `MOST_CALLS` of its calls hang.
@@ -137,9 +138,9 @@ class Logins:
         """Look up what a new connection logs in with; a valid token is used again.
 
         Raises:
-            AuthenticationError: there is none, because the program's function fails, and has never
-                worked.
-            ConnectionLostError: there is none, because the program's function fails now.
+            AuthenticationError: there is none, because the program's function fails.
+            ConnectionLostError: the last token is over, and the program's function, which has
+                returned one before, fails now.
 
         Cancellation: nothing changes.
         """
@@ -247,18 +248,19 @@ class Logins:
         return "the last ones are used"
 
     async def _insist(self, refused: Token | Credentials | None) -> Token | Credentials:
-        """Look up; try once more after a failure, if the function has never worked."""
-        if self.latest is None:
+        """Look up; try once more after a failure, unless a token can be waited for."""
+        waits = isinstance(self.latest, Token)
+        if not waits:
             try:
                 return await self._look_up(refused)
             except LookupFailedError as error:
                 self._report(f"{error}; the next attempt is in {FIRST_WAIT:.3g} s")
             await trio.sleep(FIRST_WAIT)
         try:
-            return await self._look_up(refused, again=False)
+            return await self._look_up(refused, again=not waits)
         except LookupFailedError as error:
             text = f"there is nothing to log in with: {error}; {self._state()}"
-            if self.latest is not None:
+            if waits:
                 raise ConnectionLostError(text) from error.__cause__
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             raise AuthenticationError(
@@ -274,8 +276,7 @@ class Logins:
     ) -> Token | Credentials:
         """Call the program's function, unless another task has done so while this one waited.
 
-        If not `again`, a call that failed a short time ago counts, where the function has worked
-        before.
+        If not `again`, a call that failed a short time ago counts.
         """
         async with self._looking_up:
             if only_if_due and self._refresh_at > self._now():
@@ -283,7 +284,7 @@ class Logins:
                 return self.latest
             if self.latest is not known and self.usable is not None:
                 return self.usable
-            if not again and self.latest is not None and trio.current_time() < self._quiet_until:
+            if not again and trio.current_time() < self._quiet_until:
                 raise LookupFailedError(self._failure)
             try:
                 found = await self._call()
