@@ -30,7 +30,14 @@ from typing import Final, final
 import trio
 
 from kgroup.client.broker_errors import advice, broker_error
-from kgroup.client.error_policy import Action, Reaction, Request, reaction_to, reaction_to_code
+from kgroup.client.error_policy import (
+    Action,
+    Reaction,
+    Request,
+    is_coordinator_away,
+    reaction_to,
+    reaction_to_code,
+)
 from kgroup.client.retry import find_coordinator, must_wait
 from kgroup.errors import (
     BrokerError,
@@ -54,6 +61,10 @@ from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartiti
 CommitOffsets = Mapping[TopicPartition, OffsetAndMetadata]
 _APPLIED: Final = 0
 _NOTHING: Final = "nothing was committed"
+_LAST_ANSWER: Final = (
+    "the coordinator's last answer in the time for a commit, at most commit_timeout; the same"
+    " offsets can be committed again while the generation lasts"
+)
 _RETRY_IN_A_DRAIN: Final = 0.5
 """Seconds for which a code that is not retried for ever is retried once the generation is ending:
 the group waits for the drain, whose last commits wait for this one."""
@@ -407,6 +418,8 @@ def _by_reason(refused: Mapping[TopicPartition, BrokerError]) -> dict[str, list[
             more = "the coordinator could not be reached in time"
         else:
             more = advice(Request.COMMIT, error.code, name.topic)
+            if is_coordinator_away(error.code):
+                more = _LAST_ANSWER
         found.setdefault(f"{error.name} ({more})" if more else error.name, []).append(name)
     return found
 

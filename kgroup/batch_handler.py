@@ -30,6 +30,16 @@ from kgroup.interfaces import Batch
 from kgroup.tracebacks import described, explain
 from kgroup.types import TopicPartition, as_int
 
+COORDINATOR_AWAY: Final = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
+"""The answers with which a commit is sent again as long as it has time, by the error policy."""
 _READ_AGAIN: Final = "the offsets are not committed, so the records will be read again"
 
 
@@ -212,14 +222,19 @@ def committing_sought(
 
 
 def can_commit_again(error: CommitUnknownError | CommitFailedError) -> bool:
-    """Whether a commit failed only because the coordinator was not reached, or did not answer.
+    """Whether a commit failed only because the coordinator was not reached, or is not ready.
+
+    It may have been away, moving or loading for all the time that there was for the commit.
 
     Once its generation has ended, no commit is sent again; nor if the coordinator may not even be
     looked up.
     """
     if isinstance(error, CommitUnknownError):
         return error.end is None and not isinstance(error.__cause__, FatalGroupError)
-    return all(isinstance(one, NotSentError) for one in error.partitions.values())
+    return all(
+        isinstance(one, NotSentError) or one.code in COORDINATOR_AWAY
+        for one in error.partitions.values()
+    )
 
 
 def is_topic_deleted(error: CommitUnknownError | CommitFailedError) -> bool:

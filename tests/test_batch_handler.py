@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kgroup.batch_handler import (
+    COORDINATOR_AWAY,
     BatchProgress,
     can_commit_again,
     explained,
@@ -17,7 +18,7 @@ from kgroup.batch_handler import (
     processed,
 )
 from kgroup.client.broker_errors import broker_error
-from kgroup.client.error_policy import Request
+from kgroup.client.error_policy import Request, is_coordinator_away
 from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     BrokerError,
@@ -130,14 +131,23 @@ NOT_SENT = NotSentError(TopicPartition("t", 0))
     [
         ([NOT_SENT], True),
         ([NOT_SENT, broker_error(Request.COMMIT, ErrorCode.TOPIC_AUTHORIZATION_FAILED)], False),
+        ([NOT_SENT, broker_error(Request.COMMIT, ErrorCode.NOT_COORDINATOR)], True),
+        ([broker_error(Request.COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)], True),
+        ([broker_error(Request.COMMIT, ErrorCode.COORDINATOR_NOT_AVAILABLE)], True),
+        ([broker_error(Request.COMMIT, ErrorCode.REQUEST_TIMED_OUT)], True),
         ([broker_error(Request.COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)], False),
         ([broker_error(Request.COMMIT, NOT_SENT.code)], False),  # a broker has answered it
     ],
 )
 def test_what_a_worker_commits_again(errors: list[BrokerError], again: bool) -> None:
-    """Only what did not reach the coordinator, or was not answered, is committed again."""
+    """Only what did not reach the coordinator, or found it not ready, is committed again."""
     refused = {TopicPartition("t", number): error for number, error in enumerate(errors)}
     assert can_commit_again(CommitFailedError("refused", refused)) is again
+
+
+def test_a_worker_commits_again_after_what_a_commit_is_retried_for() -> None:
+    """The worker and the error policy agree on the answers of a coordinator that is away."""
+    assert {code for code in ErrorCode if is_coordinator_away(code)} == COORDINATOR_AWAY
 
 
 @pytest.mark.parametrize(

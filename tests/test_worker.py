@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -435,6 +436,43 @@ async def test_a_commit_that_fails_is_not_the_functions_fault(autojump_clock: Mo
         assert error.__notes__[0].startswith(f"{what} this, and not ")
         (ended,) = here.events_of(GenerationEnded)
         assert ended.end.detail.startswith(f"{what} CommitFailedError")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "REQUEST_TIMED_OUT",
+    ],
+)
+async def test_a_coordinator_that_is_away_for_longer_than_a_commit_is_tried(
+    autojump_clock: MockClock, answer: str
+) -> None:
+    """The worker commits again until it is back, and an event tells of each commit that failed."""
+    async with harness() as here:
+        await here.append(10)
+        away = here.broker.inject("OffsetCommit", answer, times=None)
+        calls: list[list[int]] = []
+
+        async def handle(_: Generation, batch: Batch) -> None:
+            await trio.lowlevel.checkpoint()
+            calls.append(values(batch.messages))
+            if batch.next_offset == 10:
+                group.shutdown()
+
+        async with here.group(commit_timeout=5.0) as group, trio.open_nursery() as nursery:
+            nursery.start_soon(partial(kgroup.serve, group, handle, max_records=5))
+            await trio.sleep(12)
+            assert calls == [[0, 1, 2, 3, 4]]
+            away.cancel()
+        assert calls == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+        assert await here.committed() == {P0: 10}
+        refused = here.events_of(CommitRefused)
+        assert len(refused) == 2
+        assert all(one.reason.startswith(f"{answer} (") for one in refused)
+        assert all("commit_timeout" in one.reason for one in refused)
 
 
 async def test_a_topic_that_is_deleted_while_its_batch_is_processed(

@@ -472,6 +472,12 @@ def reaction_to_code(request: Request, failure: int | TransportFailure) -> React
     return REACTIONS[request].get(ErrorCode(failure), OTHERWISE[request])
 
 
+def is_coordinator_away(code: int) -> bool:
+    """Whether a commit that gets this code is sent again for as long as there is time for it."""
+    reaction = reaction_to_code(Request.COMMIT, code)
+    return reaction.action is Action.RETRY and reaction.retry_for == math.inf
+
+
 _KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)
 
 
