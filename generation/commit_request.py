@@ -7,8 +7,9 @@ partition has one of these outcomes:
 - *refused*: the code concerns this partition only, and is in `CommitFailedError`;
 - *stale*: the coordinator refused the generation, or it has ended. One such code decides for every
   partition that is still open, and ends the generation;
-- *unknown*: a request was sent and never answered. It may have been applied, whatever the response
-  to a later attempt. So the caller gets `CommitUnknownError`, unless a later attempt succeeds.
+- *unknown*: a request was sent and never answered, or the coordinator had written it and its
+  replicas did not confirm that in time. It may have been applied, whatever the response to a later
+  attempt. So the caller gets `CommitUnknownError`, unless a later attempt succeeds.
 
 A partition whose code is transient (the coordinator is loading, or has moved) stays open, and the
 next attempt sends only the open ones. A code that is mostly transient is so for a limited time. It
@@ -39,6 +40,7 @@ from kgroup.client.error_policy import (
     reaction_to_code,
 )
 from kgroup.client.retry import find_coordinator, must_wait
+from kgroup.error_codes import ErrorCode
 from kgroup.errors import (
     BrokerError,
     CommitFailedError,
@@ -61,6 +63,11 @@ from kgroup.types import Cause, End, Membership, OffsetAndMetadata, TopicPartiti
 CommitOffsets = Mapping[TopicPartition, OffsetAndMetadata]
 _APPLIED: Final = 0
 _NOTHING: Final = "nothing was committed"
+_MAY_BE_APPLIED: Final = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
+"""Codes of a coordinator whose replicas did not confirm a commit in time. It has written it, and
+the commit counts once they are back. (It also answers so where it has written nothing.)"""
 _LAST_ANSWER: Final = (
     "the coordinator's last answer in the time for a commit, at most commit_timeout; the same"
     " offsets can be committed again while the generation lasts"
@@ -88,7 +95,7 @@ class CommitRequest:
 
     Attributes:
         applied: what the coordinator has stored.
-        unanswered: whether the coordinator may yet receive a request that got no answer.
+        unconfirmed: whether an attempt may have been applied that was not confirmed.
         reached: whether the coordinator has answered.
         unreached: whether an attempt to reach it failed.
     """
@@ -123,7 +130,7 @@ class CommitRequest:
         """What to do before the next attempt, after one that has left something open."""
         self._began = member.clock.now()
         self.applied: dict[TopicPartition, OffsetAndMetadata] = {}
-        self.unanswered = False
+        self.unconfirmed = False
         self.reached = self.unreached = False
 
     async def run(self) -> None:
@@ -176,11 +183,11 @@ class CommitRequest:
         left = {name: offsets[name] for name in offsets if name in self._open}
         in_doubt = {name: offsets[name] for name in offsets if name in self._in_doubt}
         refused = {name: self._refused[name] for name in offsets if name in self._refused}
-        if left and self._failure is None and not self.unanswered:
+        if left and self._failure is None and not self.unconfirmed:
             refused |= {name: self._retried.get(name) or NotSentError(name) for name in left}
         reasons = self._report_refused(offsets, refused) if refused else ""
         failed = bool(left) and self._failure is not None  # which was reported for all of `_open`
-        doubtful = in_doubt | left if self.unanswered and not failed else in_doubt
+        doubtful = in_doubt | left if self.unconfirmed and not failed else in_doubt
         unknown = self._unknown(doubtful) if doubtful else None
         if failed:
             return self._failure_of(offsets, in_doubt | left)
@@ -206,7 +213,7 @@ class CommitRequest:
 
     def _unknown(self, offsets: CommitOffsets) -> CommitUnknownError:
         """Report that the outcome for these is unknown, and return the error for their caller."""
-        self._emit_refused(offsets, "no answer came; the outcome is unknown")
+        self._emit_refused(offsets, "it was not confirmed in time; the outcome is unknown")
         error = unknown_error(self._membership, offsets)
         refusals = (self._in_doubt[name] for name in offsets if name in self._in_doubt)
         error.__cause__ = next(refusals, None)
@@ -270,7 +277,7 @@ class CommitRequest:
         return self._answered(codes, sent_at)
 
     def _got_no_answer(self) -> None:
-        self.unanswered = True
+        self.unconfirmed = True
         self._late.unanswered(self._open)
 
     async def _recover(self, reaction: Reaction) -> None:
@@ -303,7 +310,7 @@ class CommitRequest:
     def _give_up(self, error: Exception, *, stale: bool = False) -> None:
         """Send no more; what was sent before and never answered stays unknown."""
         self._failure = error
-        if self.unanswered:
+        if self.unconfirmed:
             end = error.end if isinstance(error, StaleGenerationError) else None
             self._failure = unknown_error(self._membership, self._open, end)
             self._failure.__cause__ = error
@@ -320,7 +327,7 @@ class CommitRequest:
         if isinstance(error, BrokerError) and reaction.loses_generation:
             self._stale(reaction, error, str(error))
             return None
-        if self.unanswered:
+        if self.unconfirmed:
             self._give_up(error)
             return None
         for name in self._open:
@@ -342,6 +349,7 @@ class CommitRequest:
         for name in list(self._open):
             reaction = reaction_to_code(Request.COMMIT, codes[name])
             error = broker_error(Request.COMMIT, codes[name], f"{name} of {self._membership}")
+            self.unconfirmed |= codes[name] in _MAY_BE_APPLIED
             if reaction.loses_generation:
                 self._stale(reaction, error, f"the coordinator refused it ({error.name})")
                 return None
@@ -352,7 +360,7 @@ class CommitRequest:
                     following = reaction
                 self._member.emitter.failed(Request.COMMIT, error, reaction)
             else:
-                (self._in_doubt if self.unanswered else self._refused)[name] = error
+                (self._in_doubt if self.unconfirmed else self._refused)[name] = error
                 del self._open[name]
         return following
 
@@ -375,7 +383,7 @@ class CommitRequest:
         # An earlier attempt that was never answered may have been applied before.
         self._failure = (
             unknown_error(self._membership, self._open, end)
-            if self.unanswered
+            if self.unconfirmed
             else stale_error(self._membership, end, why)
         )
 
@@ -461,7 +469,7 @@ def unknown_error(
     if end is not None:
         advice = f"The generation has ended since ({end}); continue with the next one"
     return CommitUnknownError(
-        f"{membership}: the commit of {listed} was sent, and no response arrived in"
+        f"{membership}: the commit of {listed} was sent, and not confirmed in"
         f" time; it may have been applied. {advice}",
         end,
     )

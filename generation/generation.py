@@ -378,7 +378,7 @@ class Generation(MembershipView):
                 the program neither sought there nor reads by `offsets`; nothing was sent.
             CommitFailedError: the coordinator refused some partitions; ``.partitions`` says which
                 and why.
-            CommitUnknownError: the commit was sent, and no response arrived in time.
+            CommitUnknownError: the commit was sent, and not confirmed in time.
 
         Cancellation: raises Cancelled only if nothing was sent. A commit that was sent is awaited,
             up to ``commit_timeout`` and never past the drain's deadline.

@@ -244,7 +244,9 @@ class CommitFailedError(KgroupError):
 
 @final
 class CommitUnknownError(KgroupError):
-    """A commit was sent and no response arrived: the broker may or may not have applied it.
+    """A commit was sent and not confirmed in time: the broker may or may not have applied it.
+
+    No response came, or the coordinator's replicas were away.
 
     Attributes:
         end: the end of the generation, if it ended before the outcome was known.

@@ -471,8 +471,10 @@ async def test_a_coordinator_that_is_away_for_longer_than_a_commit_is_tried(
         assert await here.committed() == {P0: 10}
         refused = here.events_of(CommitRefused)
         assert len(refused) == 2
-        assert all(one.reason.startswith(f"{answer} (") for one in refused)
-        assert all("commit_timeout" in one.reason for one in refused)
+        # The coordinator may have written what its replicas did not confirm.
+        is_unknown = answer in ("COORDINATOR_NOT_AVAILABLE", "REQUEST_TIMED_OUT")
+        reason = "the outcome is unknown" if is_unknown else f"{answer} (the coordinator's last"
+        assert [reason in one.reason for one in refused] == [True, True]
 
 
 async def test_a_topic_that_is_deleted_while_its_batch_is_processed(

@@ -204,7 +204,7 @@ class Generation(GenerationTwin):
                 the program did not seek there; nothing was sent.
             CommitFailedError: the coordinator refused some partitions; ``.partitions`` says which
                 and why.
-            CommitUnknownError: the commit was sent, and no response arrived in time.
+            CommitUnknownError: the commit was sent, and not confirmed in time.
         """
         given = arguments.offsets(offsets)
         self._run(partial(self._generation.commit, given, beyond_read=beyond_read))

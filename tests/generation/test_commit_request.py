@@ -206,6 +206,30 @@ async def test_a_refusal_after_a_missing_response(autojump_clock: MockClock) -> 
     assert [offsets for offsets, _, _ in fake.refused] == [{P1: 2}, {P0: 1}, {P1: 2}]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+@pytest.mark.parametrize(
+    "later",
+    [
+        [],
+        [{P0: ErrorCode.NOT_COORDINATOR}] * 1000,
+        [{P0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}],
+        [{P0: ErrorCode.ILLEGAL_GENERATION}],
+    ],
+)
+async def test_a_commit_that_the_replicas_do_not_confirm_in_time(
+    autojump_clock: MockClock, code: ErrorCode, later: list[Reply]
+) -> None:
+    """The coordinator may have written it: whatever follows but a success, that is unknown."""
+    fake = FakeGeneration()
+    fake.coordinator.replies = [{P0: code}, *(later or [{P0: code}] * 1000)]
+    made = attempt(fake, at(p0=1))
+    with trio.move_on_after(3):
+        await made.run()
+    error = made.outcome(at(p0=1))
+    assert isinstance(error, CommitUnknownError)
+    assert "it may have been applied" in str(error)
+
+
 async def test_a_refusal_in_doubt_beside_a_failure(autojump_clock: MockClock) -> None:
     """Both are reported, and each caller's error names its own offsets."""
     fake = FakeGeneration()
@@ -230,7 +254,9 @@ async def test_a_commit_cancelled_after_it_was_sent(autojump_clock: MockClock) -
     error = made.outcome(at(p1=2))
     assert isinstance(error, CommitUnknownError)
     assert "t-1 at 2" in str(error)
-    assert fake.refused == [({P1: 2}, "no answer came; the outcome is unknown", False)]
+    assert fake.refused == [
+        ({P1: 2}, "it was not confirmed in time; the outcome is unknown", False)
+    ]
 
 
 async def commit_while_it_is_lost(fake: FakeGeneration) -> tuple[Exception | None, float]:
@@ -421,7 +447,7 @@ async def test_a_loss_does_not_wait_for_the_second_attempt_on_another_connection
     error = made.outcome(at(p0=1))
     wanted = CommitUnknownError if ends_after else StaleGenerationError
     assert isinstance(error, wanted)
-    assert made.unanswered == (ends_after > 0)
+    assert made.unconfirmed == (ends_after > 0)
 
 
 async def test_the_second_attempt_on_another_connection_is_awaited(
