@@ -22,8 +22,8 @@ INVARIANT: only who holds the lock of the ``ConsumerThread`` uses it, because it
 - It finds out that a log was truncated when the leader changes, and only if it knows the leader
   epoch of the record before its position: by the records of the fetch, or because the fetch began
   with it. If the leader had changed before the fetch began, it does not compare the log by itself.
-  So if what comes first has a later epoch, or the offset is out of range, the fetch begins again
-  with a comparison (``ConsumerFetches.begin_again``).
+  So if what comes first has a later epoch or cannot be read, or the offset is out of range, the
+  fetch begins again with a comparison (``ConsumerFetches.begin_again``).
 - INVARIANT: an error is verified only by a request that can fail in the same way. Not every fetch
   compares, so that a log was truncated is believed at once. What librdkafka names with it shows
   whether it belongs to an earlier fetch.
@@ -313,7 +313,19 @@ class ItemConverter:
             return []  # the partition was stopped
         if partition is not None and fetch is not None and action_for(error) is ErrorAction.RESET:
             return self._out_of_range(partition, fetch, error)
-        return [_item_for_error(error, partition, fetch)]
+        item = _item_for_error(error, partition, fetch)
+        if isinstance(item, Unreadable) and fetch is not None and not item.refused:
+            return self._unreadable(item, fetch)
+        return [item]
+
+    def _unreadable(self, item: Unreadable, fetch: PartitionFetch) -> list[FetchedItem]:
+        """The fault, unless the log has to be compared first: what is there may be of another log.
+
+        The program would pass it, and the records of that log before it.
+        """
+        if not fetch.compared and fetch.leader_epoch != NO_EPOCH:
+            self._compare(item.partition, fetch)
+        return [] if fetch.comparing else [item]
 
     def _out_of_range(
         self, partition: TopicPartition, fetch: PartitionFetch, error: KafkaError

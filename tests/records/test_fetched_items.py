@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from kgroup.errors import FetchError, OffsetOutOfRangeError
+from kgroup.errors import AuthorizationError, FetchError, OffsetOutOfRangeError
 from kgroup.records import consumer_fetches, consumer_thread, fetched_items
 from kgroup.types import TopicPartition
 from tests.records.scripted import failure, record, truncation
@@ -187,6 +187,47 @@ async def test_a_fetch_that_begins_behind_a_marker_of_a_later_epoch_compares_the
         consumer.feed(truncation(A, 10, 4))
         with pytest.raises(OffsetOutOfRangeError, match="truncated to offset 4"):
             await source.receive(1, [A], 10)
+
+
+@pytest.mark.parametrize("record_before", [False, True])
+@pytest.mark.parametrize("cut", [False, True])
+async def test_what_cannot_be_read_where_a_fetch_begins_is_compared_first(
+    record_before: bool, cut: bool
+) -> None:
+    """A log may have been cut before that: a program that passes it would skip the other log."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 10}, {A: 2})
+        source.open(1, [A])
+        await obeyed(source)
+        sound = [record(A, 10, leader_epoch=3)] if record_before else []
+        damaged = [*sound, failure(A, KafkaError._BAD_MSG, 10 + len(sound))]
+        with consumer.changed:  # in one chunk
+            consumer.feed(*damaged)
+        await consumer.until(lambda: consumer.compared == [(0, 10, 2)])
+        await obeyed(source)
+        consumer.feed(*([truncation(A, 10, 4)] if cut else damaged))
+        if cut:
+            with pytest.raises(OffsetOutOfRangeError, match="truncated to offset 4"):
+                await source.receive(1, [A], 10)
+            return
+        if record_before:
+            assert (await source.receive(1, [A], 10)).next_offset == 11
+        with pytest.raises(FetchError, match=f"at offset {10 + len(sound)}: _BAD_MSG"):
+            await source.receive(1, [A], 10)
+        assert consumer.compared == [(0, 10, 2)]
+
+
+async def test_a_refusal_is_not_compared() -> None:
+    """It says nothing of the log, and a comparison would be refused too."""
+    consumer = ScriptedConsumer()
+    async with running(consumer) as source:
+        source.assign(1, {A: 10}, {A: 2})
+        source.open(1, [A])
+        consumer.feed(failure(A, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        with pytest.raises(AuthorizationError):
+            await source.receive(1, [A], 10)
+        assert consumer.compared == []
 
 
 async def test_an_offset_past_the_end_is_verified_by_a_comparison() -> None:
