@@ -19,7 +19,7 @@ from kgroup.client.partition_leaders import each_kind
 from kgroup.client.retry import until_answered
 from kgroup.errors import BrokerError, TransportError
 from kgroup.generation.member_context import MemberContext
-from kgroup.types import IsolationLevel, Membership, OffsetAndMetadata, TopicPartition
+from kgroup.types import EpochEnd, IsolationLevel, Membership, OffsetAndMetadata, TopicPartition
 
 Failure: TypeAlias = BrokerError | TransportError
 
@@ -61,8 +61,8 @@ class OffsetRequests:
 
     async def offsets_at(
         self, timestamps: Mapping[TopicPartition, int], *, use_cached: bool
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Failure]]:
-        """Request of each partition the offset at a timestamp, once.
+    ) -> tuple[dict[TopicPartition, EpochEnd], dict[TopicPartition, Failure]]:
+        """Request of each partition the offset at a timestamp, and its leader epoch, once.
 
         Args:
             timestamps: `EARLIEST` or `LATEST` for each partition.
@@ -73,20 +73,20 @@ class OffsetRequests:
 
         Cancellation: requests that were sent break their connections; nothing else changes.
         """
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, EpochEnd] = {}
         failed: dict[TopicPartition, Failure] = {}
         # Sorted, so that the same partitions make the same requests in every run.
         for timestamp in sorted(set(timestamps.values())):
             names = sorted(name for name, wanted in timestamps.items() if wanted == timestamp)
-            answers: Mapping[TopicPartition, int | Failure]
+            answers: Mapping[TopicPartition, EpochEnd | Failure]
             try:
-                answers = await self._member.cluster.list_offsets(
+                answers = await self._member.cluster.list_offsets_with_epochs(
                     names, timestamp, use_cached=use_cached
                 )
             except (BrokerError, TransportError) as error:
                 answers = dict.fromkeys(names, error)
             for name, answer in answers.items():
-                if isinstance(answer, int):
+                if isinstance(answer, EpochEnd):
                     found[name] = answer
                 else:
                     failed[name] = answer

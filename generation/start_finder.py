@@ -93,7 +93,8 @@ class StartPosition:
         truncated: whether the log was truncated there, or the topic created again, so that what is
             committed may be past it.
         skipped: whether there was a position that is no longer in the log.
-        leader_epoch: the leader epoch of the record before it; -1 if it is not known.
+        leader_epoch: the leader epoch of the record before it, or a later one under which the log
+            ended there; -1 if it is not known.
     """
 
     offset: int
@@ -219,11 +220,14 @@ class StartFinder:
                 self._lost[name] = cut.error
             else:
                 found[name] = self._where_cut(cut.error.offset, cut.end)
-                epochs[name] = cut.end.leader_epoch
         if by_id:
             await self._verifier.until_looked_up()
         self.emit(found)
         known |= {name: start.offset for name, start in found.items()}
+        # With it, the record source finds out if the log is truncated before a record arrives.
+        epochs |= {
+            name: start.leader_epoch for name, start in found.items() if start.leader_epoch >= 0
+        }
         self._positions.begin(assignment, known, epochs)
         # A partition whose position is still unknown gets one before its first stream opens it.
         epoch, source = self._membership.epoch, self._member.source
@@ -231,7 +235,7 @@ class StartFinder:
         source.assign(epoch, starts, epochs, assignment.added)
         # Without a committed offset, the topic may have been deleted and created again. What was
         # fetched of a kept partition may then be records of the old topic.
-        for name in sorted(missing):
+        for name in sorted(set(missing).difference(assignment.added)):
             source.seek(epoch, name, known.get(name, 0))
         return found
 
@@ -436,13 +440,14 @@ class StartFinder:
         )
         found = {
             name: StartPosition(
-                offset,
+                at.offset,
                 rules[name].rule,
                 rules[name].reason,
-                truncated=offset < rules[name].lost,
+                truncated=at.offset < rules[name].lost,
                 skipped=rules[name].skipped,
+                leader_epoch=_epoch_before(at, rules[name].rule),
             )
-            for name, offset in offsets.items()
+            for name, at in offsets.items()
         }
         return found, failed
 
@@ -456,3 +461,8 @@ class StartFinder:
                 reason=start.reason,
                 skipped=start.skipped,
             )
+
+
+def _epoch_before(at: EpochEnd, rule: AutoOffsetReset) -> int:
+    """The leader epoch before an offset that was listed, where a log may be cut below that."""
+    return at.leader_epoch if rule is AutoOffsetReset.LATEST else _NO_EPOCH

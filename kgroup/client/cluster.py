@@ -260,6 +260,26 @@ class Cluster:
 
         Cancellation: requests that were sent break their connections; nothing else changes.
         """
+        found = await self.list_offsets_with_epochs(
+            partitions, timestamp, isolation_level=isolation_level, use_cached=use_cached
+        )
+        return {
+            name: one.offset if isinstance(one, EpochEnd) else one for name, one in found.items()
+        }
+
+    async def list_offsets_with_epochs(
+        self,
+        partitions: Collection[TopicPartition],
+        timestamp: int,
+        *,
+        isolation_level: IsolationLevel | None = None,
+        use_cached: bool = False,
+    ) -> Mapping[TopicPartition, EpochEnd | BrokerError | TransportError]:
+        """As `list_offsets`; each offset comes with the leader epoch there.
+
+        With `LATEST` it is that under which the end was found, which may be later than that of the
+        record before it. It is -1 if the broker sends none.
+        """
         if not partitions:
             await trio.lowlevel.checkpoint()
             return {}
@@ -564,7 +584,7 @@ class Cluster:
         partitions: Collection[TopicPartition],
         timestamp: int,
         isolation_level: IsolationLevel,
-    ) -> Mapping[TopicPartition, int | BrokerError]:
+    ) -> Mapping[TopicPartition, EpochEnd | BrokerError]:
         fields = {
             "replica_id": _NOT_A_REPLICA,
             "isolation_level": _ISOLATION[isolation_level],

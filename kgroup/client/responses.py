@@ -163,8 +163,10 @@ def committed_offsets(
 
 def listed_offsets(
     answer: Any, wanted: Collection[TopicPartition], *, may_be_missing: bool
-) -> dict[TopicPartition, tuple[int, int]]:
+) -> dict[TopicPartition, tuple[int, EpochEnd]]:
     """The error code and the offset of each partition in a ListOffsets response.
+
+    With the offset comes its leader epoch, if the version of the response has that.
 
     Args:
         answer: the entity that kio decoded.
@@ -187,7 +189,8 @@ def listed_offsets(
     for name, item in items:
         if not item.error_code and item.offset < least:
             raise InvalidResponseError(f"gives {name} the offset {item.offset}")
-        found[name] = int(item.error_code), int(item.offset)
+        epoch = max(int(getattr(item, "leader_epoch", _NO_EPOCH)), _NO_EPOCH)
+        found[name] = int(item.error_code), EpochEnd(int(item.offset), epoch)
     return found
 
 

@@ -107,7 +107,7 @@ async def test_resets_of_which_one_is_refused(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller learns what was found beside the error."""
-    list_offsets = Cluster.list_offsets
+    list_offsets = Cluster.list_offsets_with_epochs
     refusal = broker_error(Request.LIST_OFFSETS, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic-1")
 
     async def refuse_one(self: Cluster, *args: Any, **options: Any) -> dict[TopicPartition, Any]:
@@ -117,7 +117,7 @@ async def test_resets_of_which_one_is_refused(
     async with harness(2) as here, here.group() as group:
         await here.append(10)
         offsets = (await group.next()).offsets()
-        monkeypatch.setattr(Cluster, "list_offsets", refuse_one)
+        monkeypatch.setattr(Cluster, "list_offsets_with_epochs", refuse_one)
         found: dict[TopicPartition, int] = {}
         with pytest.raises(AuthorizationError):
             await reset(offsets, {TOPIC_0: 99, TOPIC_1: 99}, found)

@@ -23,7 +23,7 @@ from kgroup.group import ConsumerGroup
 from kgroup.interfaces import Batch, JoinResult
 from kgroup.records.librdkafka import LibrdkafkaSource
 from kgroup.testing.memory import memory_runtime
-from kgroup.types import Membership, TopicPartition
+from kgroup.types import EpochEnd, Membership, TopicPartition
 from kgroup.wire.codec import decode_request
 from kgroup.wire.versions import SUPPORTED_REQUESTS
 from tests.group.harness import P0, Harness, harness
@@ -209,13 +209,13 @@ async def test_ends_that_the_logs_do_not_have_cause_no_storm(
 
     async def name_wrong_ends(
         _: Cluster, wanted: Collection[TopicPartition], *_args: object, **_options: object
-    ) -> Mapping[TopicPartition, int]:
+    ) -> Mapping[TopicPartition, EpochEnd]:
         nonlocal lies
         lies += 1
         await trio.lowlevel.checkpoint()
-        return dict.fromkeys(wanted, 1_000_000)
+        return dict.fromkeys(wanted, EpochEnd(1_000_000, -1))
 
-    monkeypatch.setattr(Cluster, "list_offsets", name_wrong_ends)
+    monkeypatch.setattr(Cluster, "list_offsets_with_epochs", name_wrong_ends)
     async with harness(40) as here:
         await here.append(1)
         group = here.group(auto_offset_reset="latest")

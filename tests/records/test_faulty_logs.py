@@ -100,6 +100,34 @@ async def test_reading_goes_on_where_a_log_was_cut(rule: str, count: int) -> Non
         )
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_log_that_was_cut_below_a_latest_start(restarts: bool) -> None:
+    """All of the new log is read, also if no record had been read, and in another process."""
+    events: list[Event] = []
+    async with old_log() as cluster:
+        config = GroupConfig(
+            group_id="g",
+            bootstrap_servers=cluster.bootstrap_servers,
+            topics=["t"],
+            auto_offset_reset="latest",
+        )
+        with trio.fail_after(PATIENCE):
+            async with ConsumerGroup(config, on_event=events.append) as group:
+                generation = await group.next()
+                assert generation.start_offsets == {P: END}
+                stream = generation.records()
+                if not restarts:
+                    elect_uncleanly(cluster, numbered(80))
+                    assert await read(stream, 80) == numbered(80)
+            if restarts:
+                elect_uncleanly(cluster, numbered(80))
+                async with ConsumerGroup(config, on_event=events.append) as group:
+                    generation = await group.next()
+                    assert await read(generation.records(), 80) == numbered(80)
+        resets = [event for event in events if isinstance(event, OffsetReset)]
+        assert [(one.offset, one.skipped) for one in resets] == [(END, False), (CUT, True)]
+
+
 @pytest.mark.parametrize("count", [30, 80], ids=["shorter than before", "longer"])
 async def test_a_log_that_was_cut_before_its_stream_was_opened(count: int) -> None:
     """librdkafka knows the new leader by then, and is made to compare the log all the same."""
